@@ -1,0 +1,1 @@
+"""Values and errors that every room shares; the standard library only."""

@@ -1,0 +1,59 @@
+"""Time, as an argument.
+
+Nothing in the product reads the wall clock or sleeps by itself: it is handed a
+`Clock`, so that tests move time by hand (`stoker.testing.clock`) and a clock
+that jumps by a year cannot confuse a deadline, which is always monotonic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a part of the product may know about time."""
+
+    def now(self) -> datetime:
+        """The wall clock in UTC, for people to read; never for measuring."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only grow, for deadlines and durations."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let that many monotonic seconds pass."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    __slots__ = ()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(max(0.0, seconds))
+
+
+def rfc3339(moment: datetime) -> str:
+    """The form in which the Kubernetes API writes a time: whole seconds, UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(moment: datetime) -> str:
+    """The form of a Lease or an Event series: microseconds, UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Read either form back."""
+    return datetime.fromisoformat(text).astimezone(UTC)

@@ -1,0 +1,85 @@
+"""The words that stand in conditions, events, metrics and log lines.
+
+One word per cause, spelt once, so that a person who searches for what
+`kubectl describe` showed finds the log line, the alert and the page of
+`docs/troubleshooting.md` with it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ConditionType(StrEnum):
+    """Condition types of all kinds (DECISIONS C-139 and the reverser's paper)."""
+
+    READY = "Ready"
+    STALLED = "Stalled"
+    RECONCILING = "Reconciling"
+    REPO_CLONED = "RepoCloned"
+    WEBHOOK_READY = "WebhookReady"
+    ALL_GATEWAYS_SYNCED = "AllGatewaysSynced"
+    BIDIRECTIONAL_READY = "BidirectionalReady"
+    AGENT_READY = "AgentReady"
+    REF_SKEW = "RefSkew"
+    PENDING_APPROVAL = "PendingApproval"
+    DRIFT_DETECTED = "DriftDetected"
+    SIDECAR_INJECTED = "SidecarInjected"
+    CANARY_STAGE_FAILED = "CanaryStageFailed"
+    AUTO_ROLLBACK_PERFORMED = "AutoRollbackPerformed"
+    VERIFIED = "Verified"
+    DEPENDENCIES_MET = "DependenciesMet"
+    OWNERSHIP_CONFLICT = "OwnershipConflict"
+    MARKER_CONFLICT = "MarkerConflict"
+    LEASE_NOT_ACQUIRED = "LeaseNotAcquired"
+    ACCESS_DENIED = "AccessDenied"
+    WATCH_ERRORED = "WatchErrored"
+    DISCOVERY_DEGRADED = "DiscoveryDegraded"
+    REPO_PUSH_FAILED = "RepoPushFailed"
+    SECRETS_IN_CLEAR = "SecretsInClear"
+
+
+class Reason(StrEnum):
+    """Why something is as it is."""
+
+    # The consequences of the error tree, where nothing more exact is known.
+    INTERNAL_ERROR = "InternalError"
+    STALLED = "Stalled"
+    WAITING = "Waiting"
+    TRANSIENT_ERROR = "TransientError"
+
+    # Input.
+    INVALID_VALUE = "InvalidValue"
+    INVALID_SPEC = "InvalidSpec"
+    MISCONFIGURED = "Misconfigured"
+    NO_MAPPINGS = "NoMappings"
+    PROFILE_NOT_FOUND = "ProfileNotFound"
+    BASE_NOT_FOUND = "BaseNotFound"
+    BASE_NOT_ALLOWED = "BaseNotAllowed"
+    SECRET_NOT_FOUND = "SecretNotFound"
+    FEATURE_NOT_RUNNING = "FeatureNotRunning"
+
+    # The API server.
+    UNREACHABLE = "APIServerUnreachable"
+    API_SERVER_ERROR = "APIServerError"
+    UNAUTHORIZED = "Unauthorized"
+    RBAC_DENIED = "RBACDenied"
+    NOT_FOUND = "NotFound"
+    ALREADY_EXISTS = "AlreadyExists"
+    CONFLICT = "Conflict"
+    RESOURCE_VERSION_EXPIRED = "ResourceVersionExpired"
+    TOO_MANY_REQUESTS = "TooManyRequests"
+    REJECTED = "Rejected"
+    LEADERSHIP_LOST = "LeadershipLost"
+
+    # Git.
+    REF_RESOLVED = "RefResolved"
+    REF_NOT_FOUND = "RefNotFound"
+    SOURCE_UNREACHABLE = "SourceUnreachable"
+    SOURCE_AUTH_FAILED = "SourceAuthFailed"
+    SOURCE_EMPTY = "SourceEmpty"
+
+    # What a pass found.
+    VALID = "Valid"
+    NO_GATEWAYS = "NoGateways"
+    PAUSED = "Paused"

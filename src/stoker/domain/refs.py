@@ -1,0 +1,140 @@
+"""What points into a repository: its address, a ref, a commit.
+
+Each type is checked where it is built and nowhere else. A ref or an address
+that begins with `-` would be read by git as an option and run commands, so none
+of these types can hold one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from stoker.domain.errors import InvalidValue
+
+MAX_REF_BYTES = 255
+MAX_URL_LENGTH = 2048
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REF_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+_SCP = re.compile(
+    r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9\[][A-Za-z0-9.\-:\[\]]*):(?P<path>[^:].*)"
+)
+_SCHEMES = ("https", "http", "ssh", "file")
+
+
+class CommitId(str):
+    """A full object id of a commit, SHA-1 or SHA-256, in lower case."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> CommitId:
+        if not _COMMIT.fullmatch(text):
+            raise InvalidValue(f"{text[:80]!r} is not a full commit id of 40 or 64 hexadecimal digits")
+        return super().__new__(cls, text)
+
+    @property
+    def short(self) -> str:
+        return self[:8]
+
+
+class GitRef(str):
+    """A branch, a tag, a `refs/…` name or a commit id, as a person writes it."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> GitRef:
+        why = _why_not_ref(text)
+        if why:
+            raise InvalidValue(f"ref {text[:80]!r} {why}")
+        return super().__new__(cls, text)
+
+
+class RepoUrl(str):
+    """The address of a repository: https, http, ssh, file, or the scp form `git@host:path`."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> RepoUrl:
+        why = _why_not_url(text)
+        if why:
+            raise InvalidValue(f"repository address {without_userinfo(text)[:120]!r} {why}")
+        return super().__new__(cls, text)
+
+    @property
+    def scheme(self) -> str:
+        scheme, separator, _ = self.partition("://")
+        return scheme if separator else "ssh"
+
+
+def without_userinfo(text: str) -> str:
+    """The address as it may be shown: a password that somebody put into it is cut out."""
+    return re.sub(r"(?<=://)[^/@]*@", "", text)
+
+
+def _why_not_ref(text: str) -> str | None:
+    if not text:
+        return "is empty"
+    if len(text.encode(errors="surrogatepass")) > MAX_REF_BYTES:
+        return f"is longer than {MAX_REF_BYTES} bytes"
+    if text.startswith("-"):
+        return "begins with '-'"
+    if _REF_FORBIDDEN.search(text) or text == "@" or not text.isprintable():
+        return "holds a character that git does not allow in a ref"
+    if text.startswith("/") or text.endswith(("/", ".")):
+        return "begins or ends with a separator"
+    if any(part.startswith(".") or part.endswith(".lock") for part in text.split("/")):
+        return "has a part that begins with '.' or ends in '.lock'"
+    return None
+
+
+def _why_not_url(text: str) -> str | None:
+    if not text:
+        return "is empty"
+    if len(text) > MAX_URL_LENGTH:
+        return f"is longer than {MAX_URL_LENGTH} characters"
+    if text.startswith("-") or re.search(r"[\x00-\x20\x7f]", text) or not text.isprintable():
+        return "begins with '-' or holds a space or control character"
+    if "://" not in text:
+        match = _SCP.fullmatch(text)
+        if not match or "::" in text:
+            return "is neither a URL nor of the form git@host:path"
+        return _why_not_host(match["host"]) or (
+            "has a path that begins with '-'" if match["path"].startswith("-") else None
+        )
+    return _why_not_absolute_url(text)
+
+
+def _why_not_absolute_url(text: str) -> str | None:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return "cannot be read as a URL"
+    if parts.scheme not in _SCHEMES:
+        return f"must begin with {', '.join(s + '://' for s in _SCHEMES)} or be of the form git@host:path"
+    if parts.scheme == "file":
+        return None if not parts.netloc and parts.path.startswith("/") else "must be file:///absolute/path"
+    if parts.password is not None or (parts.username is not None and parts.scheme != "ssh"):
+        return "holds a user name or password; put credentials into a Secret"
+    if parts.query or parts.fragment:
+        return "has a query or fragment"
+    if port == 0:
+        return "names port 0"
+    if parts.username is not None and parts.username.startswith("-"):
+        return "has a user name that begins with '-'"
+    return _why_not_host(parts.hostname or "")
+
+
+def _why_not_host(host: str) -> str | None:
+    if not host:
+        return "names no host"
+    if host.startswith("-"):
+        return "has a host name that begins with '-'"
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+    # Cloud metadata services answer there with credentials of the machine.
+    return "names a link-local address" if address.is_link_local else None
