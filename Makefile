@@ -1,0 +1,52 @@
+# One line per chore. `make test` and `make demo` do all of their own set-up.
+SHELL := bash
+BIN := .venv/bin
+PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
+
+.PHONY: test lint unit coverage test-long demo e2e bench bench-kube verify generate build assets clean help
+
+test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
+
+lint: .venv/ready                   ## Style (ruff), types (mypy strict), layers (import-linter)
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+
+unit: assets                        ## Unit, property, integration, crash and hostile tests
+	$(BIN)/coverage erase && $(PYTEST) -m "not long" tests
+
+coverage: .venv/ready               ## At least 90 % of domain, api and kube must be shown by tests
+	scripts/coverage-floor 90 domain api kube
+
+test-long: assets                   ## The long suites, whole
+	$(BIN)/pytest -n 2 -m long tests
+
+demo: .venv/ready                   ## See the main job done for real
+	$(BIN)/stoker demo
+
+e2e: assets                         ## Real processes, end to end
+	$(BIN)/pytest tests/e2e
+
+bench: bench-kube                   ## Every benchmark
+
+bench-kube: assets                  ## The Kubernetes runtime beside the official client
+	$(BIN)/python bench/kube.py
+
+verify: .venv/ready                 ## Fail when a generated file is stale
+	$(BIN)/python -m stoker.api.generate --check
+
+generate: .venv/ready               ## Write CRDs and reference pages from the types
+	$(BIN)/python -m stoker.api.generate
+
+build: .venv/ready                  ## The wheel, in dist/
+	$(BIN)/uv build --wheel --quiet && ls dist/*.whl
+
+assets: .venv/ready                 ## Build what is missing of the cluster binaries; the last line is their folder
+	$(BIN)/python -m stoker.testing.assets
+
+clean:                              ## Remove what was built here; caches outside the repository stay
+	rm -rf .venv dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+help:                               ## This list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+.venv/ready: uv.lock pyproject.toml scripts/setup
+	@scripts/setup

@@ -1,0 +1,137 @@
+"""How a commit reaches a fleet: triggers, order, stages, approval, alarms.
+
+These are the controller's business; an agent sees only their outcome, the
+commit that it may take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from stoker.domain.intent.source import SecretKey
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    enabled: bool = True
+    interval: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """What the webhook receiver takes for this resource."""
+
+    enabled: bool = True
+    port: int = 8443
+    hmac_key: SecretKey | None = None
+    bearer: SecretKey | None = None
+    allowed_refs: tuple[str, ...] = ("*",)
+    allowed_namespaces: tuple[str, ...] = ()
+
+
+class AccessMode(StrEnum):
+    READ_WRITE_MANY = "ReadWriteMany"
+    READ_WRITE_ONCE = "ReadWriteOnce"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedVolume:
+    """The papers' shared repository volume, an option beside the agent's own clone."""
+
+    storage_class: str = ""
+    size_bytes: int = 1 << 30
+    access_mode: AccessMode = AccessMode.READ_WRITE_MANY
+
+
+class Strategy(StrEnum):
+    ALL_AT_ONCE = "all-at-once"
+    CANARY = "canary"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    name: str
+    gateways: tuple[str, ...]
+    wait_after: float = 0.0
+    health_check_url: str = ""
+    require_approval: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrderEntry:
+    gateway: str
+    weight: int = 0
+    depends_on: tuple[str, ...] = ()
+
+
+class RollbackTrigger(StrEnum):
+    SCAN_FAILURE = "scanFailure"
+    PROJECT_LOAD_ERROR = "projectLoadError"
+    CONFIG_ERROR = "configError"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    strategy: Strategy = Strategy.ALL_AT_ONCE
+    stages: tuple[Stage, ...] = ()
+    order: tuple[OrderEntry, ...] = ()
+    auto_rollback: tuple[RollbackTrigger, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """`max_concurrent` unset means half of the gateways, at least one."""
+
+    max_concurrent: int | None = None
+    per_minute: int | None = None
+    burst: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    required: bool = False
+    timeout: float = 24 * 3600.0
+    teams: tuple[str, ...] = ()
+    webhook_url: str = ""
+
+
+class AlertKind(StrEnum):
+    SLACK = "slack"
+    PAGERDUTY = "pagerduty"
+    TEAMS = "teams"
+    WEBHOOK = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertTarget:
+    """Where an alarm goes; an address or key written into the resource itself is kept, with a warning."""
+
+    kind: AlertKind
+    on: tuple[str, ...]
+    secret: SecretKey | None = None
+    inline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    repository: str = ""
+    tag: str = ""
+    digest: str = ""
+    pull_policy: str = "IfNotPresent"
+
+
+class SidecarMode(StrEnum):
+    NATIVE = "native"
+    CONTAINER = "container"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPod:
+    """The container that is injected; an empty image means the one that the webhook itself runs."""
+
+    image: Image = field(default_factory=Image)
+    requests: tuple[tuple[str, str], ...] = (("cpu", "50m"), ("memory", "64Mi"))
+    limits: tuple[tuple[str, str], ...] = (("cpu", "200m"), ("memory", "256Mi"))
+    sidecar_mode: SidecarMode = SidecarMode.NATIVE
+    startup_budget: float = 300.0

@@ -1,0 +1,95 @@
+"""Which files a gateway shall have: mappings, transforms, excludes, deletion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class MappingKind(StrEnum):
+    DIR = "dir"
+    FILE = "file"
+
+
+class WhenMissing(StrEnum):
+    """What a mapping does when the repository does not have its source."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    CONFIG_MODE = "configMode"  # write a minimal collection with a `config-mode.json`
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """A folder or file of the repository and its place below the data folder.
+
+    Source and destination are templates; they become paths, and are checked as
+    paths, only after rendering.
+    """
+
+    source: str
+    destination: str
+    kind: MappingKind = MappingKind.DIR
+    when_missing: WhenMissing = WhenMissing.SKIP
+    template: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTemplate:
+    """A value to set by JSON path in every `config.json`."""
+
+    json_path: str
+    value_template: str
+
+
+@dataclass(frozen=True, slots=True)
+class FilePatch:
+    """Values to set in one file, in this order."""
+
+    file: str
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """What happens to content between the repository and the gateway."""
+
+    system_name: str | None = None
+    fields: tuple[FieldTemplate, ...] = ()
+    patches: tuple[FilePatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Excludes:
+    """Globs of paths that are neither written nor deleted.
+
+    A mandatory pattern cannot be dropped by a user, and finding a match in what
+    would be written fails the pass.
+    """
+
+    patterns: tuple[str, ...] = ()
+    mandatory: tuple[str, ...] = ()
+
+
+class Orphans(StrEnum):
+    MIRROR = "mirror"
+    OWNED = "owned"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionPolicy:
+    """What may be deleted, and how much of it without asking."""
+
+    orphans: Orphans = Orphans.MIRROR
+    budget_files: int = 50
+    budget_percent: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class FilesIntent:
+    """Everything the engine needs to know about one gateway's files."""
+
+    mappings: tuple[Mapping, ...]
+    transforms: Transforms = field(default_factory=Transforms)
+    excludes: Excludes = field(default_factory=Excludes)
+    deletion: DeletionPolicy = field(default_factory=DeletionPolicy)

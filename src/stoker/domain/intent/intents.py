@@ -1,0 +1,98 @@
+"""What the adapters produce: one intent for a resource, one for each of its gateways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as ReadOnlyMap
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from stoker.domain.intent.delivery import (
+    AgentPod,
+    AlertTarget,
+    Approval,
+    Deployment,
+    Polling,
+    RateLimit,
+    Receiver,
+    SharedVolume,
+)
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.policies import GatewayPolicies, Rollback
+from stoker.domain.intent.source import Source
+from stoker.domain.reasons import Reason
+
+
+class FrontDoor(StrEnum):
+    """Which kind a resource is, for the names of what belongs to it and nothing else."""
+
+    IGNITION_SYNC = "IgnitionSync"
+    STOKER = "Stoker"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    door: FrontDoor
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should know although nothing is refused: a Warning event and a log line."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceIntent:
+    """What the operator does for one resource."""
+
+    identity: Identity
+    source: Source
+    policies: GatewayPolicies = field(default_factory=GatewayPolicies)
+    polling: Polling = field(default_factory=Polling)
+    receiver: Receiver = field(default_factory=Receiver)
+    shared_volume: SharedVolume | None = None
+    deployment: Deployment = field(default_factory=Deployment)
+    rate_limit: RateLimit = field(default_factory=RateLimit)
+    approval: Approval = field(default_factory=Approval)
+    rollback: Rollback = field(default_factory=Rollback)
+    alerts: tuple[AlertTarget, ...] = ()
+    agent: AgentPod = field(default_factory=AgentPod)
+    paused: bool = False
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateValues:
+    """What `{{.…}}` can name; the commit joins when it is known."""
+
+    gateway_name: str
+    namespace: str
+    pod_name: str = ""
+    site_number: str = ""
+    cluster_name: str = ""
+    time_zone: str = ""
+    locale: str = ""
+    vars: ReadOnlyMap[str, str] = field(default_factory=dict)
+    labels: ReadOnlyMap[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayIntent:
+    """What one gateway's files shall be, and how they may get there."""
+
+    resource: Identity
+    gateway: str
+    source: Source
+    files: FilesIntent
+    values: TemplateValues
+    policies: GatewayPolicies
+    sync_period: float = 30.0
+    profile: str = ""
+    service_path: str = ""
+    depends_on: tuple[str, ...] = ()
+    dry_run: bool = False
+    paused: bool = False
+    notices: tuple[Notice, ...] = ()

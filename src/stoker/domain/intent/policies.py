@@ -1,0 +1,197 @@
+"""How and when a gateway may be changed, and what watches over it afterwards.
+
+Durations are seconds and sizes are bytes: the spelling of a manifest is read in
+the adapter and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.refs import CommitId
+
+
+class ScanOrder(StrEnum):
+    PROJECTS_FIRST = "projectsFirst"
+    CONFIG_FIRST = "configFirst"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAccess:
+    """How the gateway's own API is reached; port 0 turns everything that needs it off."""
+
+    port: int = 8043
+    tls: bool = True
+    api_key: SecretKey | None = None
+    ca: SecretKey | None = None
+    insecure_skip_verify: bool = False
+    scan_order: ScanOrder = ScanOrder.PROJECTS_FIRST
+
+
+class DesignerPolicy(StrEnum):
+    WAIT = "wait"
+    PROCEED = "proceed"
+    FAIL = "fail"
+
+
+class PerspectivePolicy(StrEnum):
+    GRACEFUL = "graceful"
+    IMMEDIATE = "immediate"
+    NONE = "none"
+
+
+class RedundancyRole(StrEnum):
+    STANDALONE = ""
+    PRIMARY = "primary"
+    BACKUP = "backup"
+
+
+class BinaryPolicy(StrEnum):
+    ALLOW = "allow"
+    REQUIRE_SIGNED = "requireSigned"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class IgnitionPolicy:
+    """What only an Ignition gateway needs to be asked."""
+
+    designer_sessions: DesignerPolicy = DesignerPolicy.WAIT
+    designer_timeout: float = 300.0
+    perspective_sessions: PerspectivePolicy = PerspectivePolicy.GRACEFUL
+    redundancy_role: RedundancyRole = RedundancyRole.STANDALONE
+    peer_gateway: str = ""
+    binaries: BinaryPolicy = BinaryPolicy.ALLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What must agree before a file is touched."""
+
+    dry_run_before: bool = False
+    webhook_url: str = ""
+    webhook_timeout: float = 10.0
+
+
+class DriftMode(StrEnum):
+    OFF = "off"
+    REPORT = "report"
+    RESTORE = "restore"
+    CAPTURE = "capture"
+
+
+@dataclass(frozen=True, slots=True)
+class DriftIgnore:
+    path: str
+    json_pointer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What happens when somebody changes a managed file on the gateway."""
+
+    mode: DriftMode = DriftMode.REPORT
+    interval: float = 300.0
+    ignore: tuple[DriftIgnore, ...] = ()
+
+
+class SnapshotScope(StrEnum):
+    MANAGED = "managed"
+    ALL = "all"
+
+
+class SnapshotStorage(StrEnum):
+    PVC = "pvc"
+    S3 = "s3"
+    GCS = "gcs"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Where in an object store; which fields matter follows from the storage type."""
+
+    name: str = ""
+    key_prefix: str = ""
+    endpoint: str = ""
+    region: str = ""
+    credentials_secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshots:
+    """The copy that is taken before each sync."""
+
+    enabled: bool = False
+    retention_count: int = 5
+    scope: SnapshotScope = SnapshotScope.MANAGED
+    storage: SnapshotStorage = SnapshotStorage.PVC
+    claim_name: str = ""
+    bucket: Bucket = field(default_factory=Bucket)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """A request to go back, carried out once for each distinct value."""
+
+    to_snapshot: str = ""
+    to_commit: CommitId | None = None
+
+
+class ConflictStrategy(StrEnum):
+    GIT_WINS = "gitWins"
+    GATEWAY_WINS = "gatewayWins"
+    MANUAL = "manual"
+
+
+class ForgeKind(StrEnum):
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+
+
+@dataclass(frozen=True, slots=True)
+class Forge:
+    kind: ForgeKind
+    url: str = ""
+    token: SecretKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bidirectional:
+    """The way back: what a designer changes becomes a pull request."""
+
+    enabled: bool = False
+    watch_paths: tuple[str, ...] = ()
+    target_branch: str = "gateway-changes/{{.Namespace}}"
+    debounce: float = 30.0
+    create_pr: bool = True
+    pr_labels: tuple[str, ...] = ()
+    conflicts: ConflictStrategy = ConflictStrategy.GIT_WINS
+    max_file_bytes: int = 10 << 20
+    max_files_per_pr: int = 100
+    excludes: tuple[str, ...] = ("**/.resources/**", "**/secrets/**", "**/*.jar")
+    forge: Forge | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceWindow:
+    """Changes are applied only from each `cron` time on, for `duration` seconds."""
+
+    cron: str
+    duration: float
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayPolicies:
+    """Every policy that the agent beside one gateway obeys."""
+
+    access: GatewayAccess = field(default_factory=GatewayAccess)
+    ignition: IgnitionPolicy = field(default_factory=IgnitionPolicy)
+    validation: Validation = field(default_factory=Validation)
+    drift: Drift = field(default_factory=Drift)
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    bidirectional: Bidirectional = field(default_factory=Bidirectional)
+    maintenance_windows: tuple[MaintenanceWindow, ...] = ()

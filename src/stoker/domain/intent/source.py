@@ -1,0 +1,63 @@
+"""Where the desired files come from, and how to be let in there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from stoker.domain.refs import GitRef, RepoUrl
+
+
+@dataclass(frozen=True, slots=True)
+class SecretKey:
+    """One key of a Secret in the resource's own namespace."""
+
+    name: str
+    key: str
+
+
+class AuthKind(StrEnum):
+    NONE = "none"
+    SSH = "ssh"
+    TOKEN = "token"  # noqa: S105 - the name of a way to authenticate
+    BASIC = "basic"
+    GITHUB_APP = "githubApp"
+
+
+@dataclass(frozen=True, slots=True)
+class GitAuth:
+    """How git is let in; which fields are set follows from `kind`."""
+
+    kind: AuthKind = AuthKind.NONE
+    secret: SecretKey | None = None
+    known_hosts: SecretKey | None = None
+    app_id: int | None = None
+    installation_id: int | None = None
+
+
+class SignatureMode(StrEnum):
+    NONE = "none"
+    COMMIT = "commit"
+    TAG = "tag"
+
+
+@dataclass(frozen=True, slots=True)
+class SignaturePolicy:
+    """Which signature a commit must carry before anything of it is applied."""
+
+    mode: SignatureMode = SignatureMode.NONE
+    allowed_signers: SecretKey | None = None
+    gpg_keys: SecretKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A repository and the ref that is wanted of it."""
+
+    url: RepoUrl
+    ref: GitRef
+    auth: GitAuth = field(default_factory=GitAuth)
+    ca: SecretKey | None = None
+    proxy: str = ""
+    allow_rewrite: bool = True
+    signatures: SignaturePolicy = field(default_factory=SignaturePolicy)

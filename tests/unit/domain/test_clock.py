@@ -1,0 +1,29 @@
+"""Times in the forms that the Kubernetes API writes and reads."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from stoker.domain.clock import SystemClock, parse_rfc3339, rfc3339, rfc3339_micro
+
+MOMENT = datetime(2026, 3, 2, 8, 15, 4, 5060, tzinfo=UTC)
+
+
+def test_times_are_written_in_utc() -> None:
+    there = MOMENT.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert rfc3339(there) == "2026-03-02T08:15:04Z"
+    assert rfc3339_micro(there) == "2026-03-02T08:15:04.005060Z"
+
+
+@pytest.mark.parametrize("text", ["2026-03-02T08:15:04.005060Z", "2026-03-02T10:15:04.005060+02:00"])
+def test_times_are_read_back_in_utc(text: str) -> None:
+    assert parse_rfc3339(text) == MOMENT
+
+
+async def test_the_system_clock_moves() -> None:
+    clock = SystemClock()
+    start = clock.monotonic()
+    await clock.sleep(0.01)
+    await clock.sleep(-1)
+    assert clock.monotonic() >= start + 0.01
+    assert clock.now().tzinfo is UTC

@@ -1,0 +1,93 @@
+"""A path is canonical or it is refused with a sentence."""
+
+import pytest
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.paths import RelPath
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "a/b.json", "projects/Línea 1/view", "..a", "a..b", ".resources/x", "gitignore"]
+)
+def test_keeps_a_canonical_path_as_it_is(text: str) -> None:
+    assert RelPath(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/etc/passwd", "absolute"),
+        ("C:/windows", "absolute"),
+        ("c:x", "absolute"),
+        ("a/../b", "holds the part '..'"),
+        ("./a", "holds the part '.'"),
+        ("a//b", "holds the part ''"),
+        ("a/", "holds the part ''"),
+        ("a\\b", "backslash"),
+        ("a\x00b", "control character"),
+        ("a\nb", "control character"),
+        (".git/config", "git keeps for itself"),
+        ("x/.GIT/hooks", "git keeps for itself"),
+        ("git~1/hooks", "git keeps for itself"),
+        (".gi\u200ct/hooks", "git keeps for itself"),
+        ("view.", "dot or a space"),
+        ("view /x", "dot or a space"),
+        ("x" * 256, "longer than 255 bytes"),
+        ("é" * 128, "longer than 255 bytes"),
+        ("/".join(["a"] * 129), "deeper than 128"),
+        ("/".join(["a" * 99] * 60), "longer than 4096 bytes"),
+        ("\udcff", "not valid UTF-8"),
+    ],
+)
+def test_refuses_what_could_leave_the_folder_or_confuse_a_filesystem(text: str, why: str) -> None:
+    with pytest.raises(InvalidValue, match=why):
+        RelPath(text)
+
+
+@pytest.mark.parametrize("text", ["projects", "projects/", "./projects", ".//projects/./"])
+def test_every_spelling_of_a_folder_is_the_same_path(text: str) -> None:
+    assert RelPath.clean(text) == RelPath("projects")
+
+
+@pytest.mark.parametrize("text", [".", "./", ""])
+def test_a_dot_is_the_root(text: str) -> None:
+    assert RelPath.clean(text) == RelPath("")
+
+
+@pytest.mark.parametrize("text", ["/projects", "a/../b", ".."])
+def test_cleaning_never_leaves_the_root(text: str) -> None:
+    with pytest.raises(InvalidValue):
+        RelPath.clean(text)
+
+
+def test_a_folder_holds_itself_and_what_is_below_by_whole_parts() -> None:
+    folder = RelPath("projects/a")
+    assert folder.is_below(folder)
+    assert RelPath("projects/a/x").is_below(folder)
+    assert not RelPath("projects/ab").is_below(folder)
+    assert RelPath("anything").is_below(RelPath(""))
+
+
+def test_parts_name_parent_and_joining() -> None:
+    path = RelPath("a/b/c.json")
+    assert path.parts == ("a", "b", "c.json")
+    assert path.name == "c.json"
+    assert path.parent == RelPath("a/b")
+    assert path.parent.parent.parent == RelPath("")
+    assert RelPath("").parts == ()
+    assert RelPath("").joined("a") == RelPath("a")
+    assert RelPath("a").joined("b/c") == RelPath("a/b/c")
+    assert RelPath("a").joined("") == RelPath("a")
+    with pytest.raises(InvalidValue):
+        RelPath("a").joined("../b")
+
+
+def test_names_that_a_filesystem_would_confuse_share_a_key() -> None:
+    assert RelPath("View").collision_key() == RelPath("view").collision_key()
+    assert RelPath("e\u0301").collision_key() == RelPath("\u00e9").collision_key()
+
+
+def test_a_long_path_is_shown_shortened() -> None:
+    with pytest.raises(InvalidValue) as refused:
+        RelPath("x" * 9000)
+    assert len(refused.value.message) < 250

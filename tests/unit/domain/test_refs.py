@@ -1,0 +1,121 @@
+"""Refs, commit ids and repository addresses are checked where they are built."""
+
+import pytest
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.refs import CommitId, GitRef, RepoUrl, without_userinfo
+
+SHA = "5f0c9d2" + "0" * 33
+
+
+@pytest.mark.parametrize("text", [SHA, "a" * 64])
+def test_a_commit_id_is_a_full_object_id(text: str) -> None:
+    assert CommitId(text) == text
+    assert CommitId(text).short == text[:8]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5f0c9d2", SHA.upper().replace("0", "A"), SHA + "0", "g" * 40, f"{SHA}\n"]
+)
+def test_anything_else_is_no_commit_id(text: str) -> None:
+    with pytest.raises(InvalidValue, match="full commit id"):
+        CommitId(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["main", "v1.2.3", "feature/line-1", "refs/heads/main", "refs/tags/2.0.0", SHA, "5f0c9d2"]
+)
+def test_a_ref_as_people_write_it(text: str) -> None:
+    assert GitRef(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-main",
+        "--upload-pack=touch /tmp/x",
+        "a b",
+        "a\nb",
+        "a..b",
+        "HEAD@{1}",
+        "@",
+        "a~1",
+        "a^",
+        "a:b",
+        "a?",
+        "a*",
+        "a[b",
+        "a\\b",
+        "/main",
+        "main/",
+        "main.",
+        "a//b",
+        ".hidden",
+        "a/.b",
+        "a.lock",
+        "a/b.lock/c",
+        "x" * 256,
+        "a\u2028b",
+    ],
+)
+def test_a_ref_that_git_could_misread_is_refused(text: str) -> None:
+    with pytest.raises(InvalidValue, match=r"^ref "):
+        GitRef(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [
+        ("https://git.example.net/plant/config.git", "https"),
+        ("http://127.0.0.1:3000/plant.git", "http"),
+        ("ssh://git@git.example.net:2222/plant.git", "ssh"),
+        ("git@git.example.net:plant/config.git", "ssh"),
+        ("git.example.net:plant/config.git", "ssh"),
+        ("file:///srv/mirror/plant.git", "file"),
+    ],
+)
+def test_the_addresses_that_are_understood(text: str, scheme: str) -> None:
+    assert RepoUrl(text) == text
+    assert RepoUrl(text).scheme == scheme
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty"),
+        ("-oProxyCommand=x", "begins with '-'"),
+        ("--upload-pack=x", "begins with '-'"),
+        ("ext::sh -c touch% /tmp/x", "space or control"),
+        ("ext::sh", "neither a URL nor"),
+        ("plant/config", "neither a URL nor"),
+        ("ssh://-oProxyCommand=x/y", "begins with '-'"),
+        ("ssh://-u@host/y", "user name that begins with '-'"),
+        ("git@host:-x", "path that begins with '-'"),
+        ("git://host/x.git", "must begin with"),
+        ("https:///host/x.git", "names no host"),
+        ("file://host/x.git", "file:///absolute"),
+        ("file://x", "file:///absolute"),
+        ("https://user:pw@host/x.git", "put credentials into a Secret"),
+        ("https://token@host/x.git", "put credentials into a Secret"),
+        ("ssh://git:pw@host/x.git", "put credentials into a Secret"),
+        ("https://host/x.git?token=1", "query"),
+        ("https://host:0/x.git", "port 0"),
+        ("https://host:99999/x.git", "cannot be read"),
+        ("https://169.254.169.254/x.git", "link-local"),
+        ("https://[fe80::1]/x.git", "link-local"),
+        ("https://host/a b.git", "space or control"),
+        ("https://host/\nx.git", "space or control"),
+        ("https://" + "x" * 3000, "longer than"),
+    ],
+)
+def test_an_address_that_is_wrong_or_dangerous_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(InvalidValue, match=why):
+        RepoUrl(text)
+
+
+def test_a_password_in_an_address_is_never_shown() -> None:
+    with pytest.raises(InvalidValue) as refused:
+        RepoUrl("https://user:hunter2@host/x.git")
+    assert "hunter2" not in str(refused.value)
+    assert without_userinfo("https://user:hunter2@host/x") == "https://host/x"
