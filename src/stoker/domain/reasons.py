@@ -47,6 +47,7 @@ class Reason(StrEnum):
     STALLED = "Stalled"
     WAITING = "Waiting"
     TRANSIENT_ERROR = "TransientError"
+    PASS_INTERRUPTED = "PassInterrupted"
 
     # Input.
     INVALID_VALUE = "InvalidValue"
@@ -56,8 +57,17 @@ class Reason(StrEnum):
     PROFILE_NOT_FOUND = "ProfileNotFound"
     BASE_NOT_FOUND = "BaseNotFound"
     BASE_NOT_ALLOWED = "BaseNotAllowed"
+    BASE_UNRESTRICTED = "BaseUnrestricted"
+    DEPENDENCY_CYCLE = "DependencyCycle"
     SECRET_NOT_FOUND = "SecretNotFound"
     FEATURE_NOT_RUNNING = "FeatureNotRunning"
+    FIELD_IGNORED = "FieldIgnored"
+    ANNOTATION_IGNORED = "AnnotationIgnored"
+    LEGACY_ANNOTATION = "LegacyAnnotation"
+    UNKNOWN_ANNOTATION = "UnknownAnnotation"
+    SECRET_IN_SPEC = "SecretInSpec"
+    PORT_WITHOUT_TLS = "PortWithoutTLS"
+    RUNTIME_FILES_NOT_EXCLUDED = "RuntimeFilesNotExcluded"
 
     # The API server.
     UNREACHABLE = "APIServerUnreachable"
@@ -75,9 +85,17 @@ class Reason(StrEnum):
     # Git.
     REF_RESOLVED = "RefResolved"
     REF_NOT_FOUND = "RefNotFound"
+    REF_UPDATED = "RefUpdated"
     SOURCE_UNREACHABLE = "SourceUnreachable"
     SOURCE_AUTH_FAILED = "SourceAuthFailed"
     SOURCE_EMPTY = "SourceEmpty"
+    GIT_FAILED = "GitFailed"
+
+    # The data folder.
+    STAGING_CONTAINS_RUNTIME_FILES = "StagingDirectoryContainsRuntimeFiles"
+    DELETION_BUDGET_EXCEEDED = "DeletionBudgetExceeded"
+    SYNC_IN_PROGRESS = "SyncInProgress"
+    DATA_VOLUME_FAILED = "DataVolumeFailed"
 
     # What a pass found.
     VALID = "Valid"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stoker.domain.intent.source import SecretKey
+from stoker.domain.secrets import Secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,15 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertTarget:
-    """Where an alarm goes; an address or key written into the resource itself is kept, with a warning."""
+    """Where an alarm goes and on which reasons; none named means every warning.
+
+    An address or key written into the resource itself is kept, with a warning.
+    """
 
     kind: AlertKind
-    on: tuple[str, ...]
+    on: tuple[str, ...] = ()
     secret: SecretKey | None = None
-    inline: str = ""
+    inline: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)

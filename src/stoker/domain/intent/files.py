@@ -19,12 +19,20 @@ class WhenMissing(StrEnum):
     CONFIG_MODE = "configMode"  # write a minimal collection with a `config-mode.json`
 
 
+class Orphans(StrEnum):
+    """Which files that the repository no longer has are deleted: all, or only those we wrote."""
+
+    MIRROR = "mirror"
+    OWNED = "owned"
+
+
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """A folder or file of the repository and its place below the data folder.
 
     Source and destination are templates; they become paths, and are checked as
-    paths, only after rendering.
+    paths, only after rendering. `orphans` is the destination's own rule where it is
+    a folder that others fill too; None leaves it to the `DeletionPolicy`.
     """
 
     source: str
@@ -32,6 +40,7 @@ class Mapping:
     kind: MappingKind = MappingKind.DIR
     when_missing: WhenMissing = WhenMissing.SKIP
     template: bool = False
+    orphans: Orphans | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +78,6 @@ class Excludes:
 
     patterns: tuple[str, ...] = ()
     mandatory: tuple[str, ...] = ()
-
-
-class Orphans(StrEnum):
-    MIRROR = "mirror"
-    OWNED = "owned"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from stoker.domain.intent.delivery import (
 )
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import GatewayPolicies, Rollback
+from stoker.domain.intent.requests import Requests
 from stoker.domain.intent.source import Source
 from stoker.domain.reasons import Reason
 
@@ -60,6 +61,7 @@ class ResourceIntent:
     rollback: Rollback = field(default_factory=Rollback)
     alerts: tuple[AlertTarget, ...] = ()
     agent: AgentPod = field(default_factory=AgentPod)
+    requests: Requests = field(default_factory=Requests)
     paused: bool = False
     notices: tuple[Notice, ...] = ()
 
@@ -71,6 +73,7 @@ class TemplateValues:
     gateway_name: str
     namespace: str
     pod_name: str = ""
+    pod_ordinal: str = ""
     site_number: str = ""
     cluster_name: str = ""
     time_zone: str = ""
@@ -81,7 +84,11 @@ class TemplateValues:
 
 @dataclass(frozen=True, slots=True)
 class GatewayIntent:
-    """What one gateway's files shall be, and how they may get there."""
+    """What one gateway's files shall be, and how they may get there.
+
+    With `ref_overridden` the source's ref is the pod's own wish, which the agent
+    resolves by itself; otherwise it takes the commit that the controller names.
+    """
 
     resource: Identity
     gateway: str
@@ -93,6 +100,8 @@ class GatewayIntent:
     profile: str = ""
     service_path: str = ""
     depends_on: tuple[str, ...] = ()
+    ref_overridden: bool = False
+    approved_plans: tuple[str, ...] = ()
     dry_run: bool = False
     paused: bool = False
     notices: tuple[Notice, ...] = ()

@@ -48,6 +48,13 @@ class RedundancyRole(StrEnum):
     BACKUP = "backup"
 
 
+class TagInheritance(StrEnum):
+    """Which tag type definitions a gateway gets when a parent gateway has some of them already."""
+
+    FULL = "full"
+    LEAF_ONLY = "leaf-only"
+
+
 class BinaryPolicy(StrEnum):
     ALLOW = "allow"
     REQUIRE_SIGNED = "requireSigned"
@@ -64,6 +71,9 @@ class IgnitionPolicy:
     redundancy_role: RedundancyRole = RedundancyRole.STANDALONE
     peer_gateway: str = ""
     binaries: BinaryPolicy = BinaryPolicy.ALLOW
+    tag_provider: str = "default"
+    tag_inheritance: TagInheritance = TagInheritance.FULL
+    module_order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +177,7 @@ class Bidirectional:
     target_branch: str = "gateway-changes/{{.Namespace}}"
     debounce: float = 30.0
     create_pr: bool = True
-    pr_labels: tuple[str, ...] = ()
+    pr_labels: tuple[str, ...] = ("gateway-change", "auto-generated")
     conflicts: ConflictStrategy = ConflictStrategy.GIT_WINS
     max_file_bytes: int = 10 << 20
     max_files_per_pr: int = 100

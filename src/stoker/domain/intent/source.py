@@ -26,7 +26,10 @@ class AuthKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GitAuth:
-    """How git is let in; which fields are set follows from `kind`."""
+    """How git is let in; which fields are set follows from `kind`.
+
+    `BASIC` names the key of the password; the user name is beside it under `username`.
+    """
 
     kind: AuthKind = AuthKind.NONE
     secret: SecretKey | None = None

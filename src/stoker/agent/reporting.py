@@ -1,0 +1,110 @@
+"""What a pass tells: one value for the terminal, for JSON and for the status of a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from stoker.domain.errors import Stalled
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.objects import Note
+from stoker.engine.plans import Plan
+from stoker.fs.applying import Applied
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What one pass did, or would do."""
+
+    commit: CommitId
+    ref: GitRef
+    plan: Plan
+    applied: Applied | None = None
+    """None for a dry run."""
+    stalled: Stalled | None = None
+    """Of a dry run: why the plan would not be carried out."""
+    trouble: tuple[Note, ...] = ()
+    duration_seconds: float = 0.0
+
+    def after(self, applied: Applied) -> SyncReport:
+        return replace(self, applied=applied)
+
+    def lasting(self, seconds: float) -> SyncReport:
+        return replace(self, duration_seconds=seconds)
+
+    @property
+    def partial(self) -> bool:
+        """Whether something that should be on disk is not."""
+        return bool(self.errors or self.plan.conflicts)
+
+    @property
+    def errors(self) -> tuple[Note, ...]:
+        return self.trouble + self.plan.refused + (self.applied.errors if self.applied is not None else ())
+
+    @property
+    def done(self) -> Applied:
+        """What was changed; for a dry run what would be."""
+        if self.applied is not None:
+            return self.applied
+        return Applied(
+            added=tuple(write.path for write in self.plan.writes if not write.replaces),
+            modified=tuple(write.path for write in self.plan.writes if write.replaces),
+            deleted=tuple(delete.path for delete in self.plan.removals),
+        )
+
+    def as_json(self) -> dict[str, object]:
+        done = self.done
+        return {
+            "commit": self.commit,
+            "ref": self.ref,
+            "dryRun": self.applied is None,
+            "added": list(done.added),
+            "modified": list(done.modified),
+            "deleted": list(done.deleted),
+            "skipped": _listed(self.plan.skipped),
+            "errors": _listed(self.errors),
+            "conflicts": _listed(self.plan.conflicts),
+            "orphansKept": list(self.plan.orphans_kept),
+            "durationSeconds": round(self.duration_seconds, 3),
+            "bytesWritten": done.bytes_written,
+            "planDigest": self.plan.digest,
+            "stalled": None if self.stalled is None else _as_json(self.stalled),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The same for people; long lists of what was left alone are cut, numbers are not."""
+        done = self.done
+        for word, paths in (("added", done.added), ("modified", done.modified), ("deleted", done.deleted)):
+            yield from (f"{word} {path}" for path in paths)
+        for word, notes in (("skipped", self.plan.skipped), ("conflict", self.plan.conflicts)):
+            yield from _cut([f"{word} {note.path}: {note.why}" for note in notes])
+        yield from _cut([f"kept {path}: not written by us" for path in self.plan.orphans_kept])
+        yield from (f"error {note.path}: {note.why}" for note in self.errors)
+        yield self.summary()
+
+    def summary(self) -> str:
+        done = self.done
+        verb = "would bring" if self.applied is None else "brought"
+        counts = [
+            f"{len(done.added)} added",
+            f"{len(done.modified)} modified",
+            f"{len(done.deleted)} deleted",
+            f"{len(self.plan.skipped)} skipped",
+            f"{len(self.plan.conflicts)} conflicts",
+            f"{len(self.errors)} errors",
+            f"{len(self.plan.orphans_kept)} not ours, kept",
+        ]
+        return f"{verb} {self.ref} ({self.commit.short}): {', '.join(counts)}; plan {self.plan.digest}"
+
+
+def _as_json(error: Stalled) -> dict[str, object]:
+    return {"reason": error.reason.value, "message": error.message}
+
+
+def _listed(notes: Iterable[Note]) -> list[dict[str, str]]:
+    return [{"path": note.path, "message": note.why} for note in notes]
+
+
+def _cut(lines: list[str], at_most: int = 20) -> list[str]:
+    more = len(lines) - at_most
+    return lines if more <= 0 else [*lines[:at_most], f"… and {more} more of these"]

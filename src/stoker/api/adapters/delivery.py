@@ -1,0 +1,117 @@
+"""The blocks that say how a commit reaches the fleet, as the controller's part of the intent."""
+
+from __future__ import annotations
+
+from stoker.api.adapters.dependencies import refuse_cycle
+from stoker.api.adapters.values import choice, either, seconds, secret_key, size
+from stoker.api.blocks import delivery as blocks
+from stoker.api.blocks import gateway, intake, policies
+from stoker.domain.intent import delivery as intent
+from stoker.domain.intent.policies import Rollback
+from stoker.domain.refs import CommitId
+
+
+def polling_of(block: intake.Polling | None) -> intent.Polling:
+    default, block = intent.Polling(), block or intake.Polling()
+    return intent.Polling(
+        enabled=either(block.enabled, default.enabled), interval=seconds(block.interval, default.interval)
+    )
+
+
+def receiver_of(block: intake.Webhook | None) -> intent.Receiver:
+    default, block = intent.Receiver(), block or intake.Webhook()
+    return intent.Receiver(
+        enabled=either(block.enabled, default.enabled),
+        port=either(block.port, default.port),
+        hmac_key=secret_key(block.secret_ref),
+        bearer=secret_key(block.bearer_secret_ref),
+        allowed_refs=either(block.allowed_refs, default.allowed_refs),
+        allowed_namespaces=either(block.allowed_namespaces, default.allowed_namespaces),
+    )
+
+
+def shared_volume_of(block: intake.Storage) -> intent.SharedVolume:
+    default = intent.SharedVolume()
+    return intent.SharedVolume(
+        storage_class=either(block.storage_class_name, default.storage_class),
+        size_bytes=size(block.size, default.size_bytes),
+        access_mode=choice(block.access_mode, default.access_mode),
+    )
+
+
+def deployment_of(block: blocks.Deployment | None) -> intent.Deployment:
+    block = block or blocks.Deployment()
+    order = tuple(
+        intent.OrderEntry(one.name, either(one.weight, 0), one.depends_on or ())
+        for one in block.sync_order or ()
+    )
+    for entry in order:
+        refuse_cycle(entry.gateway, {one.gateway: one.depends_on for one in order}, what="gateway")
+    return intent.Deployment(
+        strategy=choice(block.strategy, intent.Strategy.ALL_AT_ONCE),
+        stages=tuple(_stage(stage) for stage in block.stages or ()),
+        order=order,
+        auto_rollback=_auto_rollback(block.auto_rollback),
+    )
+
+
+def _stage(block: blocks.DeploymentStage) -> intent.Stage:
+    return intent.Stage(
+        name=block.name,
+        gateways=block.gateways,
+        wait_after=seconds(block.post_sync_wait, 0.0),
+        # One sample of the papers writes the method before the address (C-122).
+        health_check_url=(block.health_check_url or "").removeprefix("GET "),
+        require_approval=either(block.require_approval, False),
+    )
+
+
+def _auto_rollback(block: blocks.AutoRollback | None) -> tuple[intent.RollbackTrigger, ...]:
+    if block is None or not block.enabled:
+        return ()
+    return tuple(intent.RollbackTrigger(trigger) for trigger in block.triggers or ("scanFailure",))
+
+
+def rate_limit_of(block: policies.RateLimit | None) -> intent.RateLimit:
+    block = block or policies.RateLimit()
+    return intent.RateLimit(block.max_concurrent_syncs, block.max_syncs_per_minute, block.burst_limit)
+
+
+def approval_of(block: policies.Approval | None) -> intent.Approval:
+    default, block = intent.Approval(), block or policies.Approval()
+    return intent.Approval(
+        required=either(block.required, default.required),
+        timeout=seconds(block.timeout, default.timeout),
+        teams=either(block.teams, default.teams),
+        webhook_url=(block.webhook and block.webhook.url) or "",
+    )
+
+
+def rollback_of(block: blocks.Rollback | None) -> Rollback:
+    block = block or blocks.Rollback()
+    return Rollback(
+        to_snapshot=block.to_snapshot or "", to_commit=CommitId(block.to_commit) if block.to_commit else None
+    )
+
+
+def agent_of(block: gateway.Agent | None) -> intent.AgentPod:
+    default, block = intent.AgentPod(), block or gateway.Agent()
+    image, resources = block.image or gateway.AgentImage(), block.resources or gateway.ContainerResources()
+    return intent.AgentPod(
+        image=intent.Image(
+            repository=either(image.repository, default.image.repository),
+            tag=either(image.tag, default.image.tag),
+            digest=either(image.digest, default.image.digest),
+            pull_policy=either(image.pull_policy, default.image.pull_policy),
+        ),
+        requests=_amounts(resources.requests, default.requests),
+        limits=_amounts(resources.limits, default.limits),
+        sidecar_mode=choice(block.sidecar_mode, default.sidecar_mode),
+        startup_budget=seconds(block.startup_budget, default.startup_budget),
+    )
+
+
+def _amounts(
+    given: dict[str, int | str] | None, default: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    return default if given is None else tuple(sorted((name, str(amount)) for name, amount in given.items()))

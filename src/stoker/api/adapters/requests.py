@@ -1,0 +1,82 @@
+"""What is asked of a resource by annotation: another ref, an approval, a plan that may go ahead.
+
+People and webhooks write these, so a value that cannot be read is left out with
+a notice: it must not stop a resource whose spec is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from stoker.api.adapters import annotation_values as values
+from stoker.api.adapters.pods import Annotation
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intents import Notice
+from stoker.domain.intent.requests import GivenApproval, RefRequest, Requests
+
+T = TypeVar("T")
+
+REQUESTED_REF = "requested-ref"
+REQUESTED_AT = "requested-at"
+REQUESTED_BY = "requested-by"
+REQUESTED_SOURCE = "requested-source"
+APPROVED_BY = "approved-by"
+APPROVED_AT = "approved-at"
+APPROVED_REF = "approved-ref"
+APPROVED_PLAN = "approved-plan"
+
+
+def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, tuple[Notice, ...]]:
+    """Read under the prefix of the resource's own group (C-004); approvals also without one (C-125)."""
+    reader = _Reader(annotations, group)
+    requested = reader.read(REQUESTED_REF, values.ref)
+    approver = reader.read(APPROVED_BY, values.line, bare=True)
+    approved_at = reader.read(APPROVED_AT, _moment, bare=True)
+    requests = Requests(
+        ref=RefRequest(
+            ref=requested,
+            at=reader.read(REQUESTED_AT, _moment),
+            by=reader.read(REQUESTED_BY, values.line) or "",
+            source=reader.read(REQUESTED_SOURCE, values.line) or "",
+        )
+        if requested
+        else None,
+        approval=GivenApproval(approver, approved_at, reader.read(APPROVED_REF, values.ref, bare=True))
+        if approver and approved_at
+        else None,
+        approved_plans=reader.read(APPROVED_PLAN, values.digests) or (),
+    )
+    return requests, tuple(reader.notices)
+
+
+class _Reader:
+    """Reads annotations one by one and keeps what it had to say about them."""
+
+    def __init__(self, annotations: Mapping[str, str], group: str) -> None:
+        self._annotations = annotations
+        self._group = group
+        self.notices: list[Notice] = []
+
+    def read(self, key: str, parse: Callable[[Annotation], T], *, bare: bool = False) -> T | None:
+        names = [f"{self._group}/{key}", *([key] if bare else [])]
+        for name in names:
+            value = self._annotations.get(name, "").strip()
+            if not value:
+                continue
+            try:
+                return parse(Annotation(name, value))
+            except InvalidValue as error:
+                self.notices.append(Notice(error.reason, f"{error.message}; it is left out"))
+        return None
+
+
+def _moment(annotation: Annotation) -> datetime:
+    try:
+        moment = datetime.fromisoformat(annotation.value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise annotation.refused("it must be a time with its zone, such as 2026-03-02T08:15:00Z")
+    return moment.astimezone(UTC)

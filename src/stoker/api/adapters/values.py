@@ -1,0 +1,39 @@
+"""Small words for reading a block: a value or what stands for it, seconds, bytes, choices, secrets.
+
+Every field of a block may be left out. The defaults that these functions are
+given are those of the intent itself, so that a spec which was never completed
+means the same as one that was.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeVar
+
+from stoker.api.meta import SecretKeyRef
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.quantities import parse_duration, parse_quantity
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+
+def either(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def seconds(text: str | None, default: float) -> float:
+    return default if text is None else parse_duration(text)
+
+
+def size(text: str | None, default: int) -> int:
+    return default if text is None else parse_quantity(text)
+
+
+def choice(word: str | None, default: E) -> E:
+    """The member that is spelt like this, of the enumeration that the default belongs to."""
+    return default if word is None else type(default)(word)
+
+
+def secret_key(ref: SecretKeyRef | None) -> SecretKey | None:
+    return None if ref is None else SecretKey(ref.name, ref.key)

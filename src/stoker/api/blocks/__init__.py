@@ -1,0 +1,1 @@
+"""The blocks that specs are put together from; one file per concern."""

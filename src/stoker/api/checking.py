@@ -1,0 +1,98 @@
+"""The checks of the API server, for objects that did not come from one.
+
+In a cluster the schema refuses a wrong manifest before anything of ours sees it.
+Standalone there is only the file, so the same rules (`fields.Rule`) are applied
+here in their Python form, with the same sentences. Nothing in this module
+changes an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.inspect import DictType, StructType, Type, VarTupleType
+
+from stoker.api.schema import Node, fields_of, rules_of, unwrapped
+
+# Written by the server and read back by `kubectl get -o yaml`; harmless in a file.
+_SERVER_METADATA = frozenset({"managedFields", "selfLink", "deletionGracePeriodSeconds"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A field and what is wrong with it."""
+
+    path: str
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.says}" if self.path else self.says
+
+
+def broken_rules(block: msgspec.Struct, path: str = "") -> Iterator[Problem]:
+    """Every rule that an object breaks, outermost first."""
+    for rule in rules_of(type(block)):
+        if not rule.holds(block):
+            yield Problem(_joined(path, rule.at), rule.says)
+    for one in fields_of(type(block)):
+        value = getattr(block, one.name)
+        if value is not None:
+            yield from _in_value(unwrapped(one.type), value, _joined(path, one.encode_name))
+
+
+def _in_value(node: Node, value: object, path: str) -> Iterator[Problem]:
+    for rule in node.rules:
+        if not rule.holds(value):
+            yield Problem(path, rule.says)
+    if isinstance(value, msgspec.Struct):
+        yield from broken_rules(value, path)
+    elif isinstance(value, tuple) and isinstance(node.type, VarTupleType):
+        yield from _repeated(node, value, path)
+        for index, item in enumerate(value):
+            yield from _in_value(unwrapped(node.type.item_type), item, f"{path}[{index}]")
+    elif isinstance(value, dict) and isinstance(node.type, DictType):
+        for name, item in value.items():
+            yield from _in_value(unwrapped(node.type.value_type), item, _joined(path, str(name)))
+
+
+def _repeated(node: Node, value: tuple[object, ...], path: str) -> Iterator[Problem]:
+    """Items that a set or a map by keys may hold only once."""
+    kind = node.extra.get("x-kubernetes-list-type")
+    keys = node.extra.get("x-kubernetes-list-map-keys")
+    if kind not in ("set", "map"):
+        return
+    seen = set()
+    for index, item in enumerate(value):
+        wire = msgspec.to_builtins(item)
+        key = tuple(wire.get(name) for name in keys) if isinstance(keys, list) else wire
+        if key in seen:
+            yield Problem(f"{path}[{index}]", "is there twice")
+        seen.add(key)
+
+
+def unknown_fields(model: type[msgspec.Struct], raw: Mapping[str, object], path: str = "") -> Iterator[str]:
+    """Paths of fields that the type does not have, as the server would have pruned them."""
+    known = {one.encode_name: one for one in fields_of(model)}
+    for name, value in raw.items():
+        at = _joined(path, str(name))
+        if name in known:
+            yield from _unknown_in(unwrapped(known[name].type).type, value, at)
+        elif not (path == "metadata" and name in _SERVER_METADATA):
+            yield at
+
+
+def _unknown_in(type_: Type, value: object, path: str) -> Iterator[str]:
+    if isinstance(type_, StructType) and isinstance(value, Mapping):
+        yield from unknown_fields(type_.cls, value, path)
+    elif isinstance(type_, VarTupleType) and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown_in(unwrapped(type_.item_type).type, item, f"{path}[{index}]")
+    elif isinstance(type_, DictType) and isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _unknown_in(unwrapped(type_.value_type).type, item, _joined(path, str(name)))
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name

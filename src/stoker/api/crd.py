@@ -1,0 +1,63 @@
+"""The CustomResourceDefinition of a kind."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from stoker.api.registry import CATEGORY, Column, Kind
+from stoker.api.schema import Schema, Walker
+
+
+def crd_for(kind: Kind) -> Schema:
+    """The object that `kubectl apply` takes."""
+    version: Schema = {"name": kind.version, "served": True, "storage": True}
+    if kind.has_status:
+        version["subresources"] = {"status": {}}
+    version["additionalPrinterColumns"] = [_column(one) for one in kind.columns]
+    version["schema"] = {"openAPIV3Schema": schema_for(kind)}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{kind.plural}.{kind.group}",
+            "labels": {"app.kubernetes.io/part-of": "stoker"},
+        },
+        "spec": {
+            "group": kind.group,
+            "names": {
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.singular,
+                "shortNames": list(kind.short_names),
+                "categories": [CATEGORY],
+            },
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def schema_for(kind: Kind) -> Schema:
+    """The schema of the whole object; the server itself describes and checks header and metadata."""
+    schema = Walker(kind.name).block(kind.model)
+    properties = cast("dict[str, Schema]", schema["properties"])
+    header: Schema = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    }
+    schema["properties"] = header | {
+        name: properties[name] for name in ("spec", "status") if name in properties
+    }
+    schema["required"] = ["spec"]
+    return schema
+
+
+def _column(one: Column) -> Schema:
+    column: Schema = {"name": one.name, "type": one.type, "jsonPath": one.path}
+    if one.description:
+        column["description"] = one.description
+    if one.wide:
+        column["priority"] = 1
+    return column

@@ -1,0 +1,1 @@
+"""The eight kinds; what they share is in `stoker.api.blocks`."""

@@ -1,0 +1,188 @@
+"""Where the cluster is written to: `GitRepoConfig` and `GitDestination`."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from stoker.api.fields import Block, Rule, about, declared, items, matching, text
+from stoker.api.kinds.resource import ConditionedStatus, Resource
+from stoker.api.meta import LocalRef, NamespacedRef
+from stoker.api.scalars import CleanPath, Count, Duration, Limit, RefName, RepoAddress, Size, Timestamp
+
+GROUP = "configbutler.ai"
+
+
+class PushStrategy(Block):
+    """When commits are pushed; whichever limit is reached first."""
+
+    interval: Annotated[Duration | None, about("Longest time that a commit waits for its push.")] = None
+    max_commits: Annotated[Limit | None, about("Most commits that wait for a push.")] = None
+
+
+class Signing(Block):
+    """The key that commits are signed with."""
+
+    secret_ref: Annotated[
+        LocalRef,
+        about(
+            "A Secret with a private ssh key under ssh-privatekey (or identity); status shows its public "
+            "half."
+        ),
+    ]
+
+
+class GitRepoConfigSpec(Block):
+    """A repository and the branches that may be written."""
+
+    repo_url: Annotated[
+        RepoAddress,
+        about(
+            "The repository: https://, http://, ssh://, git@host:path or file:///path. No credentials here."
+        ),
+    ]
+    allowed_branches: Annotated[
+        Annotated[tuple[RefName, ...], items(64, least=1, unique=True)],
+        about("Branches that destinations may write to, by their full names."),
+    ]
+    secret_ref: Annotated[
+        LocalRef | None,
+        about(
+            "A Secret to log in with. Keys: username and password, or token, or ssh-privatekey (also "
+            "identity) "
+            "with known_hosts."
+        ),
+    ] = None
+    push: Annotated[PushStrategy | None, about("When commits are pushed.")] = None
+    signing: Annotated[Signing | None, about("Sign every commit. Left out: commits are not signed.")] = None
+    suspend: Annotated[bool | None, about("True stops all writing to this repository.")] = None
+
+
+class GitRepoConfigStatus(ConditionedStatus):
+    """Whether the repository can be used."""
+
+    signing_public_key: Annotated[
+        Annotated[str, text(4096)] | None,
+        about("Public half of the signing key, in the form that forges and allowed signers take."),
+    ] = None
+
+
+class GitRepoConfig(Resource):
+    """A git repository that the state of the cluster may be written to."""
+
+    api_version: Literal["configbutler.ai/v1alpha1"] = declared("configbutler.ai/v1alpha1")
+    kind: Literal["GitRepoConfig"] = declared("GitRepoConfig")
+    spec: Annotated[GitRepoConfigSpec, about("The repository and the branches that may be written.")]
+    status: Annotated[
+        GitRepoConfigStatus | None, about("Whether the repository can be used; written by the reverser.")
+    ] = None
+
+
+class Encryption(Block):
+    """Who can read encrypted Secrets."""
+
+    recipients: Annotated[
+        Annotated[
+            tuple[
+                Annotated[
+                    str, text(128, matching(r"age1[0-9a-z]{10,120}", "must be an age recipient: age1…"))
+                ],
+                ...,
+            ],
+            items(64, least=1, unique=True),
+        ],
+        about("Public keys of age, such as age1…; each of them can decrypt the files."),
+    ]
+
+
+class Batch(Block):
+    """When changes become a commit; whichever limit is reached first."""
+
+    max_files: Annotated[Limit | None, about("Most files in one commit.")] = None
+    max_bytes: Annotated[Size | None, about("Most content in one commit.")] = None
+    max_wait: Annotated[Duration | None, about("Longest time that a change waits for its commit.")] = None
+
+
+class CommitStyle(Block):
+    """What commits look like."""
+
+    template: Annotated[
+        Annotated[str, text(4096)] | None,
+        about(
+            "Message of a commit, with fields such as {{.Operation}}, {{.Resource}}, {{.Namespace}} and "
+            "{{.Name}}. "
+            "Trailers are added in any case."
+        ),
+    ] = None
+
+
+_ENCRYPTING = ("Encrypt",)
+
+
+class GitDestinationSpec(Block):
+    """A folder on a branch, owned by this cluster."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.secretPolicy != 'Encrypt' || has(self.encryption)",
+            "encryption.recipients must be given when secretPolicy is Encrypt",
+            lambda it: it.encryption is not None or it.secret_policy not in _ENCRYPTING,
+            at="encryption",
+        ),
+    )
+
+    repo_ref: Annotated[NamespacedRef, about("The GitRepoConfig of the repository.")]
+    branch: Annotated[
+        RefName, about("Branch to write to; it must be among the allowed ones of the repository.")
+    ]
+    base_folder: Annotated[
+        CleanPath,
+        about("Folder that this destination owns; no other destination may lie inside or around it."),
+    ]
+    exclusive_mode: Annotated[
+        bool,
+        about(
+            "Whether a folder that belongs to another cluster or installation is refused. If not, a warning "
+            "is given."
+        ),
+    ] = declared(False)
+    prune: Annotated[
+        Literal["Always", "OnEvent", "Never"],
+        about(
+            "When a file is deleted. Always: when its object is gone, however that is noticed. OnEvent: only "
+            "when the "
+            "deletion was seen. Never: it stays. What was kept is counted in status."
+        ),
+    ] = declared("Always")
+    secret_policy: Annotated[
+        Literal["Include", "Redact", "Encrypt", "Exclude"],
+        about(
+            "How Secrets are written. Include: in clear, with a warning. Redact: without their values. "
+            "Encrypt: for the "
+            "recipients. Exclude: not at all. Credentials of the installation itself are never written."
+        ),
+    ] = declared("Include")
+    encryption: Annotated[Encryption | None, about("Who can read encrypted Secrets.")] = None
+    batch: Annotated[Batch | None, about("When changes become a commit.")] = None
+    commit: Annotated[CommitStyle | None, about("What commits look like.")] = None
+    suspend: Annotated[bool | None, about("True stops all writing to this destination.")] = None
+
+
+class GitDestinationStatus(ConditionedStatus):
+    """What was written."""
+
+    last_commit: Annotated[Annotated[str, text(64)] | None, about("The newest commit that was pushed.")] = (
+        None
+    )
+    last_push_time: Annotated[Timestamp | None, about("When it was pushed.")] = None
+    orphans_kept: Annotated[
+        Count | None, about("Files whose objects are gone and that the prune policy kept.")
+    ] = None
+
+
+class GitDestination(Resource):
+    """A folder on a branch of a repository that rules write to."""
+
+    api_version: Literal["configbutler.ai/v1alpha1"] = declared("configbutler.ai/v1alpha1")
+    kind: Literal["GitDestination"] = declared("GitDestination")
+    spec: Annotated[GitDestinationSpec, about("A folder on a branch, owned by this cluster.")]
+    status: Annotated[GitDestinationStatus | None, about("What was written; written by the reverser.")] = None

@@ -1,0 +1,111 @@
+"""`IgnitionSync` and the `IgnitionSyncBase` that it may inherit from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal
+
+from stoker.api.blocks.content import AdditionalFiles, Shared
+from stoker.api.blocks.git import GitAccess
+from stoker.api.blocks.intake import Storage
+from stoker.api.blocks.status import SyncStatus
+from stoker.api.fields import Rule, about, declared
+from stoker.api.kinds.policies import Policies
+from stoker.api.kinds.resource import LabelledResource, Resource
+from stoker.api.kinds.sync import COMPLETE, SyncSpec
+from stoker.api.meta import NamespacedRef
+
+GROUP = "sync.ignition.io"
+
+ALLOWED_NAMESPACES = f"{GROUP}/allowed-namespaces"
+"""Annotation of a base: namespaces that may inherit from it, separated by commas, or `*` (C-131)."""
+
+_Shared = Annotated[Shared | None, about("Content that every gateway gets, switched on part by part.")]
+_AdditionalFiles = Annotated[AdditionalFiles | None, about("Further files and folders for every gateway.")]
+_Storage = Annotated[
+    Storage | None,
+    about("Keep one clone on a shared volume. Left out: each agent keeps its own.", stability="stable"),
+]
+
+
+def _part_has(part: str, attribute: str) -> Callable[[IgnitionSyncSpec], bool]:
+    def holds(spec: IgnitionSyncSpec) -> bool:
+        block = getattr(spec.shared, part, None)
+        return block is None or block.enabled is False or getattr(block, attribute) is not None
+
+    return holds
+
+
+def _part_needs(part: str, part_attribute: str, name: str, attribute: str) -> Rule:
+    return Rule(
+        f"!self.?shared.?{part}.hasValue() || !self.shared.{part}.?enabled.orValue(true)"
+        f" || has(self.shared.{part}.{name})",
+        f"shared.{part}.{name} must be given unless shared.{part}.enabled is false",
+        _part_has(part_attribute, attribute),
+        at="shared",
+    )
+
+
+COMPLETE_IGNITION_SYNC: tuple[Rule, ...] = (
+    *COMPLETE,
+    Rule(
+        "has(self.gateway)",
+        "gateway must be given, with apiKeySecretRef or with port 0",
+        lambda it: it.gateway is not None,
+    ),
+    _part_needs("externalResources", "external_resources", "source", "source"),
+    _part_needs("scripts", "scripts", "source", "source"),
+    _part_needs("scripts", "scripts", "destPath", "dest_path"),
+    _part_needs("udts", "udts", "source", "source"),
+    _part_needs("modules", "modules", "source", "source"),
+)
+
+
+class IgnitionSyncSpec(SyncSpec):
+    """What to deliver to which gateways, and how."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = tuple(
+        rule.unless("has(self.inheritsFrom)", lambda it: it.inherits_from is not None)
+        for rule in COMPLETE_IGNITION_SYNC
+    )
+
+    inherits_from: Annotated[
+        NamespacedRef | None,
+        about(
+            "An IgnitionSyncBase that supplies what is left out here. Lists of both are joined, maps merged, "
+            "single values of this resource win."
+        ),
+    ] = None
+    storage: _Storage = None
+    shared: _Shared = None
+    additional_files: _AdditionalFiles = None
+
+
+class IgnitionSync(LabelledResource):
+    """Keeps the gateways that name it in step with a git repository."""
+
+    api_version: Literal["sync.ignition.io/v1alpha1"] = declared("sync.ignition.io/v1alpha1")
+    kind: Literal["IgnitionSync"] = declared("IgnitionSync")
+    spec: Annotated[IgnitionSyncSpec, about("What to deliver to which gateways, and how.")]
+    status: Annotated[SyncStatus | None, about("How far the sync has come; written by the controller.")] = (
+        None
+    )
+
+
+class IgnitionSyncBaseSpec(Policies):
+    """Whatever several IgnitionSync resources have in common."""
+
+    git: Annotated[
+        GitAccess | None, about("How to reach the git server; repository and ref stay with each resource.")
+    ] = None
+    storage: _Storage = None
+    shared: _Shared = None
+    additional_files: _AdditionalFiles = None
+
+
+class IgnitionSyncBase(Resource):
+    """Settings that IgnitionSync resources inherit through spec.inheritsFrom."""
+
+    api_version: Literal["sync.ignition.io/v1alpha1"] = declared("sync.ignition.io/v1alpha1")
+    kind: Literal["IgnitionSyncBase"] = declared("IgnitionSyncBase")
+    spec: Annotated[IgnitionSyncBaseSpec, about("The settings that are inherited.")]

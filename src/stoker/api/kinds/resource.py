@@ -1,0 +1,38 @@
+"""What every kind is: a header, metadata, and a spec."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from stoker.api.fields import Block, Rule, about
+from stoker.api.meta import Conditions, ObjectMeta
+from stoker.api.scalars import Generation
+
+
+class Resource(Block):
+    """An object of one of our kinds; `apiVersion` and `kind` are fields of each class."""
+
+    metadata: ObjectMeta
+
+
+class ConditionedStatus(Block):
+    """A status that consists of conditions."""
+
+    observed_generation: Annotated[
+        Generation | None, about("Generation of the spec that this status speaks about.")
+    ] = None
+    conditions: Annotated[Conditions | None, about("The state in single aspects; Ready sums them up.")] = None
+
+
+# The name stands in labels of pods and in names of ConfigMaps (C-073).
+NAME_FITS_A_LABEL = Rule(
+    "size(self.metadata.name) <= 63",
+    "metadata.name must have at most 63 characters",
+    lambda it: len(it.metadata.name) <= 63,
+)
+
+
+class LabelledResource(Resource):
+    """A resource whose name is used as the value of a label."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (NAME_FITS_A_LABEL,)

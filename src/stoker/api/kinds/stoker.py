@@ -1,0 +1,160 @@
+"""`Stoker` and the `SyncProfile`s that its gateways name."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from stoker.api.blocks.status import SyncStatus
+from stoker.api.fields import Block, Rule, about, declared, entries, items
+from stoker.api.kinds.resource import ConditionedStatus, LabelledResource, Resource
+from stoker.api.kinds.sync import COMPLETE, SyncSpec
+from stoker.api.scalars import Count, Globs, ObjectName, RelativePath, ValueTemplate, Variables
+
+GROUP = "stoker.io"
+
+
+class StokerSpec(SyncSpec):
+    """What to deliver to which gateways, and how; SyncProfiles say which files go where."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = COMPLETE
+
+
+class Stoker(LabelledResource):
+    """Keeps the gateways that name it in step with a git repository, each by the profile that it names."""
+
+    api_version: Literal["stoker.io/v1alpha1"] = declared("stoker.io/v1alpha1")
+    kind: Literal["Stoker"] = declared("Stoker")
+    spec: Annotated[StokerSpec, about("What to deliver to which gateways, and how.")]
+    status: Annotated[SyncStatus | None, about("How far the sync has come; written by the controller.")] = (
+        None
+    )
+
+
+class Mapping(Block):
+    """One file or folder of the repository and its place on the gateway."""
+
+    source: Annotated[
+        RelativePath,
+        about("Path in the repository; fields such as {{.Vars.line}} and {{.Namespace}} are allowed."),
+    ]
+    destination: Annotated[
+        RelativePath, about("Path below the gateway's data folder; the same fields are allowed.")
+    ]
+    type: Annotated[Literal["dir", "file"], about("Whether the source is a folder or a file.")] = declared(
+        "dir"
+    )
+    required: Annotated[
+        bool | None,
+        about(
+            "Whether a missing source is an error. If not, the mapping is skipped and nothing is deleted for "
+            "it."
+        ),
+    ] = None
+    template: Annotated[
+        bool | None,
+        about("Fill in fields such as {{.GatewayName}} inside the files, too; binary files are refused."),
+    ] = None
+
+
+class Patch(Block):
+    """Values to set in one JSON file, after all mappings."""
+
+    file: Annotated[RelativePath, about("The file, or a glob of files, below the gateway's data folder.")]
+    set: Annotated[
+        Annotated[
+            dict[str, ValueTemplate],
+            entries(
+                64,
+                Rule(
+                    "size(self) > 0 && self.all(path, size(path) > 0)",
+                    "must name at least one value, each by a path that is not empty",
+                    lambda paths: bool(paths) and all(paths),
+                ),
+            ),
+        ],
+        about(
+            "Path of each value, such as .system.name, and the value with fields such as {{.GatewayName}}."
+        ),
+    ]
+
+
+class DeploymentMode(Block):
+    """An overlay that goes over the last of the mappings."""
+
+    source: Annotated[RelativePath, about("Folder in the repository; fields are allowed.")]
+    destination: Annotated[
+        RelativePath | None, about("Path below the gateway's data folder; fields are allowed.")
+    ] = None
+
+
+class ProfileDependency(Block):
+    """A profile whose gateways must be synced first."""
+
+    profile_name: Annotated[ObjectName, about("Name of a SyncProfile in the same namespace.")]
+
+
+class SyncProfileSpec(Block):
+    """Which files of the repository go where on a gateway."""
+
+    mappings: Annotated[
+        Annotated[tuple[Mapping, ...], items(256, least=1)],
+        about("Files and folders in their order; what comes later lies over what comes earlier."),
+    ]
+    deployment_mode: Annotated[
+        DeploymentMode | None, about("An overlay for this deployment mode; it is the last mapping.")
+    ] = None
+    patches: Annotated[
+        Annotated[tuple[Patch, ...], items(64)] | None, about("Values to set in JSON files, in this order.")
+    ] = None
+    vars: Annotated[Variables | None, about("Values for templates, known there as {{.Vars.name}}.")] = None
+    exclude_patterns: Annotated[
+        Globs | None,
+        about(
+            "Files that are never synced, added to those of the Stoker and the built-in ones.",
+            stability="experimental",
+        ),
+    ] = None
+    depends_on: Annotated[
+        Annotated[tuple[ProfileDependency, ...], items(32, keyed_by=("profileName",))] | None,
+        about("Profiles whose gateways must be synced before those of this one; circles are refused."),
+    ] = None
+    sync_period: Annotated[
+        Annotated[int, Meta(ge=1, le=86400)] | None,
+        about(
+            "Seconds between two looks of the agent when it hears nothing; an annotation on the pod wins.",
+            stability="experimental",
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool | None,
+        about("Compute and report what would change, and write nothing.", stability="experimental"),
+    ] = None
+    paused: Annotated[bool | None, about("True stops the gateways that use this profile.")] = None
+
+
+class SyncProfileStatus(ConditionedStatus):
+    """Who uses the profile."""
+
+    gateway_count: Annotated[Count | None, about("How many gateways name this profile.")] = None
+
+
+class SyncProfile(Resource):
+    """An ordered list of mappings, for the gateways that name it in their annotation sync-profile."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!self.?spec.?dependsOn.hasValue() "
+            "|| self.spec.dependsOn.all(dependency, dependency.profileName != self.metadata.name)",
+            "spec.dependsOn must not name the profile itself",
+            lambda it: all(one.profile_name != it.metadata.name for one in it.spec.depends_on or ()),
+        ),
+    )
+
+    api_version: Literal["stoker.io/v1alpha1"] = declared("stoker.io/v1alpha1")
+    kind: Literal["SyncProfile"] = declared("SyncProfile")
+    spec: Annotated[SyncProfileSpec, about("Which files of the repository go where on a gateway.")]
+    status: Annotated[SyncProfileStatus | None, about("Who uses the profile; written by the controller.")] = (
+        None
+    )

@@ -1,0 +1,138 @@
+"""What `IgnitionSync` and `Stoker` have in common, and what either needs to be usable.
+
+Needs that a base could meet are not `required` in the schema. They are the rules
+in `COMPLETE`: the API server applies them to resources that inherit nothing, and
+whoever merges a resource with its base applies them to the result (C-135).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from stoker.api.blocks.delivery import AutoRollback, Deployment, Rollback
+from stoker.api.blocks.git import GitSource
+from stoker.api.blocks.intake import Namespaces
+from stoker.api.fields import Rule, about, nullable, text
+from stoker.api.kinds.policies import Policies
+
+
+class SyncSpec(Policies):
+    """One repository and ref, delivered to the gateways that refer to the resource."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!(has(self.webhookNamespaces) && has(self.webhook) && has(self.webhook.allowedNamespaces))",
+            "webhookNamespaces is another name of webhook.allowedNamespaces: set one of them",
+            lambda it: (
+                it.webhook_namespaces is None or not it.webhook or it.webhook.allowed_namespaces is None
+            ),
+            at="webhookNamespaces",
+        ),
+        Rule(
+            "!has(self.autoRollback) || !self.?deployment.?autoRollback.hasValue()",
+            "autoRollback is another name of deployment.autoRollback: set one of them",
+            lambda it: it.auto_rollback is None or not it.deployment or it.deployment.auto_rollback is None,
+            at="autoRollback",
+        ),
+    )
+
+    git: Annotated[GitSource, about("Where the content comes from.", stability="stable")]
+    site_number: Annotated[
+        Annotated[str, text(63)] | None, about("Number of the site; templates know it as {{.SiteNumber}}.")
+    ] = None
+    paused: Annotated[bool | None, about("True stops every sync of this resource.")] = None
+    rollback: Annotated[Rollback | None, about("A request to go back to a snapshot or a commit.")] = None
+    deployment: Annotated[
+        Deployment | None,
+        nullable("The order in which gateways get a new commit.", stability="experimental"),
+    ] = None
+    auto_rollback: Annotated[
+        AutoRollback | None, about("Another way to write deployment.autoRollback.", stability="experimental")
+    ] = None
+    webhook_namespaces: Annotated[
+        Namespaces | None, about("Another way to write webhook.allowedNamespaces.")
+    ] = None
+
+
+def _verifies(spec: SyncSpec) -> bool:
+    verify, auth = spec.git.verify, spec.git.auth
+    return bool(verify and verify.mode in ("commit", "tag")) or bool(auth and auth.gpg_key)
+
+
+def _has_verification_keys(spec: SyncSpec) -> bool:
+    verify, auth = spec.git.verify, spec.git.auth
+    return bool(auth and auth.gpg_key) or bool(
+        verify and (verify.allowed_signers_secret_ref or verify.gpg_keys_secret_ref)
+    )
+
+
+def _has_gateway_key(spec: SyncSpec) -> bool:
+    return not spec.gateway or spec.gateway.port == 0 or spec.gateway.api_key_secret_ref is not None
+
+
+def _bucket_of(spec: SyncSpec, kind: str) -> str | None:
+    """The bucket of a storage kind, or None where that kind is not in use."""
+    if not spec.snapshots or not spec.snapshots.enabled or not spec.snapshots.storage:
+        return None
+    storage = spec.snapshots.storage
+    if storage.type != kind:
+        return None
+    block = storage.s3 if kind == "s3" else storage.gcs
+    return (block.bucket if block else None) or ""
+
+
+def _captures_drift_without_a_way_back(spec: SyncSpec) -> bool:
+    captures = spec.drift is not None and spec.drift.mode == "capture"
+    return captures and not (spec.bidirectional and spec.bidirectional.enabled)
+
+
+def _needs_bucket(kind: str) -> Rule:
+    return Rule(
+        "!self.?snapshots.?enabled.orValue(false)"
+        f" || self.?snapshots.?storage.?type.orValue('pvc') != '{kind}'"
+        f" || self.?snapshots.?storage.?{kind}.?bucket.orValue('') != ''",
+        f"snapshots.storage.{kind}.bucket must be given when snapshots are enabled with storage type {kind}",
+        lambda it: _bucket_of(it, kind) != "",
+        at="snapshots",
+    )
+
+
+COMPLETE: tuple[Rule, ...] = (
+    Rule(
+        "!has(self.gateway) || self.gateway.?port.orValue(8043) == 0 || has(self.gateway.apiKeySecretRef)",
+        "gateway.apiKeySecretRef must be given unless gateway.port is 0",
+        _has_gateway_key,
+        at="gateway",
+    ),
+    Rule(
+        "self.git.?verify.?mode.orValue('none') == 'none'"
+        " || self.git.?verify.?allowedSignersSecretRef.hasValue()"
+        " || self.git.?verify.?gpgKeysSecretRef.hasValue()"
+        " || self.git.?auth.?gpgKey.hasValue()",
+        "git.verify needs allowedSignersSecretRef or gpgKeysSecretRef when its mode is commit or tag",
+        lambda it: not _verifies(it) or _has_verification_keys(it),
+        at="git",
+    ),
+    Rule(
+        "self.?ignition.?binaryPolicy.orValue('allow') != 'requireSigned'"
+        " || self.git.?verify.?mode.orValue('none') != 'none' || self.git.?auth.?gpgKey.hasValue()",
+        "ignition.binaryPolicy requireSigned needs git.verify.mode commit or tag",
+        lambda it: not it.ignition or it.ignition.binary_policy != "requireSigned" or _verifies(it),
+        at="ignition",
+    ),
+    Rule(
+        "!self.?bidirectional.?enabled.orValue(false) || size(self.?bidirectional.?watchPaths.orValue([])) > "
+        "0",
+        "bidirectional.watchPaths must not be empty when bidirectional is enabled",
+        lambda it: not (it.bidirectional and it.bidirectional.enabled) or bool(it.bidirectional.watch_paths),
+        at="bidirectional",
+    ),
+    Rule(
+        "self.?drift.?mode.orValue('report') != 'capture' || self.?bidirectional.?enabled.orValue(false)",
+        "drift.mode capture needs bidirectional.enabled",
+        lambda it: not _captures_drift_without_a_way_back(it),
+        at="drift",
+    ),
+    _needs_bucket("s3"),
+    _needs_bucket("gcs"),
+)

@@ -1,0 +1,264 @@
+"""The kinds: what the API server and `kubectl` need to know about each, and which class models it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from stoker.api.kinds import destinations, ignitionsync, stoker, watchrules
+from stoker.api.kinds.resource import Resource
+from stoker.domain.errors import InvalidValue
+from stoker.domain.reasons import ConditionType as Type
+
+VERSION = "v1alpha1"
+
+# Not `stoker`: kubectl expands a category before it looks at singular names, and
+# `kubectl get stoker NAME` would ask for NAME in all eight kinds.
+CATEGORY = "stoker-all"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of `kubectl get`."""
+
+    name: str
+    path: str
+    type: Literal["string", "integer", "date", "boolean"] = "string"
+    description: str = ""
+    wide: bool = False
+    """Shown only with `-o wide`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One custom resource."""
+
+    model: type[Resource]
+    group: str
+    plural: str
+    short_names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    conditions: Mapping[str, str]
+    """Condition types that its status may carry, and what each says when it is True."""
+    annotations: Mapping[str, str]
+    """Annotations on the resource that have a meaning, written by people or by the product."""
+    namespaced: bool = True
+    version: str = VERSION
+    notes: str = ""
+    """A paragraph for the reference page."""
+
+    @property
+    def name(self) -> str:
+        return self.model.__name__
+
+    @property
+    def singular(self) -> str:
+        return self.name.lower()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.model.__struct_fields__
+
+
+def _condition(type_: str, field: str) -> str:
+    return f'.status.conditions[?(@.type=="{type_}")].{field}'
+
+
+_READY = Column("Ready", _condition("Ready", "status"), description="Whether all is well")
+_REASON = Column("Reason", _condition("Ready", "reason"), description="Why it is as it is", wide=True)
+_AGE = Column("Age", ".metadata.creationTimestamp", "date", "Time since it was made")
+
+_SYNC_COLUMNS = (
+    Column("Ref", ".spec.git.ref", description="Branch, tag or commit that is followed"),
+    Column(
+        "Gateways",
+        _condition("AllGatewaysSynced", "message"),
+        description="Gateway sync status, such as '4 of 5 gateways synced'",
+    ),
+    Column(
+        "Synced", _condition("AllGatewaysSynced", "status"), description="Whether every gateway is synced"
+    ),
+    Column("LastSync", ".status.lastSyncTime", "date", "Time since a gateway was last synced"),
+    _READY,
+    _AGE,
+)
+
+_SYNC_CONDITIONS: dict[str, str] = {
+    Type.READY: "Everything below is as it should be.",
+    Type.STALLED: "A person has to act; Ready is False with the same reason.",
+    Type.RECONCILING: "Work is going on.",
+    Type.REPO_CLONED: "The repository was reached and the ref led to a commit.",
+    Type.WEBHOOK_READY: "Requests for this resource are accepted.",
+    Type.ALL_GATEWAYS_SYNCED: "Every gateway has the commit; the message begins with N of M gateways synced.",
+    Type.VERIFIED: "The gateways confirmed that what was written is loaded.",
+    Type.AGENT_READY: "Every gateway has an agent that is alive.",
+    Type.SIDECAR_INJECTED: "Every pod that asks for an agent has one.",
+    Type.REF_SKEW: "A gateway has another ref than the resource.",
+    Type.DRIFT_DETECTED: "Somebody else changed synced files.",
+    Type.PENDING_APPROVAL: "A commit or a plan waits for a person.",
+    Type.CANARY_STAGE_FAILED: "A stage failed and the next ones were not begun.",
+    Type.AUTO_ROLLBACK_PERFORMED: "A failed sync was taken back.",
+    Type.BIDIRECTIONAL_READY: "Changes on gateways flow back to git.",
+    Type.DEPENDENCIES_MET: "What this resource waits for is done.",
+}
+
+
+def _sync_annotations(prefix: str) -> dict[str, str]:
+    return {
+        f"{prefix}/requested-ref": "Ref that a webhook asked for; it counts until spec.git.ref is changed.",
+        f"{prefix}/requested-at": "When it was asked for.",
+        f"{prefix}/requested-by": "Who asked; webhook.",
+        f"{prefix}/approved-by": "Who agreed to the commit that waits.",
+        f"{prefix}/approved-at": "When; it must be later than requested-at.",
+        f"{prefix}/approved-ref": "Ref that was agreed to.",
+        f"{prefix}/approved-plan": "Digest of a held-back plan (status, pendingPlan) that may go ahead once.",
+    }
+
+
+_RULE_CONDITIONS: dict[str, str] = {
+    Type.READY: "The selected objects are watched and written.",
+    Type.STALLED: "A person has to act; Ready is False with the same reason.",
+    Type.ACCESS_DENIED: "A policy forbids the destination; reserved.",
+    Type.WATCH_ERRORED: "A watch fails and is being tried again.",
+    Type.DISCOVERY_DEGRADED: "The API server could not tell about all of the selected resources.",
+    Type.REPO_PUSH_FAILED: "The last push failed and is being tried again.",
+}
+_RULE_COLUMNS = (
+    Column("Destination", ".spec.destinationRef.name", description="GitDestination that is written to"),
+    _READY,
+    _REASON,
+    _AGE,
+)
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        model=ignitionsync.IgnitionSync,
+        group=ignitionsync.GROUP,
+        plural="ignitionsyncs",
+        short_names=("igs",),
+        columns=_SYNC_COLUMNS,
+        conditions=_SYNC_CONDITIONS,
+        annotations=_sync_annotations(ignitionsync.GROUP),
+    ),
+    Kind(
+        model=ignitionsync.IgnitionSyncBase,
+        group=ignitionsync.GROUP,
+        plural="ignitionsyncbases",
+        short_names=("igsb",),
+        columns=(_AGE,),
+        conditions={},
+        annotations={
+            ignitionsync.ALLOWED_NAMESPACES: (
+                "Namespaces whose resources may inherit from this base, separated by commas, or *. "
+                "Without it every namespace may, and an event on the resource says so."
+            )
+        },
+        notes=(
+            "A resource names its base in spec.inheritsFrom. What the resource sets wins; lists of both are "
+            "joined and maps merged, except git.auth, which is taken from one of them as a whole. What "
+            "neither sets comes from the chart's defaults and then from the built-in values below. Where an "
+            "admission policy is preferred to a base, examples/policies shows the same with the API server's "
+            "own MutatingAdmissionPolicy and with a constraint of Gatekeeper."
+        ),
+    ),
+    Kind(
+        model=stoker.Stoker,
+        group=stoker.GROUP,
+        plural="stokers",
+        short_names=("stk",),
+        columns=_SYNC_COLUMNS,
+        conditions=_SYNC_CONDITIONS,
+        annotations=_sync_annotations(stoker.GROUP),
+    ),
+    Kind(
+        model=stoker.SyncProfile,
+        group=stoker.GROUP,
+        plural="syncprofiles",
+        short_names=("sp",),
+        columns=(
+            Column("Gateways", ".status.gatewayCount", "integer", "Gateways that name this profile"),
+            Column("Paused", ".spec.paused", "boolean", "Whether its gateways are stopped", wide=True),
+            _READY,
+            _REASON,
+            _AGE,
+        ),
+        conditions={
+            Type.READY: "The mappings can be used and the dependencies form no circle.",
+            Type.DEPENDENCIES_MET: "The gateways of every profile in dependsOn are synced.",
+        },
+        annotations={},
+    ),
+    Kind(
+        model=destinations.GitRepoConfig,
+        group=destinations.GROUP,
+        plural="gitrepoconfigs",
+        short_names=("grc",),
+        columns=(Column("URL", ".spec.repoUrl", description="The repository"), _READY, _REASON, _AGE),
+        conditions={
+            Type.READY: "The repository can be reached with the credentials.",
+            Type.STALLED: "A person has to act; Ready is False with the same reason.",
+            Type.ACCESS_DENIED: "A policy forbids the repository; reserved.",
+        },
+        annotations={},
+    ),
+    Kind(
+        model=destinations.GitDestination,
+        group=destinations.GROUP,
+        plural="gitdestinations",
+        short_names=("gd",),
+        columns=(
+            Column("Repo", ".spec.repoRef.name", description="GitRepoConfig of the repository"),
+            Column("Branch", ".spec.branch", description="Branch that is written"),
+            Column("Folder", ".spec.baseFolder", description="Folder that is owned"),
+            Column("Secrets", ".spec.secretPolicy", description="How Secrets are written", wide=True),
+            Column("Prune", ".spec.prune", description="When files are deleted", wide=True),
+            _READY,
+            _REASON,
+            _AGE,
+        ),
+        conditions={
+            Type.READY: "The folder is ours and can be written.",
+            Type.STALLED: "A person has to act; Ready is False with the same reason.",
+            Type.OWNERSHIP_CONFLICT: "The folder belongs to another cluster or installation.",
+            Type.LEASE_NOT_ACQUIRED: "Another replica, or nobody, writes this branch.",
+            Type.MARKER_CONFLICT: "The owner's marker differs or could not be written.",
+            Type.SECRETS_IN_CLEAR: "Secrets are written without encryption.",
+        },
+        annotations={},
+    ),
+    Kind(
+        model=watchrules.WatchRule,
+        group=destinations.GROUP,
+        plural="watchrules",
+        short_names=("wr",),
+        columns=_RULE_COLUMNS,
+        conditions=_RULE_CONDITIONS,
+        annotations={},
+    ),
+    Kind(
+        model=watchrules.ClusterWatchRule,
+        group=destinations.GROUP,
+        plural="clusterwatchrules",
+        short_names=("cwr",),
+        columns=_RULE_COLUMNS,
+        conditions=_RULE_CONDITIONS,
+        annotations={},
+        namespaced=False,
+    ),
+)
+
+_BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
+
+
+def kind_for(api_version: str, name: str) -> Kind:
+    """The kind that a manifest names in its header."""
+    kind = _BY_NAME.get((api_version, name))
+    if kind is None:
+        known = ", ".join(f"{one.name} ({one.api_version})" for one in KINDS)
+        raise InvalidValue(f"kind {name!r} of {api_version!r} is not one of ours: {known}")
+    return kind

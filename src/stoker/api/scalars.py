@@ -1,0 +1,256 @@
+"""The kinds of text and number that fields hold.
+
+Each is a plain `str` or `int` on the wire and in Python, with bounds and a rule
+whose sentence tells a person what to write instead. Where `domain` has a type
+for the same thing, the Python side of the rule is that type, so that a file
+which is accepted here is never refused later for another reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta
+
+from stoker.api.fields import Rule, entries, items, matching, text, without
+from stoker.domain.errors import InvalidValue
+from stoker.domain.paths import RelPath
+from stoker.domain.quantities import DURATION_PATTERN, QUANTITY_PATTERN, parse_duration, parse_quantity
+from stoker.domain.refs import GitRef, RepoUrl
+
+
+def _accepted_by(check: Callable[[str], object]) -> Callable[[str], bool]:
+    def holds(value: str) -> bool:
+        try:
+            check(value)
+        except InvalidValue:
+            return False
+        return True
+
+    return holds
+
+
+# --- amounts -----------------------------------------------------------------------------------------------
+
+Duration = Annotated[
+    str,
+    text(
+        64,
+        Rule(
+            f"self.matches(r'{DURATION_PATTERN}') && duration(self) <= duration('8784h')",
+            "must be a duration such as 30s, 5m or 1h30m, and not longer than a year (8784h)",
+            _accepted_by(parse_duration),
+        ),
+    ),
+]
+
+Size = Annotated[
+    str,
+    text(
+        32,
+        Rule(
+            f"self.matches(r'{QUANTITY_PATTERN}')",
+            "must be a size such as 500M, 10Mi or 1Gi",
+            _accepted_by(parse_quantity),
+        ),
+    ),
+]
+
+# CPU and memory of a container. A rule could not be priced on a value that may be a number or text, so
+# the form is a plain pattern.
+AMOUNT_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,9})?(m|k|[MGTPE]|[KMGTPE]i)?$"
+ResourceAmount = Annotated[
+    int | Annotated[str, Meta(pattern=AMOUNT_PATTERN)], Meta(extra={"schema": {"pattern": AMOUNT_PATTERN}})
+]
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+PortOrOff = Annotated[int, Meta(ge=0, le=65535)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
+Generation = Annotated[int, Meta(ge=0)]
+Timestamp = Annotated[str, text(64, form="date-time")]
+
+# --- names -------------------------------------------------------------------------------------------------
+
+ObjectName = Annotated[
+    str,
+    text(
+        253,
+        matching(
+            r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?",
+            "must be the name of an object: lower-case letters, digits, '-' and '.'",
+        ),
+        least=1,
+    ),
+]
+NamespaceName = Annotated[
+    str,
+    text(
+        63,
+        matching(
+            r"[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+            "must be the name of a namespace: lower-case letters, digits and '-'",
+        ),
+        least=1,
+    ),
+]
+DataKey = Annotated[
+    str,
+    text(
+        253,
+        matching(r"[-._a-zA-Z0-9]+", "must be a key of a Secret: letters, digits, '-', '_' and '.'"),
+        least=1,
+    ),
+]
+Label = Annotated[str, text(63, least=1)]
+GatewayName = Annotated[str, text(253, least=1)]
+
+# --- what points into a repository -------------------------------------------------------------------------
+
+_REF_SAYS = (
+    "must be a branch, tag or commit as git allows it: no leading '-', no space, no '..', '@{', "
+    "'~', '^', ':', '?', '*', '[' or backslash"
+)
+RefName = Annotated[
+    str,
+    text(
+        255,
+        Rule(
+            r"!self.matches(r'^[-/]|[/.]$|[\x00-\x20\x7f\p{C}\p{Z}~^:?*\[\\]|\.\.|@\{|//|(^|/)\.|\.lock(/|$)')"
+            " && self != '@'",
+            _REF_SAYS,
+            _accepted_by(GitRef),
+        ),
+        least=1,
+    ),
+]
+BranchTemplate = Annotated[
+    str,
+    text(
+        255,
+        without(
+            r"^[-/]|[/.]$|[\x00-\x1f\x7f~^:?*\[\\]|\.\.|@\{[^{]|//|(^|/)\.",
+            _REF_SAYS + "; templates are allowed",
+        ),
+        least=1,
+    ),
+]
+
+_URL = (
+    r"^(https?://[A-Za-z0-9\[][^/@?#\s]*(/[^?#\s]*)?"
+    r"|ssh://([^-/@:\s][^/@:\s]*@)?[A-Za-z0-9\[][^/@?#\s]*(/[^?#\s]*)?"
+    r"|file:///\S*)$"
+)
+_SCP = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[^:\s-][^\s]*$"
+RepoAddress = Annotated[
+    str,
+    text(
+        2048,
+        Rule(
+            f"self.contains('://') ? self.matches(r'{_URL}') && "
+            r"!self.matches(r'^[a-z]+://([^/@]*@)?(169\.254\.|\[[fF][eE]80:|[^/]*:0(/|$))')"
+            f" : self.matches(r'{_SCP}') && !self.contains('::')",
+            "must be the address of a repository: https://, http://, ssh://, file:///path or git@host:path, "
+            "without a password in it and without a leading '-'",
+            _accepted_by(RepoUrl),
+        ),
+        least=1,
+    ),
+]
+
+# --- paths -------------------------------------------------------------------------------------------------
+
+RelativePath = Annotated[
+    str,
+    text(
+        1024,
+        without(
+            r"^/|^[A-Za-z]:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f]",
+            "must be a relative path without '..', a backslash or a leading '/'; templates are allowed",
+        ),
+        least=1,
+    ),
+]
+CleanPath = Annotated[
+    str,
+    text(
+        1024,
+        Rule(
+            r"!self.matches(r'^/|^[A-Za-z]:|//|[. /](/|$)|[\\\x00-\x1f\x7f]|(^|/)(?i:\.git)(/|$)')",
+            "must be a clean relative path: no leading or trailing '/', no '.', '..', '//' or '.git' in it",
+            _accepted_by(RelPath),
+        ),
+        least=1,
+    ),
+]
+Glob = Annotated[
+    str,
+    text(
+        512,
+        without(r"[\x00-\x1f\x7f]|^$", "must be a glob such as **/.resources/** on one line"),
+        least=1,
+    ),
+]
+Globs = Annotated[tuple[Glob, ...], items(256)]
+JsonPath = Annotated[
+    str,
+    text(512, matching(r"\$?\.[^\x00-\x1f\x7f]+", "must be a path such as .gateways[0].hostname"), least=1),
+]
+JsonPointer = Annotated[
+    str,
+    text(
+        512,
+        matching(
+            r"(/([^/~\x00-\x1f\x7f]|~[01])*)*", "must be a JSON pointer such as /attributes/lastModification"
+        ),
+    ),
+]
+ValueTemplate = Annotated[str, text(4096)]
+Variables = Annotated[
+    dict[str, Annotated[str, text(4096)]],
+    entries(
+        128,
+        Rule(
+            "self.all(name, name.matches(r'^[A-Za-z_][A-Za-z0-9_]{0,62}$'))",
+            "must have identifiers as names: letters, digits and '_', at most 63, not beginning with a digit",
+            lambda names: all(len(name) < 64 and name.isascii() and name.isidentifier() for name in names),
+        ),
+    ),
+]
+
+# --- addresses of services ---------------------------------------------------------------------------------
+
+_HTTP = r"https?://[A-Za-z0-9\[][^/@?#\s]*([/?#]\S*)?"
+HttpUrl = Annotated[
+    str, text(2048, matching(_HTTP, "must be an http:// or https:// address without a user name"), least=1)
+]
+HttpUrlOrEmpty = Annotated[
+    str,
+    text(
+        2048, matching(rf"|{_HTTP}", "must be an http:// or https:// address without a user name, or empty")
+    ),
+]
+HealthCheckUrl = Annotated[
+    str,
+    text(
+        2048,
+        matching(
+            rf"(GET )?{_HTTP}",
+            "must be an http:// or https:// address; only the method GET may stand before it",
+        ),
+        least=1,
+    ),
+]
+ProxyUrl = Annotated[
+    str,
+    text(
+        2048,
+        matching(
+            r"(https?|socks5h?)://[A-Za-z0-9\[][^/@?#\s]*/?",
+            "must be a proxy such as http://proxy:3128 or socks5h://proxy:1080, without a user name",
+        ),
+        least=1,
+    ),
+]

@@ -1,0 +1,175 @@
+"""From the types to the schema in a CRD.
+
+A walk over the types as msgspec sees them gives a structural OpenAPI v3 schema:
+nothing but what the types say, no references, every list and text bounded so
+that the API server can price the CEL rules. What the schema cannot say
+(comparisons between fields, the form of a text) becomes
+`x-kubernetes-validations`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+import msgspec
+from msgspec import NODEFAULT
+from msgspec.inspect import (
+    BoolType,
+    DictType,
+    Field,
+    IntType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    StrType,
+    StructType,
+    Type,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
+
+from stoker.api.defaults import BUILT_IN, Value
+from stoker.api.fields import Rule
+
+Schema = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A type without its wrappings: what it is, and what is said about it."""
+
+    type: Type
+    description: str = ""
+    rules: tuple[Rule, ...] = ()
+    extra: Schema = field(default_factory=dict)
+    nullable: bool = False
+
+
+def unwrapped(type_: Type) -> Node:
+    """Peel annotations and `| None` off a type."""
+    if isinstance(type_, Metadata):
+        inner = unwrapped(type_.type)
+        said = type_.extra or {}
+        return Node(
+            type=inner.type,
+            description=(type_.extra_json_schema or {}).get("description", inner.description),
+            rules=inner.rules + said.get("rules", ()),
+            extra={**inner.extra, **said.get("schema", {})},
+            nullable=inner.nullable or said.get("nullable", False),
+        )
+    if isinstance(type_, UnionType):
+        others = [one for one in type_.types if not isinstance(one, NoneType)]
+        return unwrapped(others[0]) if len(others) == 1 else Node(UnionType(tuple(others)))
+    return Node(type_)
+
+
+@functools.cache
+def fields_of(model: type[msgspec.Struct]) -> tuple[Field, ...]:
+    """The fields of a block, those that must be given first."""
+    info = cast("StructType", type_info(model))
+    return tuple(sorted(info.fields, key=lambda one: not one.required))
+
+
+def rules_of(model: type) -> Iterator[Rule]:
+    """The rules of a block and of the blocks it extends."""
+    for cls in reversed(model.__mro__):
+        yield from cls.__dict__.get("RULES", ())
+
+
+class Walker:
+    """Makes the schema of one kind; knows the built-in defaults to mention them in descriptions."""
+
+    def __init__(self, kind: str) -> None:
+        self._defaults = {f"spec.{path}": value for path, value in BUILT_IN[kind].items()}
+
+    def block(self, model: type[msgspec.Struct], path: str = "") -> Schema:
+        """The schema of a block at a path from the root of the object."""
+        fields = fields_of(model)
+        schema: Schema = {"type": "object", "description": inspect.cleandoc(model.__doc__ or "")}
+        required = [one.encode_name for one in fields if one.required]
+        if required:
+            schema["required"] = required
+        schema["properties"] = {
+            one.encode_name: self._field(one, f"{path}.{one.encode_name}" if path else one.encode_name)
+            for one in fields
+        }
+        return schema | _validations(tuple(rules_of(model)))
+
+    def _field(self, one: Field, path: str) -> Schema:
+        node = unwrapped(one.type)
+        schema = self._node(node, path)
+        description = node.description
+        if path in self._defaults:
+            description += f" Default: {shown(self._defaults[path])}."
+        schema = {**schema, "description": description}
+        if one.default_factory is not NODEFAULT:
+            schema["default"] = one.default_factory()
+        if node.nullable:
+            schema["nullable"] = True
+        return schema
+
+    def _node(self, node: Node, path: str) -> Schema:
+        schema = self._plain(node.type, path) | node.extra
+        return schema | _validations(node.rules) if node.rules else schema
+
+    def _plain(self, type_: Type, path: str) -> Schema:
+        match type_:
+            case StructType():
+                return self.block(type_.cls, path)
+            case VarTupleType():
+                items = self._node(unwrapped(type_.item_type), f"{path}[]")
+                return _bounds("array", Items=type_) | {"items": items}
+            case DictType():
+                values = self._node(unwrapped(type_.value_type), f"{path}{{}}")
+                return _bounds("object", Properties=type_) | {"additionalProperties": values}
+            case LiteralType():
+                return {"type": "string", "enum": list(type_.values)}
+            case StrType():
+                return _bounds("string", Length=type_)
+            case IntType():
+                limits = {"minimum": type_.ge, "maximum": type_.le}
+                return {"type": "integer", "format": "int64"} | _given(limits)
+            case BoolType():
+                return {"type": "boolean"}
+            case UnionType():  # a quantity: number or text
+                return {
+                    "x-kubernetes-int-or-string": True,
+                    "anyOf": [{"type": "integer"}, {"type": "string"}],
+                }
+        raise TypeError(f"{path}: the schema has no word for {type_}")
+
+
+def shown(value: Value) -> str:
+    """A built-in value as a person would write it."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(value) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if value != "" else "empty"
+
+
+def _bounds(type_: str, **limited: StrType | VarTupleType | DictType) -> Schema:
+    schema: Schema = {"type": type_}
+    for suffix, bounded in limited.items():
+        schema |= _given({f"min{suffix}": bounded.min_length, f"max{suffix}": bounded.max_length})
+    return schema
+
+
+def _given(limits: dict[str, int | None]) -> Schema:
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _validations(rules: tuple[Rule, ...]) -> Schema:
+    if not rules:
+        return {}
+    return {
+        "x-kubernetes-validations": [
+            {"rule": rule.cel, "message": rule.says} | ({"fieldPath": f".{rule.at}"} if rule.at else {})
+            for rule in rules
+        ]
+    }

@@ -1,0 +1,20 @@
+"""Fields that somebody set and that nothing runs for.
+
+A field is never silently ignored (DECISIONS part 0, 18): what is named here
+stands in a Warning event and in the message of Ready, until the part of the
+product that reads it runs and its name joins `IN_EFFECT`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stoker.api.kinds.resource import Resource as Model
+
+IN_EFFECT = frozenset({"git", "polling", "paused", "gateway", "inheritsFrom"})
+
+
+def not_in_effect(resource: Model) -> tuple[str, ...]:
+    """The fields of the spec that are set and have no effect, as they are written in a manifest."""
+    spec = msgspec.to_builtins(resource).get("spec", {})
+    return tuple(sorted(name for name, value in spec.items() if value is not None and name not in IN_EFFECT))

@@ -1,0 +1,41 @@
+"""What is asked of a resource beside its spec: annotations that people and webhooks write.
+
+They are kept as they were said. Whether a request is still current, or an
+approval newer than what it shall release, is decided by the controller, which
+knows when it saw them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from stoker.domain.refs import GitRef
+
+
+@dataclass(frozen=True, slots=True)
+class RefRequest:
+    """Another ref than the spec's, until the spec's own ref changes after it (C-053)."""
+
+    ref: GitRef
+    at: datetime | None = None
+    by: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenApproval:
+    """Somebody agreed, at a time; to one ref where it is named (C-125)."""
+
+    by: str
+    at: datetime
+    ref: GitRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Everything that is asked at the moment."""
+
+    ref: RefRequest | None = None
+    approval: GivenApproval | None = None
+    approved_plans: tuple[str, ...] = ()

@@ -1,0 +1,140 @@
+"""What the engine knows of a repository: blob ids, the files of a commit, what was refused of it.
+
+`stoker.git` builds these from git's objects, `stoker.fs` compares live files with
+them, and every decision in between is made on them alone: no content passes
+through the engine, only its id. A name that is not a canonical path never becomes
+an entry; it becomes a `Refusal` that says its name and nothing of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.paths import RelPath
+
+_BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class BlobId(str):
+    """The id that git gives to a content, SHA-1 or SHA-256 as its repository has it."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> BlobId:
+        if not _BLOB.fullmatch(text):
+            raise InvalidValue(f"{text[:80]!r} is not a blob id of 40 or 64 hexadecimal digits")
+        return super().__new__(cls, text)
+
+
+class BlobHash:
+    """Computes the id of a content that arrives in pieces and whose size is known before."""
+
+    __slots__ = ("_digest",)
+
+    def __init__(self, size: int, *, digits: int = 40) -> None:
+        """`digits` is the length of an id of the same repository: it tells which hash is used there."""
+        header = b"blob %d\0" % size
+        # SHA-1 here names git objects; nothing is trusted because of it.
+        self._digest = hashlib.sha1(header, usedforsecurity=False) if digits == 40 else hashlib.sha256(header)
+
+    def update(self, chunk: bytes) -> None:
+        self._digest.update(chunk)
+
+    def blob(self) -> BlobId:
+        return str.__new__(BlobId, self._digest.hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """What a file is: its content by id, and whether it may be executed. No other mode exists here."""
+
+    blob: BlobId
+    executable: bool = False
+
+    @property
+    def mode(self) -> int:
+        return 0o755 if self.executable else 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """A regular file of a commit."""
+
+    path: RelPath
+    version: FileVersion
+
+
+class RefusalKind(StrEnum):
+    """Why an entry of a repository is not delivered."""
+
+    SYMLINK = "is a symlink in the repository, which is never followed"
+    SUBMODULE = "is a submodule, which is never fetched"
+    LFS_POINTER = "is a Git LFS pointer, not the content itself"
+    BAD_NAME = "has a name that is not allowed"
+    BAD_MODE = "has a mode that git does not define"
+    AMBIGUOUS = "is there twice in one tree"
+
+    @property
+    def by_design(self) -> bool:
+        """Whether skipping it is what a user expects (C-114), and no sign that something is wrong."""
+        return self in (RefusalKind.SYMLINK, RefusalKind.SUBMODULE)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An entry that is not delivered, and why."""
+
+    name: str
+    """As it may be shown; it is not a path."""
+    nearest: RelPath
+    """The entry's own path, or the deepest canonical folder above it when its name is not one."""
+    kind: RefusalKind
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return self.detail or self.kind.value
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """All of a commit: the files that can be delivered and the entries that cannot."""
+
+    files: tuple[TreeEntry, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A content on its way; the pieces are read once, and before the next blob is asked for."""
+
+    id: BlobId
+    size: int
+    chunks: Iterator[bytes]
+
+
+def blob_of(content: bytes, *, digits: int = 40) -> BlobId:
+    """The id of a content that is at hand."""
+    digest = BlobHash(len(content), digits=digits)
+    digest.update(content)
+    return digest.blob()
+
+
+def shown(name: str) -> str:
+    """A name from outside as one printable line; what a terminal would act on is escaped."""
+    text = "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in name
+    )
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One path and one sentence about it, for the report."""
+
+    path: str
+    why: str

@@ -1,0 +1,68 @@
+"""Places below the data folder that a pass neither writes nor deletes.
+
+Users exclude paths by globs, a front door can make some of them mandatory, and
+some places are the gateway's own or ours whatever anybody configures. All three
+are globs over the path below the data folder, and serve twice: what matches is
+not delivered, and what matches on disk is left as it is.
+"""
+
+from __future__ import annotations
+
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.files import Excludes
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.globs import Globs
+
+STAGING = RelPath(".sync-staging")
+STATE = RelPath(".sync-state")
+
+# Case is ignored: on a volume that folds case `.UUID` would overwrite `.uuid`.
+SHIELD = Globs(
+    (
+        f"**/{STAGING}/",
+        f"**/{STATE}/",
+        "**/.resources/",  # the gateway's cache of itself: never read, listed, written or deleted
+        ".uuid",
+        "metro-keystore/",
+        "keystore/",
+        "certificates/",
+        "logs/",
+        "*.log",
+        "backups/",
+        "db/",
+        "metricsdb/",
+        "jar-cache/",
+        "config/local/",
+        "config/resources/local/",
+    ),
+    ignore_case=True,
+)
+
+
+class Protection:
+    """The shield and one intent's excludes."""
+
+    __slots__ = ("_excluded", "_mandatory")
+
+    def __init__(self, excludes: Excludes) -> None:
+        self._excluded = Globs(excludes.patterns)
+        self._mandatory = Globs(excludes.mandatory)
+
+    def why_not_delivered(self, path: RelPath) -> str | None:
+        """Why a file of the repository does not go there; raises when the whole pass must not go on."""
+        if self._excluded.matches(path):
+            return "is excluded"
+        if self._mandatory.matches(path):
+            raise Stalled(
+                f"the repository would write {path!r}, which belongs to the running gateway; "
+                "take it out of the repository or exclude it",
+                reason=Reason.STAGING_CONTAINS_RUNTIME_FILES,
+            )
+        if SHIELD.matches(path):
+            return "is a place that the gateway keeps for itself"
+        return None
+
+    def covers(self, path: RelPath) -> bool:
+        """Whether what lies there on disk is left alone."""
+        return self._excluded.matches(path) or self._mandatory.matches(path) or SHIELD.matches(path)

@@ -1,0 +1,99 @@
+"""Conditions of an object's status, as pure functions from the old tuple to the new one.
+
+The summarizer of a pass calls these and compares what comes out with what the
+server has: doing the same again gives an equal tuple, so that nothing is written
+when nothing changed. The transition time is honest: it moves when the status
+moves, never because a reason, a message or the observed generation did.
+
+What goes in here is seen by everybody who may read the object: messages pass
+the redaction and are cut. Nothing here knows a kind of object or talks to a server.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from stoker.api.meta import Condition, ConditionStatus
+from stoker.domain.clock import rfc3339
+from stoker.domain.errors import InvalidValue, Stalled, StokerError
+from stoker.domain.reasons import ConditionType, Reason
+from stoker.kube.errors import one_line
+from stoker.telemetry.redaction import redact_text
+
+LONGEST_MESSAGE = 1024  # the API takes 32,768; people do not
+
+Conditions: TypeAlias = tuple[Condition, ...]
+
+_WORD = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
+_STATUS: dict[bool | None, ConditionStatus] = {True: "True", False: "False", None: "Unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a pass stamps on its conditions: the generation it looked at, and when."""
+
+    generation: int
+    now: datetime
+
+
+def find(conditions: Conditions, kind: ConditionType) -> Condition | None:
+    return next((each for each in conditions if each.type == kind), None)
+
+
+def put(
+    conditions: Conditions,
+    kind: ConditionType,
+    status: bool | None,
+    reason: str,
+    message: str,
+    *,
+    at: Moment,
+) -> Conditions:
+    """Set one condition (none is Unknown); it keeps its place, and Ready stands first."""
+    if not _WORD.fullmatch(reason):
+        raise InvalidValue(f"the reason {reason[:100]!r} of condition {kind} is not one CamelCase word")
+    before = find(conditions, kind)
+    said = _STATUS[status]
+    unmoved = before is not None and before.status == said
+    after = Condition(
+        type=str(kind),
+        status=said,
+        reason=str(reason),
+        message=sentence(message),
+        last_transition_time=before.last_transition_time if before and unmoved else rfc3339(at.now),
+        observed_generation=at.generation,
+    )
+    if before is None:
+        return _ready_first((*conditions, after))
+    return _ready_first(tuple(after if each.type == kind else each for each in conditions))
+
+
+def remove(conditions: Conditions, *kinds: ConditionType) -> Conditions:
+    return tuple(each for each in conditions if each.type not in kinds)
+
+
+def succeed(conditions: Conditions, reason: Reason, message: str, *, at: Moment) -> Conditions:
+    """Ready, and so neither stalled nor on the way."""
+    rest = remove(conditions, ConditionType.STALLED, ConditionType.RECONCILING)
+    return put(rest, ConditionType.READY, True, reason, message, at=at)
+
+
+def fail(conditions: Conditions, error: StokerError, *, at: Moment) -> Conditions:
+    """Not ready, for the error's reason; where a human must act, Stalled with the same reason (C-139)."""
+    rest = put(conditions, ConditionType.READY, False, error.reason, error.message, at=at)
+    if not isinstance(error, Stalled):
+        return remove(rest, ConditionType.STALLED)
+    rest = remove(rest, ConditionType.RECONCILING)
+    return put(rest, ConditionType.STALLED, True, error.reason, error.message, at=at)
+
+
+def sentence(text: str) -> str:
+    """A message as it may leave the process: one line, without credentials, not too long."""
+    return one_line(redact_text(text), LONGEST_MESSAGE)
+
+
+def _ready_first(conditions: Conditions) -> Conditions:
+    return tuple(sorted(conditions, key=lambda each: each.type != ConditionType.READY))

@@ -1,0 +1,74 @@
+"""Which proxy of the environment stands between us and a server, by the rules that kubectl follows.
+
+HTTPS_PROXY or HTTP_PROXY by the server's scheme, unless NO_PROXY names the host
+(itself, a parent domain, an address, a network in CIDR form, `*`). A server on
+this machine is never asked through a proxy. A kubeconfig's `proxy-url` comes before
+all of this, and a pod's own service account is used without any.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from stoker.domain.errors import Misconfigured
+from stoker.domain.secrets import Secret
+
+
+def from_environment(server: str, environ: Mapping[str, str]) -> Secret | None:
+    """The proxy for a server's address, if any."""
+    target = urlsplit(server)
+    host = target.hostname or ""
+    name = f"{target.scheme}_proxy"
+    address = environ.get(name.upper()) or environ.get(name) or ""
+    if not address or _is_local(host):
+        return None
+    exceptions = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    if any(_covers(each.strip(), host, target.port) for each in exceptions.split(",")):
+        return None
+    return checked(address if "://" in address else f"http://{address}", f"the variable {name.upper()}")
+
+
+def checked(address: str, where: str) -> Secret:
+    """A proxy's address as a Secret, because it may hold a password."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise Misconfigured(
+            f"{where} names a proxy that is not of the form http://host:port or https://host:port"
+        )
+    return Secret(address)
+
+
+def _is_local(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _covers(exception: str, host: str, port: int | None) -> bool:
+    if not exception:
+        return False
+    if exception == "*":
+        return True
+    address = _address(host)
+    if address is not None and "/" in exception:
+        try:
+            return address in ipaddress.ip_network(exception, strict=False)
+        except ValueError:
+            return False
+    name, _, wanted = exception.rpartition(":") if exception.count(":") == 1 else (exception, "", "")
+    if wanted and wanted != str(port or 443):
+        return False
+    name = name.lstrip("*").lstrip(".").strip("[]").lower()
+    return host == name or (address is None and host.endswith(f".{name}"))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

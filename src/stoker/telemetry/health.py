@@ -1,0 +1,79 @@
+"""Whether this process is alive, ready and started, as named checks.
+
+Parts of the product add checks to a `Health`; `stoker.telemetry.probes` serves
+what they say. A check is a function that answers None, or a sentence that says
+why not.
+
+Liveness is about being stuck, not about being useful: its checks are heartbeats
+of workers. What others do wrong (a gateway that is down) belongs to readiness or
+to a condition, or the cluster would restart a process that only waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from stoker.domain.clock import Clock
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.redaction import redact_text
+
+Check: TypeAlias = Callable[[], str | None]
+
+MAX_REASON = 512
+
+log = get_logger(__name__)
+
+
+class Checks:
+    """Named checks behind one question; well when all are."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Check] = {}
+
+    def add(self, name: str, check: Check) -> None:
+        self._checks[name] = check
+
+    def remove(self, name: str) -> None:
+        self._checks.pop(name, None)
+
+    def failures(self) -> list[str]:
+        """One line per failing check. A check that raises fails, and the log says how."""
+        lines = []
+        for name, check in list(self._checks.items()):
+            try:
+                why = check()
+            except Exception:
+                log.warning("health.check_raised", check=name, exc_info=True)
+                why = "the check itself failed"
+            if why is not None:
+                lines.append(f"{name}: {redact_text(why, MAX_REASON)}")
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The three questions that a cluster asks."""
+
+    live: Checks = field(default_factory=Checks)
+    ready: Checks = field(default_factory=Checks)
+    started: Checks = field(default_factory=Checks)
+
+
+class Heartbeat:
+    """A sign of life of one worker: `beat` on every turn, `check` among the liveness checks."""
+
+    def __init__(self, clock: Clock, limit: float) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._last = clock.monotonic()
+
+    def beat(self) -> None:
+        self._last = self._clock.monotonic()
+
+    def check(self) -> str | None:
+        silent = self._clock.monotonic() - self._last
+        if silent <= self._limit:
+            return None
+        return f"no sign of life for {silent:.0f} s, allowed are {self._limit:.0f} s"

@@ -1,0 +1,238 @@
+"""Log lines: events with keys, on standard error.
+
+Every module takes its logger from `get_logger(__name__)` and says what happened
+(`log.info("sync.done", files=3)`); the command that starts the process calls
+`configure` once. Lines are JSON for a collector, or readable when standard error
+is a terminal. One id per pass is bound with `bind_pass` and rides on every line
+of that pass, also on those of libraries, whose standard loggers are led here.
+
+This module alone knows structlog. It must never show a secret (every value goes
+through `stoker.telemetry.redaction`), never write to standard output, and never
+fail: a line that cannot be written is lost, not the pass that wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Literal, TextIO, TypeAlias
+
+import structlog
+from structlog.contextvars import bound_contextvars, get_contextvars, merge_contextvars
+from structlog.typing import FilteringBoundLogger as Logger
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Misconfigured
+from stoker.telemetry.redaction import Plain, describe_error, redact_items
+
+__all__ = ["LogFormat", "Logger", "bind_pass", "configure", "get_logger", "pass_id"]
+
+LogFormat: TypeAlias = Literal["auto", "json", "console"]
+_Event: TypeAlias = MutableMapping[str, Any]  # structlog's own type for an event on its way
+
+LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+MAX_LINE = 64 * 1024
+_FIRST = ("timestamp", "level", "logger", "event")
+_COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31;1"}
+
+
+def get_logger(name: str) -> Logger:
+    """The logger of one module."""
+    logger: Logger = structlog.get_logger(name)
+    return logger
+
+
+@contextmanager
+def bind_pass(**keys: object) -> Iterator[str]:
+    """One pass over one thing: its fresh id and these keys stand on every line written meanwhile."""
+    fresh = secrets.token_hex(6)
+    with bound_contextvars(pass_id=fresh, **keys):
+        yield fresh
+
+
+def pass_id() -> str | None:
+    """The id of the pass in which this is called."""
+    found = get_contextvars().get("pass_id")
+    return found if isinstance(found, str) else None
+
+
+def configure(
+    *,
+    level: str = "info",
+    log_format: LogFormat = "auto",
+    stream: TextIO | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Set the threshold and the form for the whole process, including what libraries log."""
+    if level not in LEVELS:
+        raise Misconfigured(f"log level {level[:40]!r} is none of {', '.join(LEVELS)}")
+    if log_format not in {"auto", "json", "console"}:
+        raise Misconfigured(f"log format {log_format[:40]!r} is none of auto, json, console")
+    pipeline = _Pipeline(_Sink(stream), log_format, clock or SystemClock())
+    _install(pipeline, LEVELS[level])
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if isinstance(handler, _Foreign):
+            root.removeHandler(handler)
+    root.addHandler(_Foreign(pipeline))
+    root.setLevel(max(LEVELS[level], logging.INFO))  # what libraries say while debugging is not about us
+    logging.captureWarnings(True)
+
+
+class _Sink:
+    """The end of the line. Without a stream of its own it follows whatever standard error is now."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    @property
+    def stream(self) -> TextIO:
+        return self._stream or sys.stderr
+
+    def write(self, line: str) -> None:
+        # A closed pipe or a full disk behind standard error is no reason to stop a sync.
+        with suppress(OSError, ValueError):
+            self.stream.write(line + "\n")
+            self.stream.flush()
+
+
+class _Named:
+    """What structlog calls a logger: the name of the module that speaks, and where its lines end."""
+
+    __slots__ = ("name", "write")
+
+    def __init__(self, name: str, sink: _Sink) -> None:
+        self.name = name
+        self.write = sink.write
+
+    def __getattr__(self, level: str) -> Callable[[str], None]:
+        return self.write  # whatever the level, a line is a line
+
+
+class _Pipeline:
+    """From an event to a line; ours and the libraries' take the same way."""
+
+    def __init__(self, sink: _Sink, log_format: LogFormat, clock: Clock) -> None:
+        self.sink = sink
+        self._clock = clock
+        self._format = log_format
+
+    def __call__(self, logger: _Named, method: str, event: _Event) -> str:
+        """What structlog calls with each event that passed the threshold."""
+        return self.line(method, merge_contextvars(logger, method, {"logger": logger.name, **event}))
+
+    def line(self, level: str, event: _Event) -> str:
+        error = _error_of(event.pop("exc_info", None))
+        event.pop("stack_info", None)
+        event["timestamp"] = self._clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event["level"] = level
+        ordered = {key: event.pop(key) for key in _FIRST if key in event}
+        shown = redact_items({**ordered, **event})
+        if error is not None:
+            shown["exception"] = describe_error(error, trace=True)
+        return _console_line(shown, self._coloured) if self._readable else _json_line(shown)
+
+    @property
+    def _readable(self) -> bool:
+        return self._format == "console" or (self._format == "auto" and _is_terminal(self.sink.stream))
+
+    @property
+    def _coloured(self) -> bool:
+        return "NO_COLOR" not in os.environ and _is_terminal(self.sink.stream)
+
+
+class _Foreign(logging.Handler):
+    """Takes what libraries hand to the standard logging module."""
+
+    def __init__(self, pipeline: _Pipeline) -> None:
+        super().__init__()
+        self._pipeline = pipeline
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except Exception:
+            message = str(record.msg)  # the library's own mistake: arguments that do not fit its text
+        event: _Event = {**get_contextvars(), "event": message, "logger": record.name}
+        if record.exc_info:
+            event["exc_info"] = record.exc_info
+        self._pipeline.sink.write(self._pipeline.line(record.levelname.lower(), event))
+
+
+def _install(pipeline: _Pipeline, threshold: int) -> None:
+    structlog.configure(
+        processors=[pipeline],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=lambda name="": _Named(name, pipeline.sink),
+        # Loggers are module globals: cached, they would keep the form they had before `configure`.
+        cache_logger_on_first_use=False,
+    )
+
+
+def _error_of(exc_info: object) -> BaseException | None:
+    """What a caller may pass as `exc_info`: an error, the triple of `sys.exc_info`, or a plain yes."""
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    if isinstance(exc_info, tuple):
+        return exc_info[1] if len(exc_info) == 3 and isinstance(exc_info[1], BaseException) else None
+    return sys.exc_info()[1] if exc_info else None
+
+
+def _json_line(shown: dict[str, Plain]) -> str:
+    line = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+    if len(line) > MAX_LINE:
+        kept = {key: shown[key] for key in (*_FIRST, "pass_id") if key in shown}
+        shown = {**kept, "cut": f"a line of {len(line)} characters"}
+        line = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+    # Lines are read on terminals too; what could steer one is escaped.
+    return line if line.isprintable() else json.dumps(shown, separators=(",", ":"))
+
+
+def _console_line(shown: dict[str, Plain], coloured: bool) -> str:
+    level, stamp = str(shown.pop("level")), str(shown.pop("timestamp"))
+    logger, event = shown.pop("logger", None), _printable(str(shown.pop("event", "")))
+    error = shown.pop("exception", None)
+    label = f"{level:<8}"
+    if coloured:
+        label = f"\x1b[{_COLOURS.get(level, '0')}m{label}\x1b[0m"
+    keys = " ".join(f"{key}={_console_value(value)}" for key, value in shown.items())
+    line = f"{stamp[11:23]} {label} {event}  {keys}".rstrip()[:MAX_LINE]
+    if logger is not None:
+        line += f"  [{_printable(str(logger))}]"
+    if isinstance(error, dict):
+        line += "\n" + _printable(str(error["trace"]), keep="\n").rstrip()
+    return line
+
+
+def _console_value(value: Plain) -> str:
+    if isinstance(value, str) and value.isprintable() and value and " " not in value:
+        return value
+    return _printable(json.dumps(value, ensure_ascii=False))
+
+
+def _printable(text: str, keep: str = "") -> str:
+    """Without characters that move the cursor or turn the text: values come from other people."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+# Before a command has spoken, warnings and worse are heard, and standard output stays clean.
+_install(_Pipeline(_Sink(None), "auto", SystemClock()), logging.WARNING)

@@ -1,0 +1,172 @@
+"""Metrics: what may be counted, under which names and labels.
+
+Parts of the product declare counters, gauges and histograms on one `Metrics`
+object that the command hands them (`stoker.telemetry.runtime` has those of the
+runtime itself); `stoker.telemetry.probes` serves its page. Names are exported as
+declared (C-137, C-138), with a prefix only where the operator asked for one
+(C-167).
+
+A label tells resources apart, nothing else. A declaration with an unknown label
+is refused; a value that looks like an address, a commit or a path is replaced;
+a metric holds a bounded number of label sets. What belongs to a resource that
+is gone must be dropped with `forget`, so that nothing stale is exported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import Metric
+
+from stoker.domain.errors import InvalidValue
+from stoker.telemetry.labels import OTHER, clean, refuse_unknown
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.series import CounterFamily, Family, GaugeFamily, HistogramFamily
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+MAX_SERIES: Final = 10_000
+DURATIONS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+log = get_logger(__name__)
+
+# The library would double every counter and histogram by a series that says when it was made.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library left this one without types
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value that is looked up when the page is asked for."""
+
+    name: str
+    description: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    counter: bool = False
+
+
+class Metrics:
+    """All metrics of one process, in a registry of its own."""
+
+    def __init__(self, prefix: str = "", max_series: int = MAX_SERIES) -> None:
+        if prefix and not _NAME.fullmatch(prefix):
+            raise InvalidValue(f"metrics prefix {prefix[:80]!r} is not lower-case letters, digits and _")
+        self._prefix = f"{prefix.rstrip('_')}_" if prefix else ""
+        self._max_series = max_series
+        self._registry = CollectorRegistry()
+        self._families: dict[str, Family[Counter | Gauge] | Family[Gauge] | Family[Histogram]] = {}
+        self._callbacks: list[Callable[[], Iterable[Reading]]] = []
+        ProcessCollector(registry=self._registry)
+
+    def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> CounterFamily:
+        full = self._declare(name, labels)
+        # The library appends "_total" to every counter; a name without it must stay as it is (C-137).
+        kind = Counter if full.endswith("_total") else Gauge
+        metric = kind(full, description, labels, registry=self._registry)
+        family = self._families[full] = CounterFamily(full, metric, labels, self._max_series)
+        return family
+
+    def gauge(self, name: str, description: str, labels: Sequence[str] = ()) -> GaugeFamily:
+        full = self._declare(name, labels)
+        metric = Gauge(full, description, labels, registry=self._registry)
+        family = self._families[full] = GaugeFamily(full, metric, labels, self._max_series)
+        return family
+
+    def histogram(
+        self, name: str, description: str, labels: Sequence[str] = (), buckets: Sequence[float] = DURATIONS
+    ) -> HistogramFamily:
+        full = self._declare(name, labels)
+        metric = Histogram(full, description, labels, registry=self._registry, buckets=buckets)
+        family = self._families[full] = HistogramFamily(full, metric, labels, self._max_series)
+        return family
+
+    def collect_from(self, callback: Callable[[], Iterable[Reading]]) -> None:
+        """Ask `callback` for its values each time the page is read; names may be shared by callbacks.
+
+        It is asked once now, so that a wrong name or label is refused here and not at the first scrape.
+        """
+        for reading in callback():
+            self._refuse_reading(reading)
+        self._callbacks.append(callback)
+
+    def forget(self, namespace: str, cr: str, gateway: str | None = None) -> None:
+        """Drop every series of a resource that is gone, or of one of its gateways."""
+        for family in self._families.values():
+            family.forget(namespace, cr, gateway)
+
+    def read(self) -> list[Metric]:
+        """Ask all callbacks. Belongs on the event loop, which owns what they look at."""
+        found: dict[str, tuple[Reading, dict[tuple[tuple[str, str], ...], float]]] = {}
+        for reading in self._readings():
+            _, values = found.setdefault(reading.name, (reading, {}))
+            labels = tuple((name, clean(value)) for name, value in reading.labels.items())
+            if len(values) >= self._max_series and labels not in values:
+                labels = tuple((name, OTHER) for name, _ in labels)
+            values[labels] = values.get(labels, 0.0) + reading.value
+        return [self._metric(first, values) for first, values in found.values()]
+
+    def page(self, readings: Iterable[Metric]) -> bytes:
+        """The page in Prometheus' text form. Touches nothing of the event loop: it may run in a thread."""
+        return generate_latest(_Both(self._registry, list(readings)))
+
+    def _declare(self, name: str, labels: Sequence[str]) -> str:
+        refuse_unknown(name, labels)
+        full = self._prefix + name
+        if not _NAME.fullmatch(full):
+            raise InvalidValue(f"metric name {full[:80]!r} is not lower-case letters, digits and _")
+        if full in self._families:
+            raise InvalidValue(f"metric {full} is declared twice")
+        return full
+
+    def _readings(self) -> Iterator[Reading]:
+        for callback in self._callbacks:
+            try:
+                readings = list(callback())
+                for reading in readings:
+                    self._refuse_reading(reading)
+            except Exception:
+                log.warning("metrics.callback_failed", exc_info=True)  # the other values are still true
+                continue
+            yield from readings
+
+    def _refuse_reading(self, reading: Reading) -> None:
+        refuse_unknown(reading.name, reading.labels)
+        if not _NAME.fullmatch(self._prefix + reading.name) or self._prefix + reading.name in self._families:
+            raise InvalidValue(f"metric {reading.name[:80]!r} is no name, or a declared metric has it")
+
+    def _metric(self, first: Reading, values: Mapping[tuple[tuple[str, str], ...], float]) -> Metric:
+        full = self._prefix + first.name
+        counts = first.counter and full.endswith("_total")
+        metric = Metric(
+            full.removesuffix("_total") if counts else full,
+            first.description,
+            "counter" if counts else "gauge",
+        )
+        for labels, value in values.items():
+            metric.add_sample(full, dict(labels), value)
+        return metric
+
+
+class _Both:
+    """The declared metrics and one set of readings, as the library wants to see them."""
+
+    def __init__(self, declared: CollectorRegistry, readings: list[Metric]) -> None:
+        self._declared = declared
+        self._readings = readings
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._declared.collect()
+        yield from self._readings

@@ -1,0 +1,196 @@
+"""The endpoints that the cluster and Prometheus ask: /healthz, /readyz, /startupz and /metrics.
+
+A command binds the addresses it was given and serves until it stops: the
+controller and the reverser on 8081 and 8080, the agent and the standalone sync
+on 8082 and 8083. The answers come from `stoker.telemetry.health` and
+`stoker.telemetry.metrics`. An event loop that is stuck shows by not answering.
+
+Answering changes nothing, and no answer, not even to a broken request, tells a
+version of the software behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from aiohttp import web
+
+from stoker.domain.errors import Misconfigured
+from stoker.telemetry.health import Checks, Health
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import CONTENT_TYPE, Metrics
+
+Answer: TypeAlias = Callable[[], Awaitable[web.Response]]
+
+SHUTDOWN_SECONDS = 2.0
+_HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s\[\]:]*)):(?P<port>\d{1,5})")
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; an empty host is every interface, port 0 any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address | None:
+    """`:8081`, `127.0.0.1:8081`, `[::1]:8081`; `0` or nothing is off."""
+    if text.strip() in {"", "0"}:
+        return None
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise Misconfigured(f"bind address {text[:80]!r} is neither host:port, :port nor 0 for off")
+    return Address(match["v6"] or match["host"] or "", int(match["port"]))
+
+
+class ProbeServer:
+    """Serves health and metrics for the time of an `async with`."""
+
+    def __init__(
+        self, health: Health, metrics: Metrics, *, health_address: str, metrics_address: str
+    ) -> None:
+        self._health = health
+        self._metrics = metrics
+        self._wanted = {"health": parse_address(health_address), "metrics": parse_address(metrics_address)}
+        self._runners: list[web.ServerRunner] = []
+        self._ports: dict[str, int] = {}
+
+    @property
+    def health_port(self) -> int | None:
+        """The port that answers, while serving; None when off."""
+        return self._ports.get("health")
+
+    @property
+    def metrics_port(self) -> int | None:
+        return self._ports.get("metrics")
+
+    async def __aenter__(self) -> Self:
+        try:
+            for address, purposes in self._sites():
+                port = await self._listen(address, self._answers(purposes))
+                self._ports |= dict.fromkeys(purposes, port)
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Answer what has begun, for a short while, and close the ports."""
+        while self._runners:
+            await self._runners.pop().cleanup()
+        self._ports.clear()
+
+    def _sites(self) -> list[tuple[Address, list[str]]]:
+        """Where to listen and for what; an address that is named twice serves both."""
+        wanted = [(address, purpose) for purpose, address in self._wanted.items() if address is not None]
+        if len(wanted) == 2 and wanted[0][0] == wanted[1][0] and wanted[0][0].port != 0:
+            return [(wanted[0][0], list(self._wanted))]
+        return [(address, [purpose]) for address, purpose in wanted]
+
+    def _answers(self, purposes: list[str]) -> dict[str, Answer]:
+        answers: dict[str, Answer] = {}
+        if "health" in purposes:
+            answers["/healthz"] = _checked(self._health.live)
+            answers["/readyz"] = _checked(self._health.ready)
+            answers["/startupz"] = _checked(self._health.started)
+        if "metrics" in purposes:
+            answers["/metrics"] = self._metrics_page
+        return answers
+
+    async def _metrics_page(self) -> web.Response:
+        readings = self._metrics.read()
+        # A page of 100,000 series takes a second; workers must not wait for it.
+        body = await asyncio.to_thread(self._metrics.page, readings)
+        return web.Response(body=body, headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
+
+    async def _listen(self, address: Address, routes: dict[str, Answer]) -> int:
+        runner = web.ServerRunner(_QuietServer(routes), shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        self._runners.append(runner)
+        try:
+            await web.TCPSite(runner, address.host or None, address.port).start()
+        except OSError as error:
+            raise Misconfigured(f"cannot listen on {address}: {_why(error, address)}") from error
+        port: int = runner.addresses[0][1]
+        log.info("probe.listening", address=str(address), port=port, paths=sorted(routes))
+        return port
+
+
+class _QuietServer(web.Server):
+    """Routes by path alone, for GET and HEAD, and hands each connection to a `_QuietHandler`."""
+
+    def __init__(self, routes: dict[str, Answer]) -> None:
+        super().__init__(self._answer)
+        self._routes = routes
+
+    def __call__(self) -> web.RequestHandler:
+        loop = asyncio.get_running_loop()
+        no_log = None
+        return _QuietHandler(self, loop=loop, access_log=no_log, keepalive_timeout=15.0)  # type: ignore[arg-type]
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = self._routes.get(request.path)
+        if answer is None:
+            return _text(404, "not found")
+        if request.method not in {"GET", "HEAD"}:
+            return _text(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
+        return await answer()
+
+
+class _QuietHandler(web.RequestHandler):
+    """Answers what is broken without a name, a version or a trace; port scanners fill no log."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun and cannot become an error")
+        if status >= 500:
+            log.error("probe.failed", exc_info=exc)
+        response = _text(status, "the request failed" if status >= 500 else "bad request")
+        response.force_close()
+        return response
+
+
+def _checked(checks: Checks) -> Answer:
+    async def answer() -> web.Response:
+        failures = checks.failures()
+        return _text(503, "\n".join(failures)) if failures else _text(200, "ok")
+
+    return answer
+
+
+def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n", headers={**_HEADERS, **(headers or {})})
+
+
+def _why(error: OSError, address: Address) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {address.port} is already in use"
+    if error.errno == errno.EACCES:
+        return f"this user may not open port {address.port}"
+    return f"{error.strerror or error} (port {address.port})"

@@ -1,0 +1,107 @@
+"""The metrics of the runtime itself: passes, work queues, watches, requests, leases.
+
+Every process that talks to a cluster makes one `RuntimeMetrics` on its
+`Metrics` and hands it to the parts of `stoker.kube`, which report by calling
+these methods and know nothing of label sets or of the library behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from stoker.telemetry.metrics import Metrics, Reading
+
+
+class QueueState(Protocol):
+    """How a work queue stands at one moment."""
+
+    @property
+    def ready(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def delayed(self) -> int: ...
+    @property
+    def adds_total(self) -> int: ...
+    @property
+    def retries_total(self) -> int: ...
+    @property
+    def oldest_seconds(self) -> float: ...
+    @property
+    def longest_running_seconds(self) -> float: ...
+
+
+class RuntimeMetrics:
+    """Declares the runtime's metrics once and takes reports."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._passes = metrics.counter(
+            "ignition_sync_reconcile_total",
+            "Passes over a resource, by how they ended.",
+            ("namespace", "cr", "result"),
+        )
+        self._pass_seconds = metrics.histogram(
+            "ignition_sync_reconcile_duration_seconds",
+            "How long a pass over a resource took.",
+            ("namespace", "cr"),
+        )
+        self._watch_restarts = metrics.counter(
+            "ignition_sync_watch_restarts_total",
+            "Watches that had to begin anew, by cause.",
+            ("kind", "reason"),
+        )
+        self._requests = metrics.counter(
+            "ignition_sync_api_requests_total", "Requests to the API server, by outcome.", ("kind", "result")
+        )
+        self._lease_held = metrics.gauge(
+            "ignition_sync_lease_held", "1 while this process holds the lease, else 0.", ("controller",)
+        )
+        self._lease_terms = metrics.counter(
+            "ignition_sync_lease_terms_total", "Times this process has won the lease.", ("controller",)
+        )
+
+    def reconciled(self, namespace: str, cr: str, result: str, seconds: float) -> None:
+        """One pass over one resource ended."""
+        self._passes.inc(namespace=namespace, cr=cr, result=result)
+        self._pass_seconds.observe(seconds, namespace=namespace, cr=cr)
+
+    def watch_restarted(self, kind: str, reason: str) -> None:
+        self._watch_restarts.inc(kind=kind, reason=reason)
+
+    def requested(self, kind: str, result: str) -> None:
+        """One request was answered or failed; `result` is "ok" or the reason of the error."""
+        self._requests.inc(kind=kind, result=result)
+
+    def lease_won(self, lease: str) -> None:
+        self._lease_terms.inc(controller=lease)
+        self._lease_held.set(1, controller=lease)
+
+    def lease_not_held(self, lease: str) -> None:
+        self._lease_held.set(0, controller=lease)
+
+    def watch_queue(self, queue: str, state: Callable[[], QueueState]) -> None:
+        """Read the queue each time the page is asked for: `watch_queue("sync", work_queue.snapshot)`."""
+        self._metrics.collect_from(lambda: _queue_readings(queue, state()))
+
+
+def _queue_readings(queue: str, state: QueueState) -> Iterator[Reading]:
+    labels = {"queue": queue}
+    prefix = "ignition_sync_workqueue"
+    yield Reading(f"{prefix}_depth", "Keys that wait to be worked on.", state.ready, labels)
+    yield Reading(f"{prefix}_in_flight", "Keys that are being worked on.", state.in_flight, labels)
+    yield Reading(f"{prefix}_delayed", "Keys that come back later.", state.delayed, labels)
+    yield Reading(
+        f"{prefix}_oldest_seconds", "How long the first key has waited.", state.oldest_seconds, labels
+    )
+    yield Reading(
+        f"{prefix}_longest_running_seconds",
+        "How long the slowest worker has held its key.",
+        state.longest_running_seconds,
+        labels,
+    )
+    yield Reading(
+        f"{prefix}_adds_total", "Keys that entered the line.", state.adds_total, labels, counter=True
+    )
+    yield Reading(f"{prefix}_retries_total", "Keys that failed.", state.retries_total, labels, counter=True)

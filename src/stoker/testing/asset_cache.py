@@ -1,0 +1,41 @@
+"""Where the pins of the cluster's binaries lie, and where what is made from them is kept.
+
+The cache folder is outside the repository and outlives it, so a fresh checkout
+starts its cluster at once. Its name is a digest of the pins: a changed pin means
+another folder, and a stale binary cannot be used by mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection
+from importlib import resources
+from pathlib import Path
+
+PINS = resources.files("stoker.testing") / "binaries"
+MODULES = ("etcd", "kubernetes")
+
+
+def cache_root() -> Path:
+    """What Stoker keeps between runs on a developer's machine."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stoker"
+
+
+def cache_folder() -> Path:
+    """The folder of the binaries that are made from exactly these pins."""
+    digest = hashlib.sha256()
+    for module in MODULES:
+        for file in ("go.mod", "go.sum"):
+            digest.update(pin(module, file))
+    return cache_root() / "cluster" / digest.hexdigest()[:16]
+
+
+def pin(module: str, file: str) -> bytes:
+    """The content of one pinned module file."""
+    return (PINS / module / file).read_bytes()
+
+
+def missing(names: Collection[str], folder: Path) -> tuple[str, ...]:
+    """Which of the named binaries the folder lacks."""
+    return tuple(name for name in names if not os.access(folder / name, os.X_OK))

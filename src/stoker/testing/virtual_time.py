@@ -1,0 +1,47 @@
+"""An event loop that does not wait: when nobody has anything to do, its time jumps to the next alarm.
+
+Code that sleeps, times out and renews for minutes runs in milliseconds, with its
+real order of events, and twice the same. For code that waits for timers and for
+its own tasks only; a real socket would be found silent for ever.
+
+`ManualClock` is for one loop that a test moves by hand; this is for several that
+run against each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class _Hasty(selectors.DefaultSelector):
+    """Instead of waiting it lets the loop's time pass."""
+
+    passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("every task waits, and no alarm is set: this would last for ever")
+        self.passed += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Begins at 0; `time()` is the sum of all that it did not wait for."""
+
+    def __init__(self) -> None:
+        self._hasty = _Hasty()
+        super().__init__(self._hasty)
+
+    def time(self) -> float:
+        return self._hasty.passed
+
+
+def run(main: Coroutine[object, object, T]) -> T:
+    """Run it to its end on a loop of its own."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)

@@ -1,0 +1,147 @@
+"""The real servers that tests run against.
+
+A control plane is started once per test run, outside any test's time limit, by
+the first worker that has collected a test for it; the workers share it and each
+test gets a namespace of its own. Nothing is started for a run that needs none.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
+
+from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.control_plane import ControlPlane
+from stoker.testing.fault_proxy import FaultProxy
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.git_ssh import GitSshServer
+from stoker.testing.http_fault_proxy import HttpFaultProxy
+from stoker.testing.sharing import run_folder, shared_control_plane
+
+KINDS: dict[str, Callable[[Path], ControlPlane]] = {
+    "control_plane": ControlPlane.start,
+    "control_plane_with_controllers": lambda folder: ControlPlane.start(folder, controller_manager=True),
+}
+
+
+class SharedPlanes:
+    """The control planes that this worker has joined, by the name of their fixture."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._joined: dict[str, ClusterAccess] = {}
+        self._stack = ExitStack()
+
+    def join(self, kind: str) -> ClusterAccess:
+        if kind not in self._joined:
+            plane = shared_control_plane(self._folder / kind, KINDS[kind])
+            self._joined[kind] = self._stack.enter_context(plane)
+        return self._joined[kind]
+
+    def leave(self) -> None:
+        self._stack.close()
+
+
+PLANES = pytest.StashKey[SharedPlanes]()
+RUN_FOLDER = pytest.StashKey[Path]()
+RUN_FOLDERS = Path(tempfile.gettempdir()) / f"stoker-tests-{os.getuid()}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    worker: dict[str, str] | None = getattr(config, "workerinput", None)
+    run = ExitStack()
+    folder = (
+        run.enter_context(run_folder(RUN_FOLDERS)) if worker is None else Path(worker["stoker_run_folder"])
+    )
+    config.stash[RUN_FOLDER] = folder
+    config.stash[PLANES] = SharedPlanes(folder)
+    config.add_cleanup(run.close)  # in the controller, after all workers have gone
+    config.add_cleanup(config.stash[PLANES].leave)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker, which xdist is about to start, where the run's shared state lies."""
+    node.workerinput["stoker_run_folder"] = str(node.config.stash[RUN_FOLDER])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.option.collectonly:
+        return
+    tests = (item for item in session.items if isinstance(item, pytest.Function))
+    asked = {fixture for test in tests for fixture in test.fixturenames}
+    # The first start on a machine builds for minutes; what it says belongs on the terminal.
+    with session.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        for kind in KINDS:
+            if kind in asked:
+                session.config.stash[PLANES].join(kind)
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> ClusterAccess:
+    """etcd and kube-apiserver with RBAC; no controllers."""
+    return request.config.stash[PLANES].join("control_plane")
+
+
+@pytest.fixture(scope="session")
+def control_plane_with_controllers(request: pytest.FixtureRequest) -> ClusterAccess:
+    """The same with kube-controller-manager: namespaces go away, garbage is collected."""
+    return request.config.stash[PLANES].join("control_plane_with_controllers")
+
+
+@pytest.fixture
+def namespace(control_plane: ClusterAccess) -> str:
+    """A namespace that no other test uses."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    control_plane.create_namespace(name)
+    return name
+
+
+@pytest.fixture
+def admin_kubeconfig(control_plane: ClusterAccess, namespace: str) -> Path:
+    """A kubeconfig of the administrator, in the test's own namespace."""
+    return control_plane.kubeconfig("admin", namespace=namespace)
+
+
+@pytest.fixture
+def repositories(tmp_path: Path) -> Path:
+    """The folder whose bare repositories the test's git servers serve."""
+    folder = tmp_path / "repositories"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def git_http(repositories: Path) -> Iterator[GitHttpServer]:
+    """A git server over HTTP, open to all until the test adds `users` or `tokens`."""
+    with GitHttpServer.start(repositories) as server:
+        yield server
+
+
+@pytest.fixture
+def git_ssh(repositories: Path, tmp_path: Path) -> Iterator[GitSshServer]:
+    """A git server over ssh, closed to all until the test asks for an `authorized_key`."""
+    with GitSshServer.start(repositories, tmp_path / "sshd") as server:
+        yield server
+
+
+@pytest.fixture
+def fault_proxy(control_plane: ClusterAccess) -> Iterator[FaultProxy]:
+    """A misbehaving network in front of the API server; `control_plane.kubeconfig(server=…)` leads there."""
+    with FaultProxy.start(control_plane.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def http_fault_proxy(control_plane: ClusterAccess, tmp_path: Path) -> Iterator[HttpFaultProxy]:
+    """The same inside HTTP: answers and bodies can be broken, not only the encryption around them."""
+    own = control_plane.authority.server().save(tmp_path, "http-fault-proxy")
+    with HttpFaultProxy.start(control_plane.url, ca_file=control_plane.ca_file, tls=own) as proxy:
+        yield proxy

@@ -1,0 +1,61 @@
+"""The command line finds its verbs, is quick to start, and ends with the right code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from stoker import __version__
+from stoker.cli.exits import Exit
+from stoker.cli.main import VERBS, cli, exit_code
+from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
+
+
+def test_the_version_is_shown() -> None:
+    assert CliRunner().invoke(cli, ["--version"]).output == f"stoker {__version__}\n"
+
+
+def test_help_names_every_verb() -> None:
+    output = CliRunner().invoke(cli, ["--help"]).output
+    assert all(name in output for name in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str) -> None:
+    done = CliRunner().invoke(cli, [verb, "--help"])
+    assert done.exit_code == 0
+    assert "Usage:" in done.output
+
+
+def test_an_unknown_verb_is_wrong_input() -> None:
+    assert CliRunner().invoke(cli, ["shovel"]).exit_code == Exit.WRONG_INPUT
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["sync", "--help"], ["controller", "--help"]])
+def test_what_needs_no_server_loads_no_http_stack(arguments: list[str]) -> None:
+    program = (
+        "import sys; from stoker.cli.main import cli; cli(sys.argv[1:], standalone_mode=False);"
+        "print('aiohttp' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Misconfigured("x"), Exit.WRONG_INPUT),
+        (InvalidValue("x"), Exit.WRONG_INPUT),
+        (Stalled("x"), Exit.STALLED),
+        (Retry("x"), Exit.UNREACHABLE),
+        (Wait("x", after=1), Exit.PARTIAL),
+        (StokerError("x"), Exit.PARTIAL),
+    ],
+)
+def test_an_error_becomes_an_exit_code(error: StokerError, code: Exit) -> None:
+    assert exit_code(error) == code
