@@ -18,9 +18,9 @@ from stoker.agent.syncing import sync_once
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
 from stoker.domain.intent.source import Source
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.engine.templates import TemplateValues
 from stoker.testing.repositories import Repository, submodule, symlink
 
 REGULAR, EXECUTABLE, FOLDER, LINK, MODULE = "100644", "100755", "40000", "120000", "160000"
@@ -231,6 +231,14 @@ async def test_of_a_mode_only_the_executable_bit_reaches_the_disk(attack: Attack
     await attack.sync()
     found = stat.S_IMODE((attack.data / "projects/P/f").stat().st_mode)
     assert found == (0o755 if int(mode, 8) & 0o100 else 0o644)
+
+
+@pytest.mark.parametrize("mode", ["60644", "20644", "10644", "0", "7777777"])
+async def test_a_mode_that_git_does_not_know_is_refused(attack: Attack, mode: str) -> None:
+    attack.source((mode, b"device", attack.blob(b"1")))
+    report = await attack.sync()
+    assert attack.delivered() == {"good": b"good"}
+    assert {note.path for note in report.plan.skipped} == {"s/device"}
 
 
 async def test_a_submodule_is_named_and_never_fetched(attack: Attack) -> None:

@@ -303,6 +303,20 @@ async def test_a_client_that_leaves_an_idle_watch_takes_the_one_behind_the_proxy
         await eventually_async(lambda: behind.open_connections == 0, message="the watch behind is closed")
 
 
+async def test_the_proxy_can_be_stopped_under_an_open_watch(
+    control_plane: ClusterAccess, namespace: str
+) -> None:
+    headers = {"Authorization": f"Bearer {control_plane.token('admin')}"}
+    proxy = HttpFaultProxy.start(control_plane.url, ca_file=control_plane.ca_file)
+    async with (
+        aiohttp.ClientSession(proxy.url, headers=headers) as session,
+        session.get(watch_of(namespace)) as watch,
+    ):
+        await asyncio.to_thread(proxy.stop)
+        with pytest.raises(aiohttp.ClientError):
+            await watch.content.read()
+
+
 async def test_an_api_server_that_is_not_there_looks_like_a_broken_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,8 +20,8 @@ from stoker.agent.syncing import sync_once
 from stoker.domain.errors import Misconfigured, Wait
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.intent.source import AuthKind, GitAuth, Source
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.engine.templates import TemplateValues
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import locked
 from stoker.testing.git_http import GitHttpServer
@@ -299,9 +300,11 @@ def test_the_token_stands_in_no_command_line_file_or_output(site: Site) -> None:
 
 
 def test_aiohttp_is_not_loaded_for_a_sync() -> None:
-    code = "import stoker.cli.sync, sys; print([m for m in sys.modules if m.startswith(('aiohttp', 'stoker.kube'))])"
+    code = "import stoker.cli.sync, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert loaded.stdout.strip() == "[]"
+    modules = loaded.stdout.split()
+    assert "stoker.fs.applying" in modules
+    assert not [name for name in modules if name.startswith(("aiohttp", "stoker.kube", "stoker.api"))]
 
 
 COUNT = 1500
@@ -376,8 +379,10 @@ async def test_two_syncs_on_one_data_folder_exclude_each_other(site: Site) -> No
     assert report.done.added == ("projects/P/a",)
 
 
-async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site) -> None:
-    site.repository.commit({"services/p/a": "1" * 2000})
+@pytest.mark.parametrize("damaged", ["all of the pack", "the content of one file"])
+async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site, damaged: str) -> None:
+    content = secrets.token_hex(100_000)
+    site.repository.commit({"services/p/a": content})
     site.server.users.clear()
     source = Source(RepoUrl(site.url), GitRef("main"))
     intent = FilesIntent((Mapping("services/p", "projects/P"),))
@@ -385,12 +390,13 @@ async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site) -> Non
     (site.data / "projects/P/a").unlink()
     (pack,) = site.cache.rglob("*.pack")
     pack.chmod(0o600)
-    content = bytearray(pack.read_bytes())
-    content[12:-20] = bytes(len(content) - 32)
-    pack.write_bytes(content)
+    raw = bytearray(pack.read_bytes())
+    start, end = (12, len(raw) - 20) if damaged == "all of the pack" else (len(raw) // 2, len(raw) // 2 + 100)
+    raw[start:end] = bytes(end - start)
+    pack.write_bytes(raw)
     report = await sync_once(source, intent, TemplateValues(), site.data, site.cache)
     assert report.done.added == ("projects/P/a",)
-    assert site.files() == {"a": "1" * 2000}
+    assert site.files() == {"a": content}
 
 
 async def test_credentials_that_are_asked_for_and_missing_are_named(site: Site) -> None:

@@ -19,9 +19,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stoker.domain.errors import StokerError
 from stoker.kube import config
 from stoker.kube.backoff import Backoff
 from stoker.kube.client import Client
+from stoker.kube.errors import Gone
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import CONFIG_MAPS
 from stoker.kube.store import Change, ObjectKey
@@ -76,6 +78,12 @@ class Network:
         self.inner.lift()
         self.outer.lift()
 
+    async def clear(self) -> None:
+        """Hang up on whoever still waits for a farewell over a line that was stalled."""
+        self.lift()
+        self.reset()
+        await eventually_async(lambda: self.outer.open_connections == 0, message="no connection is left")
+
 
 @contextmanager
 def network_to(plane: ClusterAccess) -> Iterator[Network]:
@@ -103,17 +111,21 @@ async def admin(admin_kubeconfig: Path) -> AsyncIterator[Client]:
 class Watcher:
     """A reflector behind the network, and everything it has told."""
 
-    def __init__(self, client: Client, namespace: str, chance: random.Random, idle_timeout: float) -> None:
+    def __init__(
+        self, client: Client, namespace: str, chance: random.Random, idle_timeout: float, longest_pause: float
+    ) -> None:
         self.told: list[Change[ConfigMap]] = []
+        self.errors: list[StokerError] = []
         self.reflector = Reflector(
             client,
             CONFIG_MAPS,
             namespace=namespace,
             keep=msgspec.json.Decoder(ConfigMap).decode,
             on_change=self.told.append,
+            on_error=self.errors.append,
             idle_timeout=idle_timeout,
             page_size=PAGE_SIZE,
-            backoff=Backoff(base=0.02, ceiling=0.2, random=chance.random),
+            backoff=Backoff(base=longest_pause / 10, ceiling=longest_pause, random=chance.random),
             slow_backoff=Backoff(base=0.05, ceiling=0.2, random=chance.random),
             random=lambda: 0.1 * chance.random(),
         )
@@ -140,15 +152,22 @@ class Watcher:
 
 @asynccontextmanager
 async def watcher(
-    plane: ClusterAccess, network: Network, namespace: str, seed: int = 0, idle_timeout: float = IDLE_TIMEOUT
+    plane: ClusterAccess,
+    network: Network,
+    namespace: str,
+    seed: int = 0,
+    *,
+    idle_timeout: float = IDLE_TIMEOUT,
+    longest_pause: float = 0.2,
 ) -> AsyncIterator[Watcher]:
     chance = random.Random(seed)  # noqa: S311 - a history must be the same each time
     kubeconfig = plane.kubeconfig("admin", namespace=namespace, server=network.url)
     async with Client(config.load(kubeconfig)) as client, asyncio.TaskGroup() as group:
-        watcher = Watcher(client, namespace, chance, idle_timeout)
+        watcher = Watcher(client, namespace, chance, idle_timeout, longest_pause)
         running = group.create_task(watcher.reflector.run())
         yield watcher
         running.cancel()
+    await network.clear()
 
 
 def status(code: int, reason: str) -> bytes:
@@ -159,6 +178,10 @@ def status(code: int, reason: str) -> bytes:
 
 def error_line(code: int, reason: str) -> bytes:
     return b'{"type":"ERROR","object":%s}\n' % status(code, reason)
+
+
+def config_map(name: str, **data: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
 class History:
@@ -315,8 +338,7 @@ class History:
 
     def _body(self, name: str) -> dict[str, object]:
         self._counter += 1
-        data = {"count": str(self._counter), "filling": "x" * self._chance.randrange(300)}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        return config_map(name, count=str(self._counter), filling="x" * self._chance.randrange(300))
 
 
 @pytest.mark.parametrize(
@@ -328,20 +350,48 @@ async def test_every_history_ends_as_a_fresh_list_and_in_order(
     async with watcher(control_plane, network, namespace, seed) as watched:
         await History(seed, admin, namespace, network, watched).play()
     watched.check_order()
-    assert watched.reflector.watches > 1, "this history had no fault in it"
+    assert watched.reflector.broken_streams > 0, "this history had no fault in it"
     assert watched.reflector.refused == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Answered(410, status(410, "Expired")), Answered(200, error_line(410, "Expired"))],
+    ids=["as an answer", "in the stream"],
+)
+async def test_an_expired_version_is_followed_by_a_list_that_finds_the_deletion(
+    answer: Answered, control_plane: ClusterAccess, network: Network, admin: Client, namespace: str
+) -> None:
+    for name in NAMES:
+        await admin.create(CONFIG_MAPS, config_map(name), namespace, into=ConfigMap)
+    async with watcher(control_plane, network, namespace) as watched:
+        await eventually_async(lambda: watched.reflector.health.watching, message="the watch is open")
+        with network.outer.refusing():
+            network.reset()
+            await admin.delete(CONFIG_MAPS, NAMES[0], namespace)
+            network.inner.arm(answer, WATCHES)
+            asked_before = len(network.inner.requests)
+        await eventually_async(lambda: NAMES[0] not in watched.known(), message="the deletion is known")
+        await eventually_async(lambda: watched.reflector.health.watching, message="the watch is open again")
+    asked = [request.path for request in network.inner.requests[asked_before:]]
+    assert ["watch" if "watch=true" in path else "list" for path in asked] == [
+        "watch",
+        *["list"] * 3,  # pages
+        "watch",
+    ]
+    assert [(change.key.name, change.deleted) for change in watched.told[len(NAMES) :]] == [(NAMES[0], True)]
+    watched.check_order()
 
 
 async def test_a_silent_connection_is_noticed_within_the_timeout(
     control_plane: ClusterAccess, network: Network, admin: Client, namespace: str
 ) -> None:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}}
     loop = asyncio.get_running_loop()
     async with watcher(control_plane, network, namespace, idle_timeout=1.0) as watched:
         await eventually_async(lambda: watched.reflector.health.watching, message="the watch is open")
         network.stall()
         silent_since = loop.time()
-        await admin.create(CONFIG_MAPS, body, namespace, into=ConfigMap)
+        await admin.create(CONFIG_MAPS, config_map("probe"), namespace, into=ConfigMap)
         await eventually_async(lambda: "probe" in watched.known(), message="the object behind the silence")
         assert loop.time() - silent_since < 2.0
         assert watched.reflector.silences == 1
@@ -362,35 +412,34 @@ async def test_cancelling_while_the_connection_is_silent_ends_at_once(
 
 async def test_a_server_that_has_forgotten_what_we_missed_is_listed_and_compared(tmp_path: Path) -> None:
     """The real 410: cut off from a server that restarts, and with it loses the history in its memory."""
-    names = [f"map-{number}" for number in range(7)]
-
-    def body(name: str, text: str) -> dict[str, object]:
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}}
-
     with ControlPlane.start(tmp_path / "plane") as plane, network_to(plane) as network:
         plane.create_namespace("shop")
         async with (
             Client(config.load(plane.kubeconfig("admin"))) as admin,
-            watcher(plane, network, "shop") as watched,
+            # Patient enough not to have given up resuming by the time the server is back.
+            watcher(plane, network, "shop", longest_pause=3.0) as watched,
         ):
-            for name in names:
-                await admin.create(CONFIG_MAPS, body(name, "before"), "shop", into=ConfigMap)
-            await eventually_async(lambda: len(watched.known()) == len(names), message="all maps are known")
+            for name in NAMES:
+                await admin.create(CONFIG_MAPS, config_map(name, text="before"), "shop", into=ConfigMap)
+            await eventually_async(lambda: len(watched.known()) == len(NAMES), message="all maps are known")
             told_before = len(watched.told)
             with network.outer.refusing():
                 network.reset()
-                await admin.delete(CONFIG_MAPS, names[0], "shop")
-                await admin.delete(CONFIG_MAPS, names[1], "shop")
-                await admin.create(CONFIG_MAPS, body(names[1], "again"), "shop", into=ConfigMap)
-                await admin.patch(CONFIG_MAPS, body(names[2], "after"), names[2], "shop", into=ConfigMap)
+                await admin.delete(CONFIG_MAPS, NAMES[0], "shop")
+                await admin.delete(CONFIG_MAPS, NAMES[1], "shop")
+                await admin.create(CONFIG_MAPS, config_map(NAMES[1], text="again"), "shop", into=ConfigMap)
+                await admin.patch(
+                    CONFIG_MAPS, config_map(NAMES[2], text="after"), NAMES[2], "shop", into=ConfigMap
+                )
                 await asyncio.to_thread(plane.restart_apiserver)
             await eventually_async(
-                lambda: names[0] not in watched.known(), message="the deletion that nobody saw"
+                lambda: NAMES[0] not in watched.known(), message="the deletion that nobody saw"
             )
             signs = sorted(
                 f"{'+' if change.added else '-' if change.deleted else '~'}{change.key.name}"
                 for change in watched.told[told_before:]
             )
-            assert signs == sorted([f"-{names[0]}", f"-{names[1]}", f"+{names[1]}", f"~{names[2]}"])
+            assert signs == sorted([f"-{NAMES[0]}", f"-{NAMES[1]}", f"+{NAMES[1]}", f"~{NAMES[2]}"])
             assert watched.reflector.relists == 1
+            assert isinstance(watched.errors[-1], Gone)
     watched.check_order()

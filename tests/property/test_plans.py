@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Mapping
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.engine.mapping import Desired, map_tree
 from stoker.engine.objects import Blob, BlobId, FileVersion, Tree, TreeEntry, blob_of
 from stoker.engine.planning import plan
 from stoker.engine.plans import Plan
-from stoker.engine.templates import TemplateValues
 from stoker.fs import ledger as ledgers
 from stoker.fs.applying import Applied, Stopped, apply
 from stoker.fs.confined import DataFolder
@@ -124,7 +124,7 @@ def test_laws_of_a_pass(strangers: Files, first: Files, meddling: Files, second:
         before = snapshot(folder)
         desired = wanted(second)
         made, applied = pass_over(folder, desired)
-        event(f"deletes {bool(made.deletions)}, clears {bool(made.clearings)}, refuses {bool(made.conflicts)}")
+        event(f"{bool(made.deletions)=} {bool(made.clearings)=} {bool(made.conflicts)=}")
         check(folder, before, desired, made, applied, ours=ours)
 
 

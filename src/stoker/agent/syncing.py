@@ -22,6 +22,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured, Retry
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.source import AuthKind, Source
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.features import require_running
@@ -30,7 +31,6 @@ from stoker.engine.ledger import Ledger, Live
 from stoker.engine.mapping import Desired, map_tree
 from stoker.engine.objects import RefusalKind
 from stoker.engine.planning import plan as plan_for
-from stoker.engine.templates import TemplateValues
 from stoker.fs import ledger as ledgers
 from stoker.fs.applying import apply
 from stoker.fs.confined import DataFolder

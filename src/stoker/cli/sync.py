@@ -17,25 +17,25 @@ import click
 
 from stoker.agent.reporting import SyncReport
 from stoker.agent.syncing import sync_once
+from stoker.cli.exits import Exit
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind, WhenMissing
 from stoker.domain.intent.source import AuthKind, GitAuth, Source
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.templates import TemplateValues
 from stoker.git.credentials import TOKEN_USER, Credentials
 
-DONE, PARTIAL, WRONG_INPUT, STALLED, UNREACHABLE = range(5)
 MAX_TOKEN_BYTES = 64 * 1024
 
 _EXIT_CODES = {
-    Reason.REF_NOT_FOUND: WRONG_INPUT,
-    Reason.NO_MAPPINGS: WRONG_INPUT,
-    Reason.FEATURE_NOT_RUNNING: WRONG_INPUT,
-    Reason.SOURCE_UNREACHABLE: UNREACHABLE,
-    Reason.SOURCE_AUTH_FAILED: UNREACHABLE,
-    Reason.GIT_FAILED: UNREACHABLE,
+    Reason.REF_NOT_FOUND: Exit.WRONG_INPUT,
+    Reason.NO_MAPPINGS: Exit.WRONG_INPUT,
+    Reason.FEATURE_NOT_RUNNING: Exit.WRONG_INPUT,
+    Reason.SOURCE_UNREACHABLE: Exit.UNREACHABLE,
+    Reason.SOURCE_AUTH_FAILED: Exit.UNREACHABLE,
+    Reason.GIT_FAILED: Exit.UNREACHABLE,
 }
 
 
@@ -132,14 +132,16 @@ def sync_command(
         _show_error(error, output)
         context.exit(exit_code(error))
     _show(report, output)
-    context.exit(STALLED if report.stalled is not None else PARTIAL if report.partial else DONE)
+    context.exit(
+        Exit.STALLED if report.stalled is not None else Exit.PARTIAL if report.partial else Exit.DONE
+    )
 
 
-def exit_code(error: StokerError) -> int:
+def exit_code(error: StokerError) -> Exit:
     """What the command ends with when a pass was stopped."""
     if isinstance(error, InvalidValue | Misconfigured):
-        return WRONG_INPUT
-    return _EXIT_CODES.get(error.reason, STALLED)
+        return Exit.WRONG_INPUT
+    return _EXIT_CODES.get(error.reason, Exit.STALLED)
 
 
 def _mapping(text: str, kind: MappingKind) -> Mapping:

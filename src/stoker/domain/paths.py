@@ -78,7 +78,7 @@ def _why_not(text: str) -> str | None:
         return "is not valid UTF-8"
     if size > MAX_BYTES:
         return f"is longer than {MAX_BYTES} bytes"
-    if text.startswith("/") or _DRIVE.match(text):
+    if text.startswith("/"):
         return "is absolute"
     if "\\" in text:
         return "holds a backslash"
@@ -93,6 +93,8 @@ def _why_not(text: str) -> str | None:
 def _why_not_part(part: str) -> str | None:
     if part in ("", ".", ".."):
         return f"holds the part {part!r}"
+    if _DRIVE.match(part):
+        return f"has the name {_shown(part)}, which begins like a drive"
     if len(part.encode()) > MAX_PART_BYTES:
         return f"has a name longer than {MAX_PART_BYTES} bytes"
     if part[-1] in ". ":

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.files import FilesIntent, MappingKind, WhenMissing
 from stoker.domain.intent.files import Mapping as FileMapping
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.colliding import collisions
 from stoker.engine.objects import BlobId, FileVersion, Note, Refusal, RefusalKind, Tree, TreeEntry
 from stoker.engine.protecting import SHIELD, Protection
-from stoker.engine.templates import TemplateValues, render
+from stoker.engine.templates import render
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,6 @@ class RefusalKind(StrEnum):
     SUBMODULE = "is a submodule, which is never fetched"
     LFS_POINTER = "is a Git LFS pointer, not the content itself"
     BAD_NAME = "has a name that is not allowed"
-    BAD_MODE = "has a mode that git does not define"
     AMBIGUOUS = "is there twice in one tree"
 
     @property

@@ -9,47 +9,28 @@ becomes a path, and is checked as one, in `stoker.engine.mapping`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.refs import CommitId, GitRef
+from stoker.domain.intent.values import TemplateValues
 
 MAX_LENGTH = 4096
 
 _FIELD = re.compile(r"\.([A-Za-z][A-Za-z0-9]*)")
 _VARIABLE = re.compile(r"\.Vars\.([A-Za-z_][A-Za-z0-9_]*)")
+_LABEL = re.compile(r"\.Labels\.([A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?)")
 
-
-@dataclass(frozen=True, slots=True)
-class TemplateValues:
-    """All that a template can see: text, no objects. What is None does not exist for it."""
-
-    vars: Mapping[str, str] = field(default_factory=dict)
-    gateway_name: str | None = None
-    namespace: str | None = None
-    site_number: str | None = None
-    cluster_name: str | None = None
-    time_zone: str | None = None
-    locale: str | None = None
-    ref: str | None = None
-    commit: str | None = None
-
-    def at(self, ref: GitRef, commit: CommitId) -> TemplateValues:
-        """The same for one commit, which is known only after the ref was resolved."""
-        return replace(self, ref=str(ref), commit=str(commit))
-
-    def field(self, name: str) -> str | None:
-        return {
-            "GatewayName": self.gateway_name,
-            "Namespace": self.namespace,
-            "SiteNumber": self.site_number,
-            "ClusterName": self.cluster_name,
-            "TimeZone": self.time_zone,
-            "Locale": self.locale,
-            "Ref": self.ref,
-            "Commit": self.commit,
-        }.get(name)
+_ATTRIBUTES = {
+    "GatewayName": "gateway_name",
+    "Namespace": "namespace",
+    "PodName": "pod_name",
+    "PodOrdinal": "pod_ordinal",
+    "SiteNumber": "site_number",
+    "ClusterName": "cluster_name",
+    "TimeZone": "time_zone",
+    "Locale": "locale",
+    "Ref": "ref",
+    "Commit": "commit",
+}
 
 
 def render(template: str, values: TemplateValues) -> str:
@@ -76,10 +57,13 @@ def render(template: str, values: TemplateValues) -> str:
 
 
 def _value(expression: str, values: TemplateValues, template: str) -> str:
+    value: str | None
     if variable := _VARIABLE.fullmatch(expression):
         value = values.vars.get(variable[1])
+    elif label := _LABEL.fullmatch(expression):
+        value = values.labels.get(label[1])
     elif named := _FIELD.fullmatch(expression):
-        value = values.field(named[1])
+        value = getattr(values, _ATTRIBUTES.get(named[1], ""), None)
     else:
         raise InvalidValue(
             f"template {_cut(template)} has the expression {expression[:80]!r}; "

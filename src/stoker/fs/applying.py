@@ -68,7 +68,7 @@ class _Application:
         self._saved = ledger
         self._stopped = stopped
         self._files: dict[RelPath, FileVersion] = dict(plan.before.files)
-        self._staged: dict[RelPath, str] = {}
+        self._staged: dict[RelPath, tuple[str, int]] = {}
         self._done: list[Write] = []
         self._deleted: list[RelPath] = []
         self._errors: dict[RelPath, str] = {}
@@ -97,7 +97,8 @@ class _Application:
     def _change(self, staging: int) -> None:
         """Everything that a reader of the live files can see."""
         manifests = [write for write in self._plan.writes if write.path.name == RESOURCE_MANIFEST]
-        self._delete(self._plan.clearings)
+        if not self._errors:  # what has no successor ready does not make room for one
+            self._delete(self._plan.clearings)
         self._publish(staging, [w for w in self._plan.writes if w.path.name != RESOURCE_MANIFEST])
         self._flush()  # data is durable before the resource.json that declares it complete
         self._publish(staging, manifests)
@@ -117,8 +118,7 @@ class _Application:
             self._go_on()
             with self._reporting(write.path):
                 _stage_one(staging, str(number), blob, write.version, durable=each)
-                self._staged[write.path] = str(number)
-                self._bytes += blob.size
+                self._staged[write.path] = str(number), blob.size
         if not each:
             sync_volume(staging)
 
@@ -135,7 +135,9 @@ class _Application:
             if write.path in self._errors:
                 continue
             with self._reporting(write.path), self._folder.entered(parent, make=FOLDER_MODE) as fd:
-                self._folder.publish(staging, self._staged[write.path], fd, write.path.name)
+                name, size = self._staged[write.path]
+                self._folder.publish(staging, name, fd, write.path.name)
+                self._bytes += size
                 self._files[write.path] = write.version
                 self._done.append(write)
                 self._touched.add(parent)
@@ -158,7 +160,14 @@ class _Application:
             self._touched.add(folder)
 
     def _flush(self) -> None:
-        self._folder.flush(self._touched)
+        """With the folders above, for some of them may be new."""
+        changed: set[RelPath] = set()
+        for folder in self._touched:
+            above = folder
+            while above not in changed:
+                changed.add(above)
+                above = above.parent
+        self._folder.flush(changed)
         self._touched.clear()
 
     def _save(self, ledger: Ledger) -> None:

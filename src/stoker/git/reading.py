@@ -1,7 +1,7 @@
 """Reading a commit from a mirror: its tree by name and id, its contents as streams.
 
 Names come from git's objects and are attacks until proven canonical; symlinks,
-submodules and odd modes are recorded and never read. Contents come from one long
+submodules and unknown modes are recorded and never read. Contents come from one long
 `git cat-file` in pieces, so a file of any size needs the memory of one piece.
 Nothing here writes anywhere.
 """
@@ -94,10 +94,8 @@ def _entry(line: bytes) -> TreeEntry | Refusal:
         return Refusal(shown(text), _nearest(text), RefusalKind.BAD_NAME, shown(error.message))
     if mode == "120000":
         return Refusal(path, path, RefusalKind.SYMLINK)
-    if mode == "160000":
+    if not mode.startswith("100"):  # git takes every mode that it does not know for a submodule
         return Refusal(path, path, RefusalKind.SUBMODULE)
-    if not mode.startswith("100"):
-        return Refusal(path, path, RefusalKind.BAD_MODE)
     # Of a mode only the owner's executable bit counts: setuid and the like never reach the disk.
     return TreeEntry(path, FileVersion(BlobId(blob), executable=bool(int(mode, 8) & 0o100)))
 

@@ -166,12 +166,15 @@ class Elector:
         self._note(error)
 
     async def _look(self) -> None:
+        before = self.standing.holder
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace, into=Lease)
         except NotFound:
             self._election.saw(None, self._clock.monotonic())
         else:
             self._election.saw(lease, self._clock.monotonic())
+            if lease.holder not in {before, self._terms.identity}:
+                log.info("lease.held_elsewhere", lease=self._name, holder=lease.holder)
 
     async def _claim(self, started: float) -> None:
         lease = self._election.lease

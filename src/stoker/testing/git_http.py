@@ -22,7 +22,7 @@ from typing import Self
 from aiohttp import hdrs, web
 
 from stoker.testing.certificates import KeyPair
-from stoker.testing.loop_thread import LoopThread
+from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread
 from stoker.testing.repositories import git_environment
 
 CHUNK_BYTES = 64 * 1024
@@ -101,7 +101,7 @@ class GitHttpServer:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         app.on_response_prepare.append(self._record)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
@@ -149,6 +149,7 @@ class GitHttpServer:
             await asyncio.gather(feeding, return_exceptions=True)
             if backend.returncode is None and not backend.stdout.at_eof():
                 backend.kill()
+                await backend.stdout.read()  # a pipe that is full and not read would never be seen to end
             await backend.wait()
 
     def _environment(self, request: web.Request, user: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ from yarl import URL
 
 from stoker.testing.certificates import KeyPair
 from stoker.testing.faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker.testing.loop_thread import LoopThread
+from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread
 
 _HOP_BY_HOP = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)
 
@@ -147,7 +147,7 @@ class HttpFaultProxy:
             context.load_cert_chain(tls.certificate, tls.key)
         # A client that leaves an idle watch takes the watch behind the proxy with it.
         server = web.Server(self._handle, handler_cancellation=True, access_log=None, auto_decompress=False)
-        self._runner = web.ServerRunner(server, shutdown_timeout=0)
+        self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"

@@ -22,6 +22,9 @@ P = ParamSpec("P")
 CALL_SECONDS = 30.0
 FAREWELL_SECONDS = 2.0
 
+SHUTDOWN_SECONDS = 0.1
+"""How long aiohttp may wait for requests under way when its server ends; to it, zero means for ever."""
+
 
 class LoopThread:
     """Runs coroutines for others until it is stopped."""
@@ -55,7 +58,8 @@ class LoopThread:
     async def _finish(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
-            task.cancel()
+            if not task.cancelling():  # a second time would break off its cleaning up
+                task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
         # Ending TLS takes a few turns after the connection was closed; a loop that is gone by then

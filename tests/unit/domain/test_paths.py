@@ -17,8 +17,9 @@ def test_keeps_a_canonical_path_as_it_is(text: str) -> None:
     ("text", "why"),
     [
         ("/etc/passwd", "absolute"),
-        ("C:/windows", "absolute"),
-        ("c:x", "absolute"),
+        ("C:/windows", "like a drive"),
+        ("c:x", "like a drive"),
+        ("projects/C:", "like a drive"),
         ("a/../b", "holds the part '..'"),
         ("./a", "holds the part '.'"),
         ("a//b", "holds the part ''"),

@@ -4,11 +4,11 @@ import pytest
 
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind, WhenMissing
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.mapping import Desired, map_tree
 from stoker.engine.objects import FileVersion, Note, Refusal, RefusalKind, Tree, TreeEntry, blob_of
-from stoker.engine.templates import TemplateValues
 
 
 def version(content: str, *, executable: bool = False) -> FileVersion:

@@ -3,8 +3,9 @@
 import pytest
 
 from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.templates import TemplateValues, render
+from stoker.engine.templates import render
 
 VALUES = TemplateValues(
     vars={"line": "pasteurizer", "empty": "", "long": "x" * 2000}, gateway_name="gw-1", namespace="dairy"
@@ -24,6 +25,13 @@ VALUES = TemplateValues(
 )
 def test_fields_become_their_values(template: str, text: str) -> None:
     assert render(template, VALUES) == text
+
+
+def test_a_pod_and_its_labels_have_values_too() -> None:
+    labels = {"app.kubernetes.io/name": "site", "tier": "front"}
+    values = TemplateValues(pod_name="site-2", pod_ordinal="2", labels=labels)
+    template = "{{.PodName}} {{.PodOrdinal}} {{.Labels.tier}} {{.Labels.app.kubernetes.io/name}}"
+    assert render(template, values) == "site-2 2 front site"
 
 
 def test_ref_and_commit_are_known_once_the_commit_is() -> None:

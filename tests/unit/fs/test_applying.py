@@ -191,8 +191,24 @@ def test_a_file_for_which_there_is_no_room_leaves_the_old_one_whole(disk: Disk) 
         applied = disk.apply(plan)
     assert [note.path for note in applied.errors] == ["d/big"]
     assert applied.added == ("d/small",)
+    assert applied.bytes_written == 1
     assert (disk.place / "d/big").read_bytes() == b"old"
     assert not (disk.place / ".sync-staging").exists()
+
+
+def test_a_file_does_not_make_room_for_one_that_could_not_be_staged(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"old"),)))
+    plan = Plan(
+        clearings=(Delete(RelPath("d/a")),),
+        writes=(disk.write("d/a/big", b"x" * 100_000),),
+        before=ours({"d/a": b"old"}),
+        prunable=paths("d"),
+    )
+    with full_disk(50_000):
+        applied = disk.apply(plan)
+    assert [note.path for note in applied.errors] == ["d/a/big"]
+    assert (disk.place / "d/a").read_bytes() == b"old"
+    assert disk.ours == {"d/a"}
 
 
 def test_a_ledger_that_cannot_be_written_stops_the_pass_before_the_first_change(disk: Disk) -> None:

@@ -445,6 +445,23 @@ def test_a_killed_leader_is_replaced_within_the_duration_and_two_seconds() -> No
     simulated(story())
 
 
+def test_a_look_that_was_long_on_its_way_counts_from_its_answer() -> None:
+    async def story() -> None:
+        it = Story()
+        it.server.put(PATH, {"metadata": {"name": NAME}, "spec": {"holderIdentity": "other"}})
+        it.fates["a"] = Fate(there=2, back=2)  # the lease may have been renewed one second after it was sent
+        it.start("a")
+        await asyncio.sleep(4.1)
+        it.fates["a"] = Fate()
+        await asyncio.sleep(14.8)
+        assert it.holder == "other"
+        await asyncio.sleep(0.2)
+        assert it.holder == "a"
+        await it.end()
+
+    simulated(story())
+
+
 def test_a_leader_that_is_cut_off_has_stopped_before_another_begins() -> None:
     async def story() -> None:
         it = Story()

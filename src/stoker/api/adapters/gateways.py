@@ -13,7 +13,8 @@ from stoker.api.adapters.sources import source_of
 from stoker.api.blocks.content import Normalize
 from stoker.api.kinds.sync import SyncSpec
 from stoker.domain.intent.files import Excludes, FieldTemplate, FilesIntent, Mapping, Transforms
-from stoker.domain.intent.intents import GatewayIntent, Notice, TemplateValues
+from stoker.domain.intent.intents import GatewayIntent, Notice
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 
@@ -123,12 +124,12 @@ def _values(spec: SyncSpec, facts: GatewayFacts, cluster_name: str) -> TemplateV
         gateway_name=settings.gateway,
         namespace=pod.namespace,
         pod_name=pod.name,
-        pod_ordinal=pod.ordinal,
-        site_number=spec.site_number or "",
-        cluster_name=cluster_name,
+        pod_ordinal=pod.ordinal or None,
+        site_number=spec.site_number,
+        cluster_name=cluster_name or None,
         # C-092: from annotations or variables.
-        time_zone=settings.time_zone or variables.get("TimeZone", ""),
-        locale=settings.locale or variables.get("Locale", ""),
+        time_zone=settings.time_zone or variables.get("TimeZone"),
+        locale=settings.locale or variables.get("Locale"),
         vars=variables,
         labels=pod.labels,
     )

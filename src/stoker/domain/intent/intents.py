@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as ReadOnlyMap
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -20,6 +19,7 @@ from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import GatewayPolicies, Rollback
 from stoker.domain.intent.requests import Requests
 from stoker.domain.intent.source import Source
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 
 
@@ -64,22 +64,6 @@ class ResourceIntent:
     requests: Requests = field(default_factory=Requests)
     paused: bool = False
     notices: tuple[Notice, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateValues:
-    """What `{{.…}}` can name; the commit joins when it is known."""
-
-    gateway_name: str
-    namespace: str
-    pod_name: str = ""
-    pod_ordinal: str = ""
-    site_number: str = ""
-    cluster_name: str = ""
-    time_zone: str = ""
-    locale: str = ""
-    vars: ReadOnlyMap[str, str] = field(default_factory=dict)
-    labels: ReadOnlyMap[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
