@@ -135,14 +135,14 @@ class _Mapper:
 
     def _refuse(self, mapping: _Rendered) -> None:
         for refusal in self._tree.refused:
+            named = refusal.kind is not RefusalKind.BAD_NAME
             try:
                 place = mapping.place(refusal.nearest)
             except InvalidValue:  # where it would go is no path, so the whole destination is kept
-                place = mapping.destination
+                place, named = mapping.destination, False
             if place is None:
                 continue
             self._kept.add(place)
-            named = refusal.kind is not RefusalKind.BAD_NAME
             if named:
                 self._blocked.add(place)
             if refusal.kind.by_design:
