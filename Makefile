@@ -3,7 +3,7 @@ SHELL := bash
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test lint unit coverage test-long demo e2e bench bench-kube verify generate build assets clean help
+.PHONY: test lint unit coverage test-long demo e2e test-e2e bench bench-kube verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -22,7 +22,7 @@ test-long: assets                   ## The long suites, whole
 demo: .venv/ready                   ## See the main job done for real
 	$(BIN)/stoker demo
 
-e2e: assets                         ## Real processes, end to end
+e2e test-e2e: assets                ## Real processes, end to end
 	$(BIN)/pytest tests/e2e
 
 bench: bench-kube                   ## Every benchmark

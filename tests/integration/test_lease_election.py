@@ -93,9 +93,10 @@ class Stage:
         self.processes[identity] = self.stack.enter_context(process)
 
     def signal(self, identity: str, number: signal.Signals) -> float:
-        """Send it, and say when."""
+        """Send it; the moment before."""
+        moment = CLOCK.monotonic()
         os.kill(self.processes[identity].pid, number)
-        return CLOCK.monotonic()
+        return moment
 
     def journal(self, identity: str) -> Path:
         return self.folder / f"{identity}.journal"

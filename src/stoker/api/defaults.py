@@ -50,6 +50,7 @@ SYNC: Mapping[str, Value] = {
     "snapshots.retentionCount": 5,
     "snapshots.scope": "managed",
     "snapshots.storage.type": "pvc",
+    "snapshots.storage.s3.bucket": "",
     "snapshots.storage.s3.keyPrefix": "",
     "snapshots.storage.gcs.keyPrefix": "",
     "bidirectional.enabled": False,

@@ -113,6 +113,7 @@ def _sync_annotations(prefix: str) -> dict[str, str]:
         f"{prefix}/requested-ref": "Ref that a webhook asked for; it counts until spec.git.ref is changed.",
         f"{prefix}/requested-at": "When it was asked for.",
         f"{prefix}/requested-by": "Who asked; webhook.",
+        f"{prefix}/requested-source": "What sort of caller asked, such as github or argocd.",
         f"{prefix}/approved-by": "Who agreed to the commit that waits.",
         f"{prefix}/approved-at": "When; it must be later than requested-at.",
         f"{prefix}/approved-ref": "Ref that was agreed to.",

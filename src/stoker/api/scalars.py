@@ -59,7 +59,7 @@ Size = Annotated[
 
 # CPU and memory of a container. A rule could not be priced on a value that may be a number or text, so
 # the form is a plain pattern.
-AMOUNT_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,9})?(m|k|[MGTPE]|[KMGTPE]i)?$"
+AMOUNT_PATTERN = r"^[0-9]{1,15}(\.[0-9]{1,9})?([numk]|[MGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?$"
 ResourceAmount = Annotated[
     int | Annotated[str, Meta(pattern=AMOUNT_PATTERN)], Meta(extra={"schema": {"pattern": AMOUNT_PATTERN}})
 ]

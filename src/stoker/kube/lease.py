@@ -18,7 +18,6 @@ from datetime import datetime
 
 import msgspec
 
-from stoker.api.fields import Block
 from stoker.api.meta import ObjectMeta
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.errors import Misconfigured
@@ -31,7 +30,7 @@ MARGIN = 0.1
 LONGEST_POLL = 1.5
 
 
-class LeaseSpec(Block):
+class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Who holds it, for how long, and since when."""
 
     holder_identity: str | None = None
@@ -43,7 +42,7 @@ class LeaseSpec(Block):
     preferred_holder: str | None = None
 
 
-class Lease(Block):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One Lease as the API server keeps it; what others added to its metadata is kept."""
 
     api_version: str = ""

@@ -18,7 +18,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from stoker.testing.faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker.testing.loop_thread import LoopThread
+from stoker.testing.loop_thread import LoopThread, accepted
 
 CHUNK_BYTES = 64 * 1024
 
@@ -91,7 +91,7 @@ class FaultProxy:
             self._loop.run(self._listen(self.port))
 
     def stop(self) -> None:
-        self._loop.call(self._server.close)
+        self._loop.run(self._close())
         self._loop.stop()
 
     def __enter__(self) -> Self:
@@ -106,6 +106,10 @@ class FaultProxy:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, reuse_address=True)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    async def _close(self) -> None:
+        self._server.close()
+        await accepted()
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
@@ -113,6 +117,9 @@ class FaultProxy:
         except OSError:
             end(writer.transport, FaultKind.RESET)
             return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         link = _Link(self, (reader, server_writer), (server_reader, writer))
         self._links.add(link)
         fault = self._next_fault()

@@ -22,7 +22,7 @@ from typing import Self
 from aiohttp import hdrs, web
 
 from stoker.testing.certificates import KeyPair
-from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread
+from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, accepted
 from stoker.testing.repositories import git_environment
 
 CHUNK_BYTES = 64 * 1024
@@ -59,6 +59,7 @@ class GitHttpServer:
         self.requests: list[GitRequest] = []
         self._loop = LoopThread("git-http")
         self._runner: web.AppRunner
+        self._site: web.TCPSite
         self._base = ""
 
     @classmethod
@@ -82,7 +83,7 @@ class GitHttpServer:
         return f"{self._base}/{repository}"
 
     def stop(self) -> None:
-        self._loop.run(self._runner.cleanup())
+        self._loop.run(self._close())
         self._loop.stop()
 
     def __enter__(self) -> Self:
@@ -103,10 +104,15 @@ class GitHttpServer:
         app.on_response_prepare.append(self._record)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
+        self._site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
+        await self._site.start()
         port = self._runner.addresses[0][1]
         self._base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+
+    async def _close(self) -> None:
+        await self._site.stop()
+        await accepted()
+        await self._runner.cleanup()
 
     async def _record(self, request: web.Request, response: web.StreamResponse) -> None:
         """Runs before the answer's first byte leaves, so whoever has the answer finds it on record."""

@@ -26,7 +26,7 @@ from yarl import URL
 
 from stoker.testing.certificates import KeyPair
 from stoker.testing.faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread
+from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, accepted
 
 _HOP_BY_HOP = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)
 
@@ -74,6 +74,7 @@ class HttpFaultProxy:
         self._loop = LoopThread("http-fault-proxy")
         self._session: aiohttp.ClientSession
         self._runner: web.ServerRunner
+        self._site: web.TCPSite
 
     @classmethod
     def start(cls, target: str, *, ca_file: Path | None = None, tls: KeyPair | None = None) -> Self:
@@ -149,10 +150,13 @@ class HttpFaultProxy:
         server = web.Server(self._handle, handler_cancellation=True, access_log=None, auto_decompress=False)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
+        self._site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
+        await self._site.start()
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _close(self) -> None:
+        await self._site.stop()
+        await accepted()
         await self._runner.cleanup()
         await self._session.close()
 

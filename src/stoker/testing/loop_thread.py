@@ -26,6 +26,18 @@ SHUTDOWN_SECONDS = 0.1
 """How long aiohttp may wait for requests under way when its server ends; to it, zero means for ever."""
 
 
+ACCEPT_TURNS = 10
+
+
+async def accepted() -> None:
+    """After a listener was closed: let the connections that it had just accepted become known.
+
+    One that arrives while its server ends would be nobody's, and never closed.
+    """
+    for _ in range(ACCEPT_TURNS):
+        await asyncio.sleep(0)
+
+
 class LoopThread:
     """Runs coroutines for others until it is stopped."""
 

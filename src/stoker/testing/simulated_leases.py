@@ -13,6 +13,7 @@ rely on: one version counter for all, 409 for a version that is not current.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,10 +23,16 @@ import msgspec
 
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
+from stoker.kube.electing import Elector
 from stoker.kube.errors import error_for
+from stoker.kube.fencing import Leadership
+from stoker.kube.lease import Terms
+from stoker.kube.resources import LEASES
 from stoker.kube.transport import Request, Response, Transport
 from stoker.testing.clock import START
 
+LEASE, NAMESPACE = "stoker-controller-0", "stoker-system"
+LEASE_PATH = LEASES.path(NAMESPACE, LEASE)
 LEAST_SLEEP = 1e-6
 
 
@@ -147,6 +154,81 @@ class _SimulatedTransport(Transport):
         if status >= 300:
             raise error_for(status, body, {}, what=request.what)
         return Response(status, {}, body)
+
+
+class Candidates:
+    """One server and several candidates for one lease, 15 s long and renewed every 5 s, without jitter."""
+
+    def __init__(self) -> None:
+        self.server = SimulatedServer()
+        self.calls: list[str] = []
+        """What `on_started` and `on_stopped` were called for, in order."""
+        self.terms: dict[str, list[Leadership]] = {}
+        """Every term of every candidate, the latest last."""
+        self.electors: dict[str, Elector] = {}
+        self.fates: dict[str, Fate] = {}
+        """What becomes of a candidate's requests from now on; without an entry they arrive."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def candidate(self, identity: str, clock: MachineClock | None = None) -> Elector:
+        """One that is not running yet."""
+        clock = clock or MachineClock()
+        client = SimulatedClient(self.server, clock, lambda: self.fates.get(identity, Fate()))
+        self.electors[identity] = Elector(
+            client,
+            LEASE,
+            NAMESPACE,
+            Terms(identity, 15, 5),
+            clock=clock,
+            on_started=lambda _: self.calls.append(f"{identity} started"),
+            on_stopped=lambda: self.calls.append(f"{identity} stopped"),
+            jitter=lambda: 0.0,
+        )
+        return self.electors[identity]
+
+    def start(self, identity: str, clock: MachineClock | None = None) -> None:
+        """Run one, with work that does nothing until it is cancelled."""
+        elector = self.candidate(identity, clock)
+
+        async def work(leadership: Leadership) -> None:
+            self.terms.setdefault(identity, []).append(leadership)
+            await asyncio.Event().wait()
+
+        self._tasks[identity] = asyncio.create_task(elector.run(work))
+
+    async def stop(self, identity: str) -> None:
+        """As SIGTERM does, to its end."""
+        task = self._tasks.pop(identity)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    def kill(self, identity: str) -> None:
+        """As SIGKILL does: nothing more reaches the server."""
+        self.fates[identity] = Fate(lost_there=True)
+
+    def acting(self) -> list[str]:
+        """Who may act at this moment."""
+        return [name for name, terms in self.terms.items() if any(term.remaining for term in terms)]
+
+    async def change(self) -> None:
+        """The next moment in which somebody begins or stops acting."""
+        before = self.acting()
+        for _ in range(100_000):
+            await asyncio.sleep(0.01)
+            if self.acting() != before:
+                return
+        raise AssertionError(f"{before} acted for ever")
+
+    @property
+    def holder(self) -> str:
+        """Whom the server names."""
+        return str(self.server.objects[LEASE_PATH]["spec"]["holderIdentity"])
+
+    async def end(self) -> None:
+        """Stop all."""
+        for identity in list(self._tasks):
+            await self.stop(identity)
 
 
 def _status(reason: str) -> dict[str, str]:

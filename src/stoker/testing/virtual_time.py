@@ -11,10 +11,12 @@ run against each other.
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -45,3 +47,13 @@ def run(main: Coroutine[object, object, T]) -> T:
     """Run it to its end on a loop of its own."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+def in_virtual_time(test: Callable[P, Coroutine[object, object, T]]) -> Callable[P, T]:
+    """Make a coroutine function one that runs so."""
+
+    @functools.wraps(test)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run(test(*args, **kwargs))
+
+    return wrapped

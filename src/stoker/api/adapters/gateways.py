@@ -63,7 +63,7 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
         files=FilesIntent(
             mappings=(*content.mappings, *extras.mappings, *content.overlay),
             transforms=_transforms(normalize, settings, content),
-            excludes=Excludes(_excludes(spec, settings, content), extras.mandatory_excludes),
+            excludes=Excludes(_excludes(spec, settings, content, extras), extras.mandatory_excludes),
             deletion=deletion_of(spec),
         ),
         values=_values(spec, facts, around.cluster_name),
@@ -86,11 +86,11 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
     )
 
 
-def _excludes(spec: SyncSpec, settings: PodSettings, content: Content) -> tuple[str, ...]:
-    """The resource's, the profile's and the gateway's own, each pattern once (R-ENG-32)."""
+def _excludes(spec: SyncSpec, settings: PodSettings, content: Content, extras: Extras) -> tuple[str, ...]:
+    """The resource's, the profile's, the gateway's own and the mandatory ones, each once (R-ENG-32)."""
     providers = (f"**/tag-*/{provider}/" for provider in settings.excluded_tag_providers)
-    every = (*(spec.exclude_patterns or ()), *content.excludes, *settings.excludes, *providers)
-    return tuple(dict.fromkeys(every))
+    own = (*(spec.exclude_patterns or ()), *content.excludes, *settings.excludes, *providers)
+    return tuple(dict.fromkeys((*own, *extras.mandatory_excludes)))
 
 
 def _transforms(normalize: Normalize, settings: PodSettings, content: Content) -> Transforms:

@@ -102,6 +102,7 @@ def test_the_site_of_the_worked_example_gets_its_files_in_the_papers_order() -> 
         "**/.gitkeep",
         "**/tag-*/MQTT Engine/",
         "**/tag-*/System/",
+        "**/.resources/**",
     )
     assert intent.files.excludes.mandatory == ("**/.resources/**",)
     assert intent.files.transforms.system_name == "site{{.SiteNumber}}"

@@ -1,0 +1,82 @@
+"""The right to act ends by itself, and without it nothing is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+
+import pytest
+
+from stoker.domain.errors import Retry
+from stoker.domain.reasons import Reason
+from stoker.kube.fencing import FencedClient, Leadership, LeadershipLost
+from stoker.kube.objects import Header
+from stoker.kube.resources import CONFIG_MAPS
+from stoker.testing.clock import ManualClock
+from stoker.testing.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
+from stoker.testing.virtual_time import in_virtual_time
+
+NAME = "stoker-controller-0"
+
+
+def test_a_leader_may_act_until_its_deadline_and_not_at_it() -> None:
+    clock = ManualClock()
+    leadership = Leadership(NAME, "me", clock, deadline=10.0)
+    leadership.check()
+    asyncio.run(clock.advance(9.9))
+    leadership.check()
+    assert leadership.remaining == pytest.approx(0.1)
+    asyncio.run(clock.advance(0.1))
+    with pytest.raises(LeadershipLost, match=f"me no longer leads: lease {NAME}") as caught:
+        leadership.check()
+    assert caught.value.reason is Reason.LEADERSHIP_LOST
+    assert isinstance(caught.value, Retry)
+    leadership.prolong(20.0)
+    leadership.check()
+
+
+def test_a_term_that_is_over_never_comes_back() -> None:
+    leadership = Leadership(NAME, "me", ManualClock(), deadline=10.0)
+    leadership.end()
+    leadership.prolong(1000.0)
+    with pytest.raises(LeadershipLost):
+        leadership.check()
+
+
+BODY = {"metadata": {"name": "a", "namespace": "n", "resourceVersion": "1"}}
+
+
+def writes(client: SimulatedClient | FencedClient) -> Iterator[Coroutine[object, object, object]]:
+    yield client.create(CONFIG_MAPS, {"metadata": {"name": "b"}}, "n", into=Header)
+    yield client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
+    yield client.patch(CONFIG_MAPS, BODY, "a", "n", into=Header)
+    yield client.apply(CONFIG_MAPS, BODY, "a", "n", manager="m", into=Header)
+    yield client.delete(CONFIG_MAPS, "a", "n")
+    yield client.raw("PUT", CONFIG_MAPS.path("n", "a"), body=b"{}")
+
+
+@in_virtual_time
+async def test_the_fenced_client_reads_at_any_time_and_writes_only_while_leading() -> None:
+    server, clock = SimulatedServer(), MachineClock()
+    server.put(CONFIG_MAPS.path("n", "a"), {"metadata": {"name": "a"}})
+    leadership = Leadership(NAME, "me", clock, deadline=10.0)
+    async with FencedClient(SimulatedClient(server, clock), leadership) as client:
+        await client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
+        assert len(server.history) == 2
+        leadership.end()
+        for write in writes(client):
+            with pytest.raises(LeadershipLost):
+                await write
+        assert len(server.history) == 2
+        await client.get(CONFIG_MAPS, "a", "n", into=Header)
+        await client.raw("GET", CONFIG_MAPS.path("n", "a"))
+
+
+@in_virtual_time
+async def test_a_write_that_waits_past_the_deadline_is_given_up() -> None:
+    server, clock = SimulatedServer(), MachineClock()
+    network = SimulatedClient(server, clock, lambda: Fate(lost_there=True))
+    client = FencedClient(network, Leadership(NAME, "me", clock, deadline=10.0))
+    with pytest.raises(LeadershipLost, match="given up"):
+        await client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
+    assert asyncio.get_running_loop().time() == pytest.approx(10.0)
