@@ -21,7 +21,8 @@ def test_the_demo_runs_to_its_end_and_cleans_up(tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
-    assert "2 added, 0 modified, 2 deleted" in done.stdout
+    assert ": 2 added, 2 deleted\n" in done.stdout
+    assert ": nothing to do\n" in done.stdout
     assert "spec.git.ref: Invalid value" in done.stdout
     assert "the ref moved from" in done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -83,18 +83,20 @@ class SyncReport:
         yield self.summary()
 
     def summary(self) -> str:
+        """One line: what was done, or would be; the digest where somebody may have to approve it."""
         done = self.done
-        verb = "would bring" if self.applied is None else "brought"
-        counts = [
-            f"{len(done.added)} added",
-            f"{len(done.modified)} modified",
-            f"{len(done.deleted)} deleted",
-            f"{len(self.plan.skipped)} skipped",
-            f"{len(self.plan.conflicts)} conflicts",
-            f"{len(self.errors)} errors",
-            f"{len(self.plan.orphans_kept)} not ours, kept",
-        ]
-        return f"{verb} {self.ref} ({self.commit.short}): {', '.join(counts)}; plan {self.plan.digest}"
+        counts = {
+            "added": len(done.added),
+            "modified": len(done.modified),
+            "deleted": len(done.deleted),
+            "skipped": len(self.plan.skipped),
+            "in conflict": len(self.plan.conflicts),
+            "failed": len(self.errors),
+            "not ours and kept": len(self.plan.orphans_kept),
+        }
+        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        line = f"{self.ref} is at {self.commit.short}: {told or 'nothing to do'}"
+        return line if self.applied is not None else f"{line} (not applied; plan {self.plan.digest})"
 
 
 def _as_json(error: Stalled) -> dict[str, object]:

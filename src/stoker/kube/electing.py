@@ -173,7 +173,7 @@ class Elector:
             self._election.saw(None, self._clock.monotonic())
         else:
             self._election.saw(lease, self._clock.monotonic())
-            if lease.holder not in {before, self._terms.identity}:
+            if lease.holder not in {"", before, self._terms.identity}:
                 log.info("lease.held_elsewhere", lease=self._name, holder=lease.holder)
 
     async def _claim(self, started: float) -> None:

@@ -1,10 +1,11 @@
 """The right to act, and a client that cannot act without it.
 
 `stoker.kube.electing` hands a `Leadership` to the work it starts. Whoever changes
-something outside asks it immediately before: a leader that was stopped, cut off
-or too slow finds its time over, without asking anybody, before another candidate
-can have begun (`stoker.kube.election` says why). `FencedClient` asks by itself
-for every verb that changes something, so that no reconciler can forget it.
+something outside asks it immediately before, with `check`, or does it inside of
+`acting`: a leader that was stopped, cut off or too slow finds its time over, without
+asking anybody, before another candidate can have begun (`stoker.kube.election` says
+why). `FencedClient` does so by itself for every verb that changes something, so that
+no reconciler can forget it.
 
 What a fence on this side cannot stop is a request that has left: its connection
 is closed when the time is over, the margin of the lease is there for it to arrive,
@@ -45,6 +46,7 @@ class Leadership:
         self._clock = clock
         self._deadline = deadline
         self._over = False
+        self._limits: set[asyncio.Timeout] = set()
 
     @property
     def remaining(self) -> float:
@@ -58,13 +60,40 @@ class Leadership:
                 f"{self.identity} no longer leads: lease {self.lease} is not its own any more"
             )
 
+    @asynccontextmanager
+    async def acting(self) -> AsyncIterator[None]:
+        """Do something that takes its time, and be cancelled in it when the leadership ends.
+
+        The limit is the event loop's own timer: after a pause of the whole process it
+        is served before whatever was waited for.
+        """
+        self.check()
+        limit = asyncio.timeout(self.remaining)
+        try:
+            async with limit:
+                self._limits.add(limit)
+                yield
+        except TimeoutError:
+            if limit.expired():
+                raise LeadershipLost(f"{self.identity} lost lease {self.lease} while it was acting") from None
+            raise
+        finally:
+            self._limits.discard(limit)
+
     def prolong(self, deadline: float) -> None:
         """The lease was renewed."""
         self._deadline = deadline
+        self._set_limits()
 
     def end(self) -> None:
         """The lease is lost or given back."""
         self._over = True
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time() + self.remaining)
 
 
 class FencedClient(Client):
@@ -96,16 +125,9 @@ class _FencedTransport(Transport):
     async def send(self, request: Request) -> Response:
         if request.method in _HARMLESS:
             return await self._inner.send(request)
-        self._leadership.check()
-        # Sending can wait, for a connection or because the server said when to come back. The event loop's
-        # own timer ends that: after a pause of the whole process it is served before what was waited for.
-        try:
-            async with asyncio.timeout(self._leadership.remaining):
-                return await self._inner.send(request)
-        except TimeoutError:
-            raise LeadershipLost(
-                f"{request.what}: given up, lease {self._leadership.lease} ran out"
-            ) from None
+        # Sending can wait, for a connection or because the server said when to come back.
+        async with self._leadership.acting():
+            return await self._inner.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -231,10 +231,10 @@ class Reflector(Generic[T]):
             self._broken(error)
         else:
             self._watching.ended(self._lasted())
+            if self._resync_every is not None and self._until_resync(self._resync_every) <= 0:
+                self._watching.resync()
         finally:
             self._opened = None
-        if self._resync_every is not None and self._until_resync(self._resync_every) <= 0:
-            self._watching.resync()
 
     async def _follow(self, lines: AsyncIterator[bytes]) -> None:
         self._opened = self._last_contact = self._clock.monotonic()

@@ -183,9 +183,7 @@ class Store(Generic[T]):
 
     def _unfile(self, key: ObjectKey, entry: Entry[T]) -> None:
         for index, word in entry.filed:
-            keys = self._found[index].get(word)
-            if keys is None:  # the same word twice in one index
-                continue
+            keys = self._found[index].get(word, set())
             keys.discard(key)
             if not keys:
-                del self._found[index][word]
+                self._found[index].pop(word, None)  # it may be gone already: an index may say a word twice

@@ -18,7 +18,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from stoker.testing.faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker.testing.loop_thread import LoopThread, accepted
+from stoker.testing.loop_thread import LoopThread, stop_accepting
 
 CHUNK_BYTES = 64 * 1024
 
@@ -84,7 +84,7 @@ class FaultProxy:
     @contextmanager
     def refusing(self) -> Iterator[None]:
         """Refuse new connections as a port does on which nobody listens; open ones live on."""
-        self._loop.call(self._server.close)
+        self._loop.run(self._close())
         try:
             yield
         finally:
@@ -107,8 +107,8 @@ class FaultProxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
+        await stop_accepting(*self._server.sockets)
         self._server.close()
-        await accepted()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

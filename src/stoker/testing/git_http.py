@@ -12,6 +12,7 @@ import asyncio
 import base64
 import binascii
 import hmac
+import socket
 import ssl
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from typing import Self
 from aiohttp import hdrs, web
 
 from stoker.testing.certificates import KeyPair
-from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, accepted
+from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
 from stoker.testing.repositories import git_environment
 
 CHUNK_BYTES = 64 * 1024
@@ -59,7 +60,7 @@ class GitHttpServer:
         self.requests: list[GitRequest] = []
         self._loop = LoopThread("git-http")
         self._runner: web.AppRunner
-        self._site: web.TCPSite
+        self._listener: socket.socket
         self._base = ""
 
     @classmethod
@@ -104,14 +105,12 @@ class GitHttpServer:
         app.on_response_prepare.append(self._record)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
-        await self._site.start()
-        port = self._runner.addresses[0][1]
-        self._base = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(self._runner, self._listener, ssl_context=context).start()
+        self._base = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     async def _close(self) -> None:
-        await self._site.stop()
-        await accepted()
+        await stop_accepting(self._listener)
         await self._runner.cleanup()
 
     async def _record(self, request: web.Request, response: web.StreamResponse) -> None:

@@ -11,6 +11,7 @@ port-forward) do not pass, and neither does a client's certificate.
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from yarl import URL
 
 from stoker.testing.certificates import KeyPair
 from stoker.testing.faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, accepted
+from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
 
 _HOP_BY_HOP = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)
 
@@ -74,7 +75,7 @@ class HttpFaultProxy:
         self._loop = LoopThread("http-fault-proxy")
         self._session: aiohttp.ClientSession
         self._runner: web.ServerRunner
-        self._site: web.TCPSite
+        self._listener: socket.socket
 
     @classmethod
     def start(cls, target: str, *, ca_file: Path | None = None, tls: KeyPair | None = None) -> Self:
@@ -150,13 +151,12 @@ class HttpFaultProxy:
         server = web.Server(self._handle, handler_cancellation=True, access_log=None, auto_decompress=False)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
-        await self._site.start()
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(self._runner, self._listener, ssl_context=context).start()
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     async def _close(self) -> None:
-        await self._site.stop()
-        await accepted()
+        await stop_accepting(self._listener)
         await self._runner.cleanup()
         await self._session.close()
 

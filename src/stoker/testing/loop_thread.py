@@ -12,7 +12,7 @@ import selectors
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from stoker.testing.waiting import NeverHappened, eventually_async
 
@@ -29,11 +29,21 @@ SHUTDOWN_SECONDS = 0.1
 ACCEPT_TURNS = 10
 
 
-async def accepted() -> None:
-    """After a listener was closed: let the connections that it had just accepted become known.
+class HasFileno(Protocol):
+    """A socket, be it Python's or asyncio's wrapper of one."""
 
-    One that arrives while its server ends would be nobody's, and never closed.
+    def fileno(self) -> int: ...
+
+
+async def stop_accepting(*listeners: HasFileno) -> None:
+    """Accept no more connections, and let those just accepted become known to their server.
+
+    To be awaited before the server is closed: one whose accepting is not finished by
+    then is nobody's, and Python leaves its socket open.
     """
+    loop = asyncio.get_running_loop()
+    for listener in listeners:
+        loop.remove_reader(listener.fileno())
     for _ in range(ACCEPT_TURNS):
         await asyncio.sleep(0)
 

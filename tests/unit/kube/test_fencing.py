@@ -77,6 +77,37 @@ async def test_a_write_that_waits_past_the_deadline_is_given_up() -> None:
     server, clock = SimulatedServer(), MachineClock()
     network = SimulatedClient(server, clock, lambda: Fate(lost_there=True))
     client = FencedClient(network, Leadership(NAME, "me", clock, deadline=10.0))
-    with pytest.raises(LeadershipLost, match="given up"):
+    with pytest.raises(LeadershipLost, match="while it was acting"):
         await client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
     assert asyncio.get_running_loop().time() == pytest.approx(10.0)
+
+
+@in_virtual_time
+async def test_what_takes_longer_than_one_period_goes_on_under_a_renewed_lease() -> None:
+    leadership = Leadership(NAME, "me", MachineClock(), deadline=10.0)
+    asyncio.get_running_loop().call_at(9.0, leadership.prolong, 25.0)
+    async with leadership.acting():
+        await asyncio.sleep(20)
+    with pytest.raises(LeadershipLost):
+        async with leadership.acting():
+            await asyncio.sleep(20)
+    assert asyncio.get_running_loop().time() == pytest.approx(25.0)
+
+
+@in_virtual_time
+async def test_what_is_being_done_is_cut_short_when_the_lease_is_lost() -> None:
+    leadership = Leadership(NAME, "me", MachineClock(), deadline=10.0)
+    asyncio.get_running_loop().call_at(3.0, leadership.end)
+    asyncio.get_running_loop().call_at(3.0, leadership.end)
+    with pytest.raises(LeadershipLost):
+        async with leadership.acting():
+            await asyncio.sleep(8)
+    assert asyncio.get_running_loop().time() == pytest.approx(3.0)
+
+
+@in_virtual_time
+async def test_a_time_out_of_another_kind_is_not_taken_for_a_lost_lease() -> None:
+    leadership = Leadership(NAME, "me", MachineClock(), deadline=10.0)
+    with pytest.raises(TimeoutError, match="git took too long"):
+        async with leadership.acting():
+            raise TimeoutError("git took too long")

@@ -346,11 +346,16 @@ async def test_a_resync_lists_in_time_and_tells_only_what_was_missed() -> None:
     await scene.end()
 
 
-async def test_an_overdue_resync_does_not_ask_for_a_watch_of_no_length() -> None:
-    scene = Scene([[page("10")]], [[Pass(150.0), Unreachable("reset")], [FOREVER]], resync_every=100.0)
+async def test_an_overdue_resync_waits_for_the_pause_after_an_error_and_for_one_short_watch() -> None:
+    scene = Scene(
+        [[page("10")]],
+        [[Pass(150.0), TooManyRequests("busy", status=429, after=30.0)], [Pass(1.0)], [FOREVER]],
+        resync_every=100.0,
+    )
     await scene.pass_time(200.0)
-    assert [word for word, _ in scene.asked][:3] == ["list", "watch 10", "list"]
-    assert all(seconds >= 1 for seconds, _ in scene.script.timeouts)
+    assert scene.asked[:3] == [("list", 0.0), ("watch 10", 0.0), ("watch 10", 180.5)]
+    assert scene.asked[3] == ("list", 181.5)
+    assert [seconds for seconds, _ in scene.script.timeouts] == [100, 1, 100]
     await scene.end()
 
 
