@@ -87,14 +87,14 @@ class Observed:
 
         self._synced = {name: reflectors(kind, self._listener(name)) for name, kind in SYNCED_KINDS.items()}
         self._bases = reflectors(BASES, self._on_base)
+        self.reflectors = tuple(chain(*self._synced.values(), self._bases))
 
     async def run(self) -> None:
         """Keep the stores right until cancelled."""
         async with asyncio.TaskGroup() as group:
-            everything = list(chain(*self._synced.values(), self._bases))
-            for reflector in everything:
+            for reflector in self.reflectors:
                 group.create_task(reflector.run(), name=str(reflector.resource))
-            for reflector in everything:
+            for reflector in self.reflectors:
                 await reflector.synced()
             self._listed = True
             for key, _ in self._resources():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from stoker.controller.observing import Observed, ResourceKey
+from stoker.controller.observing import Kept, Observed, ResourceKey
 from stoker.controller.reconciling import Reconciler
 from stoker.domain.clock import Clock, SystemClock
 from stoker.git.runner import GitRunner
@@ -24,7 +24,8 @@ from stoker.kube.electing import Elector
 from stoker.kube.events import EventRecorder
 from stoker.kube.fencing import FencedClient, Leadership
 from stoker.kube.lease import Terms, unique_identity
-from stoker.kube.queue import QueueDepth, WorkQueue
+from stoker.kube.queue import WorkQueue
+from stoker.kube.reflector import Reflector
 from stoker.kube.running import Part, Unit
 from stoker.telemetry.health import Health
 from stoker.telemetry.metrics import Metrics
@@ -61,7 +62,10 @@ class Operator:
         self._runtime = RuntimeMetrics(self._metrics)
         self._health = Health()
         self._queue = WorkQueue[ResourceKey](clock=self._clock)
-        self._runtime.watch_queue("sync", self._depth)
+        self._reflectors: tuple[Reflector[Kept], ...] = ()
+        # Both are made anew for each term as leader, hence read through this object.
+        self._runtime.watch_queue("sync", lambda: self._queue.snapshot())  # noqa: PLW0108
+        self._runtime.watch_reflectors(lambda: self._reflectors)
 
     async def run(self) -> None:
         """Serve probes, and work whenever the lease is ours, until cancelled."""
@@ -95,6 +99,7 @@ class Operator:
         fenced = FencedClient(client, leadership)
         queue = self._queue = WorkQueue(clock=self._clock)
         observed = Observed(fenced, self._settings.namespaces, queue.add, self._clock)
+        self._reflectors = observed.reflectors
         events = EventRecorder(fenced, component="stoker-controller", instance=identity, clock=self._clock)
         reconciler = Reconciler(observed, fenced, git, events, self._clock)
         controller = Controller(
@@ -112,10 +117,6 @@ class Operator:
             Part("working", controller.run, controller.stop),
         ]
         await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
-
-    def _depth(self) -> QueueDepth:
-        """Of the queue of this term: each has its own."""
-        return self._queue.snapshot()
 
     def _count(self, record: PassRecord[ResourceKey]) -> None:
         key = record.key.object

@@ -1,4 +1,4 @@
-"""The metrics of the runtime itself: passes, work queues, watches, requests, leases.
+"""The metrics of the runtime itself: passes, work queues, watches, leases.
 
 Every process that talks to a cluster makes one `RuntimeMetrics` on its
 `Metrics` and hands it to the parts of `stoker.kube`, which report by calling
@@ -7,7 +7,8 @@ these methods and know nothing of label sets or of the library behind them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from stoker.telemetry.metrics import Metrics, Reading
@@ -32,6 +33,24 @@ class QueueState(Protocol):
     def longest_running_seconds(self) -> float: ...
 
 
+class Named(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+
+class ReflectorState(Protocol):
+    """As much of a reflector as is measured."""
+
+    @property
+    def resource(self) -> Named: ...
+    @property
+    def relists(self) -> int: ...
+    @property
+    def broken_streams(self) -> int: ...
+    @property
+    def silences(self) -> int: ...
+
+
 class RuntimeMetrics:
     """Declares the runtime's metrics once and takes reports."""
 
@@ -47,14 +66,6 @@ class RuntimeMetrics:
             "How long a pass over a resource took.",
             ("namespace", "cr"),
         )
-        self._watch_restarts = metrics.counter(
-            "ignition_sync_watch_restarts_total",
-            "Watches that had to begin anew, by cause.",
-            ("kind", "reason"),
-        )
-        self._requests = metrics.counter(
-            "ignition_sync_api_requests_total", "Requests to the API server, by outcome.", ("kind", "result")
-        )
         self._lease_held = metrics.gauge(
             "ignition_sync_lease_held", "1 while this process holds the lease, else 0.", ("controller",)
         )
@@ -67,13 +78,6 @@ class RuntimeMetrics:
         self._passes.inc(namespace=namespace, cr=cr, result=result)
         self._pass_seconds.observe(seconds, namespace=namespace, cr=cr)
 
-    def watch_restarted(self, kind: str, reason: str) -> None:
-        self._watch_restarts.inc(kind=kind, reason=reason)
-
-    def requested(self, kind: str, result: str) -> None:
-        """One request was answered or failed; `result` is "ok" or the reason of the error."""
-        self._requests.inc(kind=kind, result=result)
-
     def lease_won(self, lease: str) -> None:
         self._lease_terms.inc(controller=lease)
         self._lease_held.set(1, controller=lease)
@@ -84,6 +88,27 @@ class RuntimeMetrics:
     def watch_queue(self, queue: str, state: Callable[[], QueueState]) -> None:
         """Read the queue each time the page is asked for: `watch_queue("sync", work_queue.snapshot)`."""
         self._metrics.collect_from(lambda: _queue_readings(queue, state()))
+
+    def watch_reflectors(self, states: Callable[[], Iterable[ReflectorState]]) -> None:
+        """Read the reflectors each time the page is asked for; those of one kind are added up."""
+        self._metrics.collect_from(lambda: _watch_readings(states()))
+
+
+def _watch_readings(states: Iterable[ReflectorState]) -> Iterator[Reading]:
+    restarts: Counter[tuple[str, str]] = Counter()
+    for state in states:
+        kind = state.resource.kind
+        restarts[kind, "relist"] += state.relists
+        restarts[kind, "broken"] += state.broken_streams
+        restarts[kind, "silence"] += state.silences
+    for (kind, reason), count in restarts.items():
+        yield Reading(
+            "ignition_sync_watch_restarts_total",
+            "Watches that had to begin anew, by cause.",
+            count,
+            {"kind": kind, "reason": reason},
+            counter=True,
+        )
 
 
 def _queue_readings(queue: str, state: QueueState) -> Iterator[Reading]:

@@ -264,13 +264,26 @@ class State:
     longest_running_seconds: float = 6.5
 
 
+@dataclass(frozen=True)
+class Named:
+    kind: str
+
+
+@dataclass(frozen=True)
+class Watched:
+    resource: Named
+    relists: int = 0
+    broken_streams: int = 0
+    silences: int = 0
+
+
 def test_the_runtime_reports_under_the_promised_names() -> None:
     metrics = Metrics()
     runtime = RuntimeMetrics(metrics)
     runtime.reconciled("plant", "site", "ok", 0.3)
     runtime.reconciled("plant", "site", "SourceUnreachable", 12)
-    runtime.watch_restarted("Stoker", "ResourceVersionExpired")
-    runtime.requested("Lease", "ok")
+    watched = (Watched(Named("Stoker"), relists=2), Watched(Named("Stoker"), silences=1))
+    runtime.watch_reflectors(lambda: watched)
     runtime.lease_won("stoker-controller-0")
     runtime.watch_queue("sync", lambda: State(7))
     runtime.watch_queue("sweep", lambda: State(0))
@@ -282,9 +295,10 @@ def test_the_runtime_reports_under_the_promised_names() -> None:
         'cr="site",namespace="plant"': 12.3
     }
     assert series(metrics, "ignition_sync_watch_restarts_total") == {
-        'kind="Stoker",reason="ResourceVersionExpired"': 1
+        'kind="Stoker",reason="relist"': 2,
+        'kind="Stoker",reason="broken"': 0,
+        'kind="Stoker",reason="silence"': 1,
     }
-    assert series(metrics, "ignition_sync_api_requests_total") == {'kind="Lease",result="ok"': 1}
     assert series(metrics, "ignition_sync_lease_held") == {'controller="stoker-controller-0"': 1}
     assert series(metrics, "ignition_sync_workqueue_depth") == {'queue="sync"': 7, 'queue="sweep"': 0}
     assert series(metrics, "ignition_sync_workqueue_oldest_seconds")['queue="sync"'] == 5.5
