@@ -15,7 +15,7 @@ from stoker.kube.electing import Elector
 from stoker.kube.fencing import Leadership
 from stoker.kube.lease import Terms
 from stoker.testing.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
-from stoker.testing.virtual_time import run
+from stoker.testing.virtual_time import pass_time, run
 
 NAME, NAMESPACE = "gitops-reverser-1", "stoker-system"
 TICK = 0.05
@@ -146,7 +146,7 @@ async def candidate(who: int, machine: Machine, server: SimulatedServer, observe
         observed.look()
         await asyncio.Event().wait()
 
-    await asyncio.sleep(machine.start)
+    await pass_time(machine.start)
     await elector.run(work)
 
 
@@ -159,7 +159,7 @@ async def live_through(cast: list[Machine]) -> tuple[Observed, list[int]]:
         if machine.stop is not None:
             loop.call_at(machine.stop, task.cancel)
     while loop.time() < STORM + CALM:
-        await asyncio.sleep(TICK)
+        await pass_time(TICK)
         observed.look()
     final = observed.acting()
     for task in tasks:

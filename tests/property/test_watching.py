@@ -266,7 +266,7 @@ class World:
         assert dict(self.store.items()) == expected
 
 
-def run(opaque: bool, history: list[Action]) -> None:
+def check(history: list[Action], *, opaque: bool) -> None:
     world = World(opaque)
     for action in history:
         world.act(action)
@@ -277,9 +277,9 @@ def run(opaque: bool, history: list[Action]) -> None:
 
 @given(actions)
 def test_every_history_ends_with_the_right_store_and_in_order(history: list[Action]) -> None:
-    run(False, history)
+    check(history, opaque=False)
 
 
 @given(actions)
 def test_so_it_does_where_versions_cannot_be_compared(history: list[Action]) -> None:
-    run(True, history)
+    check(history, opaque=True)

@@ -1,8 +1,8 @@
 """What may be shown of a value, whatever it holds.
 
 Everything that leaves the process as text for people passes here first: log
-lines (`stoker.telemetry.logs`) and the answers of probes. A `Secret` becomes a
-placeholder wherever it is nested, so do values under names such as
+lines (`stoker.telemetry.logs`) and the answers of probes. A `Secret` becomes
+`<secret>` wherever it is nested, so do values under names such as
 `Authorization`, credentials inside addresses and headers, and private keys; the
 rest is cut to a size that a log collector can take.
 

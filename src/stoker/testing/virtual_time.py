@@ -43,6 +43,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._hasty.passed
 
 
+async def pass_time(seconds: float) -> None:
+    """Let so much of the loop's time go by; on a loop that would really wait it is a mistake."""
+    if not isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+        raise RuntimeError("time passes at once only on a VirtualTimeLoop")
+    await asyncio.sleep(seconds)
+
+
 def run(main: Coroutine[object, object, T]) -> T:
     """Run it to its end on a loop of its own."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

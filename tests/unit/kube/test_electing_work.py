@@ -14,20 +14,20 @@ from stoker.testing.simulated_leases import (
     Candidates,
     Fate,
 )
-from stoker.testing.virtual_time import in_virtual_time
+from stoker.testing.virtual_time import in_virtual_time, pass_time
 
 
 @in_virtual_time
 async def test_a_graceful_stop_hands_the_lease_over_at_once() -> None:
     it = Candidates()
     it.start("a")
-    await asyncio.sleep(1)
+    await pass_time(1)
     it.start("b")
-    await asyncio.sleep(20)
+    await pass_time(20)
     await it.stop("a")
     assert it.holder == ""
     assert it.server.objects[LEASE_PATH]["spec"]["leaseDurationSeconds"] == 1
-    await asyncio.sleep(2)
+    await pass_time(2)
     assert it.holder == "b"
     assert it.calls == ["a started", "a stopped", "b started"]
     await it.end()
@@ -41,12 +41,12 @@ async def test_the_work_may_finish_under_a_lease_that_is_still_renewed() -> None
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(100)
+            await pass_time(100)
             leadership.check()
             checked.append(it.holder)
 
     task = asyncio.create_task(it.candidate("a").run(thorough))
-    await asyncio.sleep(10)
+    await pass_time(10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -66,15 +66,15 @@ async def test_while_the_work_refuses_to_end_the_lease_is_neither_given_back_nor
                 await release.wait()
 
     task = asyncio.create_task(it.candidate("a").run(stubborn))
-    await asyncio.sleep(1)
+    await pass_time(1)
     it.fates["a"] = Fate(lost_there=True)
-    await asyncio.sleep(60)
+    await pass_time(60)
     it.fates["a"] = Fate()
-    await asyncio.sleep(60)
+    await pass_time(60)
     assert len(begun) == 1
     assert not begun[0].remaining
     task.cancel()
-    await asyncio.sleep(60)
+    await pass_time(60)
     assert it.holder == "a"
     assert len(it.server.history) < 10
     release.set()
@@ -132,11 +132,11 @@ async def test_an_error_while_the_work_is_stopped_does_not_end_the_candidacy() -
             raise RuntimeError("while cleaning up")
 
     task = asyncio.create_task(it.candidate("a").run(clumsy))
-    await asyncio.sleep(1)
+    await pass_time(1)
     it.fates["a"] = Fate(lost_there=True)
-    await asyncio.sleep(30)
+    await pass_time(30)
     it.fates["a"] = Fate()
-    await asyncio.sleep(30)
+    await pass_time(30)
     assert len(begun) == 2
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -147,9 +147,9 @@ async def test_an_error_while_the_work_is_stopped_does_not_end_the_candidacy() -
 async def test_a_candidate_that_never_led_leaves_the_lease_alone_when_it_stops() -> None:
     it = Candidates()
     it.start("a")
-    await asyncio.sleep(1)
+    await pass_time(1)
     it.start("b")
-    await asyncio.sleep(10)
+    await pass_time(10)
     before = len(it.server.history)
     await it.stop("b")
     assert len(it.server.history) == before
@@ -161,9 +161,9 @@ async def test_a_candidate_that_never_led_leaves_the_lease_alone_when_it_stops()
 async def test_a_claim_whose_answer_never_came_is_given_back_too() -> None:
     it = Candidates()
     it.start("a")
-    await asyncio.sleep(0.007)  # its first look is on the way back; the claim follows
+    await pass_time(0.007)  # its first look is on the way back; the claim follows
     it.fates["a"] = Fate(lost_back=True)
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert it.holder == "a"
     assert it.acting() == []
     it.fates["a"] = Fate()
@@ -175,12 +175,12 @@ async def test_a_claim_whose_answer_never_came_is_given_back_too() -> None:
 async def test_giving_back_outlasts_a_late_renewal_of_our_own() -> None:
     it = Candidates()
     it.start("a")
-    await asyncio.sleep(4.9)
+    await pass_time(4.9)
     it.fates["a"] = Fate(there=0.25)  # the renewal at 5.0 arrives after the next look and before the release
-    await asyncio.sleep(0.15)
+    await pass_time(0.15)
     it.fates["a"] = Fate(there=0.1, back=0.1)
     await it.stop("a")
-    await asyncio.sleep(1)
+    await pass_time(1)
     assert it.holder == ""
 
 
@@ -188,7 +188,7 @@ async def test_giving_back_outlasts_a_late_renewal_of_our_own() -> None:
 async def test_giving_back_gives_up_when_the_server_does_not_answer() -> None:
     it = Candidates()
     it.start("a")
-    await asyncio.sleep(1)
+    await pass_time(1)
     it.kill("a")
     await it.stop("a")
     assert asyncio.get_running_loop().time() < 10
@@ -199,7 +199,7 @@ async def test_giving_back_gives_up_when_the_server_does_not_answer() -> None:
 async def test_giving_back_what_is_no_longer_there_is_no_error() -> None:
     it = Candidates()
     it.start("a")
-    await asyncio.sleep(1)
+    await pass_time(1)
     it.server.delete(LEASE_PATH)
     await it.stop("a")
     assert LEASE_PATH not in it.server.objects

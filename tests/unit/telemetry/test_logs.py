@@ -220,6 +220,11 @@ def test_a_closed_stream_loses_the_line_and_nothing_else() -> None:
     logs.configure(stream=lines)
     lines.close()
     log.error("into the void")
+    heard = io.StringIO()
+    logs.configure(stream=heard)
+    log.error("heard again")
+    assert "heard again" in heard.getvalue()
+    assert "into the void" not in heard.getvalue()
     logs.configure()
 
 

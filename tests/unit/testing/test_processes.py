@@ -94,6 +94,7 @@ def test_stopping_twice_is_harmless(tmp_path: Path) -> None:
     server.stop()
     server.stop()
     server.kill()
+    assert not server.running
 
 
 def test_a_server_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
