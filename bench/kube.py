@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
 import sys
 import tempfile
@@ -23,8 +25,13 @@ OBJECTS = 2_000
 EVENTS = 100_000
 OFFICIAL_EVENTS = 10_000
 NAMESPACE = "bench"
-# As large as a ConfigMap with one real file in it: 2,000 of them are 5.7 MB as the server sends them.
-CONTENT = "x" * 2_400
+
+
+def content(number: int) -> str:
+    """A configuration file of 2,400 characters, no two alike: 2,000 of them are 5.7 MB as they are sent."""
+    chance = random.Random(number)  # noqa: S311 - the same in every run
+    tags = {f"tag{n}": f"{chance.choice(('Flow', 'Level', 'Pressure'))}{chance.random()}" for n in range(66)}
+    return json.dumps(tags)[:2_400]
 
 
 def fill(plane: ClusterAccess) -> None:
@@ -36,7 +43,7 @@ def fill(plane: ClusterAccess) -> None:
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": f"config-{number}", "labels": {"share": str(number % 300), "app": "bench"}},
-            "data": {"config.json": CONTENT},
+            "data": {"config.json": content(number)},
         }
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
         answer = plane.request("POST", path, body)

@@ -16,27 +16,31 @@ WATCHES = 300
 
 
 def list_ours(go: Go, kubeconfig: str, namespace: str) -> float:
-    """List with headers decoded and the bytes of every object kept, as a store would."""
-    import msgspec
-
+    """The list as a reflector takes it: the head of every object decoded, its bytes kept in a store."""
     from stoker.kube.client import Client
     from stoker.kube.config import load
     from stoker.kube.objects import Header
+    from stoker.kube.reflector import BACKOFF
     from stoker.kube.resources import CONFIG_MAPS, NAMESPACES
     from stoker.kube.running import run
+    from stoker.kube.store import Store
+    from stoker.kube.watching import Watching
 
-    kept: list[tuple[Header, bytes]] = []
-    decoder = msgspec.json.Decoder(Header)
+    store: Store[bytes] = Store(bytes)
+    watching = Watching(store, backoff=BACKOFF, slow_backoff=BACKOFF)
 
     async def main() -> None:
         async with Client(load(Path(kubeconfig))) as client:
             await client.get(NAMESPACES, namespace, into=Header)  # the connection stands, as for the other
             go()
+            version = ""
             async for page in client.pages(CONFIG_MAPS, namespace):
-                kept.extend((decoder.decode(item), item) for item in page.items)
+                watching.page(page.items)
+                version = page.resource_version
+            watching.listed(version)
 
     run(main)
-    return len(kept)
+    return len(store)
 
 
 def list_official(go: Go, kubeconfig: str, namespace: str) -> float:

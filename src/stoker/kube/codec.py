@@ -8,6 +8,7 @@ look at. Neither sentence ever quotes a value.
 
 from __future__ import annotations
 
+import sys
 from typing import TypeVar
 
 import msgspec
@@ -15,6 +16,10 @@ import msgspec
 from stoker.kube.errors import ServerError, Unreadable, one_line
 
 T = TypeVar("T")
+
+# The API server takes objects that are nested up to 10,000 deep where a schema lets it. Python's own limit
+# of 1,000 also bounds the decoder, and one such object would make every list of its kind unreadable.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 12_000))
 
 
 def encode(body: object) -> bytes:
@@ -30,6 +35,8 @@ def decode(body: bytes, into: type[T], what: str) -> T:
         # msgspec names the field and both types, except for enums, where it quotes the value.
         where = one_line(str(error), 300) if "Invalid enum value" not in str(error) else "an unknown word"
         raise Unreadable(f"{what}: this is not a readable {into.__name__}: {where}", status=200) from None
+    except RecursionError:
+        raise Unreadable(f"{what}: the answer is nested too deeply to be read", status=200) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise ServerError(f"{what}: the answer is not JSON", status=200) from None
 
