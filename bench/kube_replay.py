@@ -57,7 +57,7 @@ async def main(certificate: str, key: str, body: list[bytes]) -> None:
             for chunk in body:
                 writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
                 await writer.drain()
-            await asyncio.Event().wait()
+            await reader.read()  # until the client has had enough
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

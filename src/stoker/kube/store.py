@@ -18,15 +18,16 @@ never hold half a list: `replace_all` takes a complete one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKey:
-    """An object's name among its kind; the namespace of a cluster-wide object is empty."""
+class ObjectKey(NamedTuple):
+    """An object's name among its kind; the namespace of a cluster-wide object is empty.
+
+    A tuple and not a dataclass, because thousands are made, hashed and compared for every list.
+    """
 
     namespace: str
     name: str
@@ -35,8 +36,7 @@ class ObjectKey:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(NamedTuple, Generic[T]):
     """One step in the life of one object: `old` is none when it appears, `new` when it goes.
 
     A name that was deleted and taken again while nobody watched is two changes,

@@ -385,7 +385,7 @@ async def test_what_is_sent_is_what_the_verb_means() -> None:
     for request in server.asked:
         assert request.headers["Authorization"] == f"Bearer {CANARY}"
         assert request.headers["User-Agent"] == "stoker/test"
-        assert request.headers["Accept-Encoding"] == "gzip"
+        assert request.headers["Accept-Encoding"] == "identity"
     assert apply.headers.getall("Accept") == ["application/json"]
 
 
