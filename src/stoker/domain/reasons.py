@@ -98,6 +98,4 @@ class Reason(StrEnum):
     DATA_VOLUME_FAILED = "DataVolumeFailed"
 
     # What a pass found.
-    VALID = "Valid"
-    NO_GATEWAYS = "NoGateways"
     PAUSED = "Paused"
