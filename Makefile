@@ -1,5 +1,7 @@
 # One line per chore. `make test` and `make demo` do all of their own set-up.
 SHELL := bash
+export UV_PYTHON_DOWNLOADS := never
+export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
@@ -46,7 +48,7 @@ clean:                              ## Remove what was built here; caches outsid
 	rm -rf .venv dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 help:                               ## This list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 .venv/ready: uv.lock pyproject.toml scripts/setup
 	@scripts/setup
