@@ -137,10 +137,10 @@ async def test_a_stop_writes_the_count_that_is_still_owed(
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(admin, clock) as recorder:
-        recorder.normal(about, Reason.VALID, "synced")
+        recorder.normal(about, Reason.REF_RESOLVED, "synced")
         await written(recorder, 1)
         for _ in range(41):
-            recorder.normal(about, Reason.VALID, "synced")
+            recorder.normal(about, Reason.REF_RESOLVED, "synced")
     [event] = await events_of(admin, about)
     assert event.count == 42
 
@@ -150,11 +150,11 @@ async def test_an_event_that_the_server_forgot_is_made_anew(
 ) -> None:
     about = await config_map(admin, namespace, "prices")
     async with recording(admin, clock) as recorder:
-        recorder.normal(about, Reason.VALID, "synced")
+        recorder.normal(about, Reason.REF_RESOLVED, "synced")
         await written(recorder, 1)
         [event] = await events_of(admin, about)
         await admin.delete(EVENTS, event.metadata.name, namespace)
-        recorder.normal(about, Reason.VALID, "synced")
+        recorder.normal(about, Reason.REF_RESOLVED, "synced")
         await clock.advance(30.0)
         await written(recorder, 2)
     [again] = await events_of(admin, about)
@@ -168,7 +168,7 @@ async def test_an_object_without_a_namespace_has_its_events_in_default(
     header = await admin.get(NAMESPACES, namespace, into=Header)
     about = ObjectRef("v1", "Namespace", namespace, uid=header.metadata.uid)
     async with recording(admin, clock) as recorder:
-        recorder.normal(about, Reason.VALID, "watched")
+        recorder.normal(about, Reason.REF_RESOLVED, "watched")
         await written(recorder, 1)
     [event] = await events_of(admin, about)
     assert event.metadata.namespace == "default"
@@ -180,7 +180,7 @@ async def test_the_server_takes_events_about_objects_of_any_name(
 ) -> None:
     about = ObjectRef("example.com/v1", "Thing", name, namespace, "uid-of-a-thing")
     async with recording(admin, clock) as recorder:
-        recorder.normal(about, Reason.VALID, "hello")
+        recorder.normal(about, Reason.REF_RESOLVED, "hello")
         await written(recorder, 1)
     [event] = await events_of(admin, about)
     assert event.involved_object["name"] == name
@@ -242,7 +242,7 @@ async def test_who_may_not_write_events_says_so_in_the_log_and_goes_on(
     async with Client(config.load(control_plane.kubeconfig("alice"))) as alice:
         with capture_logs() as lines:
             async with recording(alice, clock) as recorder:
-                recorder.normal(about, Reason.VALID, "first")
+                recorder.normal(about, Reason.REF_RESOLVED, "first")
                 recorder.normal(about, Reason.PAUSED, "second")
                 await eventually_async(lambda: recorder.snapshot().lost == 2, 10.0, "both are given up")
     assert await events_of(admin, about) == []

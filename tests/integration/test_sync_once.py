@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -317,6 +319,32 @@ def staged(site: Site) -> int:
         return 0
 
 
+def halted(site: Site, moment: Callable[[Site], bool]) -> subprocess.Popen[bytes]:
+    """A sync that was made to stand still in that moment; one that slips past it is begun anew."""
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline:
+        process = subprocess.Popen(
+            site.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        eventually(
+            lambda process=process: moment(site) or process.poll() is not None,  # type: ignore[misc]
+            timeout=60,
+            message="the moment has come",
+            interval=0.0005,
+        )
+        if process.returncode is None:
+            process.send_signal(signal.SIGSTOP)
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            if os.WIFSTOPPED(status) and moment(site):
+                return process
+            if os.WIFSTOPPED(status):
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        shutil.rmtree(site.data)
+        site.data.mkdir()
+    raise AssertionError("no sync could be halted in that moment")
+
+
 def published(site: Site) -> int:
     return sum(1 for path in (site.data / "projects/P").rglob("*") if path.is_file())
 
@@ -335,10 +363,9 @@ def test_after_a_kill_in_the_middle_the_next_sync_converges(
 ) -> None:
     first = {f"services/p/{n % 40}/{n}": str(n) for n in range(COUNT)}
     site.repository.commit(first)
-    with subprocess.Popen(site.command(), stdout=subprocess.DEVNULL, start_new_session=True) as process:
-        eventually(lambda: moment(site), timeout=60, message="the moment of the kill", interval=0.0005)
-        os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    process = halted(site, moment)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait(60) == -signal.SIGKILL
     written = site.files()
     assert all(first[f"services/p/{path}"] == content for path, content in written.items())
 
@@ -357,10 +384,10 @@ def test_after_a_kill_in_the_middle_the_next_sync_converges(
 
 def test_an_interrupted_sync_stops_in_order(site: Site) -> None:
     site.repository.commit({f"services/p/{n}": str(n) for n in range(COUNT)})
-    with subprocess.Popen(site.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        eventually(lambda: staged(site) > 10, timeout=60, message="it stages", interval=0.0005)
-        process.send_signal(signal.SIGINT)
-    assert process.returncode != 0
+    process = halted(site, lambda site: 10 < staged(site) < COUNT // 2)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) != 0
     assert staged(site) == 0
     assert site.run().code == 0
     assert len(site.files()) == COUNT

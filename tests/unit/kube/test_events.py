@@ -55,7 +55,7 @@ async def test_reports_without_a_writer_are_kept_up_to_the_capacity(recorder: Ev
     for about in objects(15):
         recorder.warning(about, Reason.REJECTED, "no")
     for _ in range(985):
-        recorder.normal(OBJECT, Reason.VALID, "never kept, there is no room left")
+        recorder.normal(OBJECT, Reason.REF_RESOLVED, "never kept, there is no room left")
     tally = recorder.snapshot()
     assert (tally.reported, tally.pending, tally.overflowed, tally.written) == (1000, 10, 990, 0)
 
@@ -107,7 +107,7 @@ async def test_a_stop_tries_once_more_and_counts_what_is_lost(
     await recorder.stop()
     await writer
     assert (recorder.snapshot().lost, recorder.snapshot().pending) == (4, 0)
-    recorder.normal(OBJECT, Reason.VALID, "too late")
+    recorder.normal(OBJECT, Reason.REF_RESOLVED, "too late")
     assert recorder.snapshot().overflowed == 1
 
 
@@ -124,7 +124,7 @@ async def test_a_stop_does_not_wait_longer_than_its_grace(clock: ManualClock) ->
     async with server, Client(ClusterConfig(server=f"http://127.0.0.1:{port}")) as client:
         recorder = EventRecorder(client, component="c", instance="i", clock=clock)
         writer = asyncio.create_task(recorder.run())
-        recorder.normal(OBJECT, Reason.VALID, "hello")
+        recorder.normal(OBJECT, Reason.REF_RESOLVED, "hello")
         stopping = asyncio.create_task(recorder.stop(grace=5.0))
         await clock.sleeping()
         with capture_logs() as lines:
@@ -145,8 +145,8 @@ async def test_a_mistake_in_a_report_costs_that_report_only(clock: ManualClock, 
     recorder = EventRecorder(nowhere, component="c", instance="i", clock=clock)
     writer = asyncio.create_task(recorder.run())
     with capture_logs() as lines:
-        recorder.normal(ObjectRef("v1", "ConfigMap", "x", "no/such/namespace"), Reason.VALID, "hello")
-        recorder.normal(OBJECT, Reason.VALID, "hello")
+        recorder.normal(ObjectRef("v1", "ConfigMap", "x", "no/such/namespace"), Reason.REF_RESOLVED, "hello")
+        recorder.normal(OBJECT, Reason.REF_RESOLVED, "hello")
         await clock.sleeping()
     assert [line["event"] for line in lines] == ["event.refused"]
     assert (recorder.snapshot().lost, recorder.snapshot().pending) == (1, 1)
