@@ -257,6 +257,29 @@ async def test_a_source_of_nothing_but_a_submodule_stalls(attack: Attack) -> Non
     assert stalled.value.reason is Reason.SOURCE_EMPTY
 
 
+@pytest.mark.parametrize("source", ["typo", "s/typo"])
+async def test_a_misspelt_source_in_a_mapping_deletes_nothing(attack: Attack, source: str) -> None:
+    attack.repository.commit({"s/f": "1", "t/g": "2"})
+    other = Mapping("t", "projects/P/t")
+    await attack.sync(FilesIntent((Mapping("s", "projects/P"), other)))
+    with pytest.raises(Stalled, match=f"{source} -> projects/P gives no file") as stalled:
+        await attack.sync(FilesIntent((Mapping(source, "projects/P"), other)))
+    assert stalled.value.reason is Reason.SOURCE_EMPTY
+    assert attack.delivered() == {"f": b"1", "t/g": b"2"}
+
+
+async def test_a_resource_stays_whole_when_a_file_of_its_successor_cannot_be_delivered(
+    attack: Attack,
+) -> None:
+    whole = {"r/resource.json": b"old", "r/old.bin": b"1"}
+    attack.repository.commit({f"s/{path}": content for path, content in whole.items()})
+    await attack.sync()
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
+    attack.repository.commit({"s/r/resource.json": "new", "s/r/old.bin": None, "s/r/new.bin": pointer})
+    assert (await attack.sync()).partial
+    assert attack.delivered() == whole
+
+
 async def test_filters_attributes_and_line_endings_of_the_repository_mean_nothing(attack: Attack) -> None:
     canary = attack.outside / "smudged"
     attack.repository.commit(

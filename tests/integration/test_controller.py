@@ -196,11 +196,78 @@ def test_a_field_without_effect_is_named_in_a_condition_and_in_an_event(
     resources.apply("Stoker", "line", git=git(git_http), siteNumber="7", approval={"required": True})
     start()
     assert "approval, siteNumber" in resources.until_ready("Stoker", "line", "RefResolved")
+    eventually(
+        lambda: "approval, siteNumber" in messages(kinds, namespace),
+        PATIENCE,
+        "a warning event",
+        interval=0.3,
+    )
 
-    def events() -> str:
-        return kinds.kubectl("-n", namespace, "get", "events", "-o", "jsonpath={.items[*].message}").stdout
 
-    eventually(lambda: "approval, siteNumber" in events(), PATIENCE, "a warning event", interval=0.3)
+def messages(cluster: ClusterAccess, namespace: str) -> str:
+    """What the Events of a namespace say."""
+    return cluster.kubectl("-n", namespace, "get", "events", "-o", "jsonpath={.items[*].message}").stdout
+
+
+@pytest.mark.usefixtures("plant")
+def test_a_field_without_effect_is_told_of_although_the_first_pass_failed(
+    start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
+) -> None:
+    token = {"token": {"secretRef": {"name": "late", "key": "t"}}}
+    resources.apply("Stoker", "line", git=git(git_http, auth=token), siteNumber="7")
+    start()
+    resources.until_ready("Stoker", "line", "SecretNotFound")
+    resources.secret("late", t="token")
+    resources.until_ready("Stoker", "line", "RefResolved")
+    eventually(lambda: "siteNumber" in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
+
+
+def test_a_ref_that_moves_is_told_of_although_a_later_step_fails(
+    start: Start,
+    resources: Resources,
+    kinds: ClusterAccess,
+    namespace: str,
+    plant: Repository,
+    git_http: GitHttpServer,
+) -> None:
+    key = {"apiKeySecretRef": {"name": "gone", "key": "apiKey"}}
+    resources.apply("Stoker", "line", git=git(git_http), gateway=key)
+    start()
+    resources.until_ready("Stoker", "line", "SecretNotFound")
+    commit = plant.commit({"README.md": "moved"})
+    kinds.kubectl("-n", namespace, "annotate", "stoker", "line", "note=look-again")
+    eventually(lambda: f"to {commit[:8]}" in messages(kinds, namespace), PATIENCE, "an event", interval=0.3)
+
+
+@pytest.mark.usefixtures("plant")
+def test_a_stalled_resource_that_is_paused_no_longer_asks_for_help(
+    start: Start, resources: Resources, git_http: GitHttpServer
+) -> None:
+    resources.apply("Stoker", "line", git=git(git_http, "no-such-ref"))
+    start()
+    resources.until_ready("Stoker", "line", "RefNotFound")
+    resources.apply("Stoker", "line", git=git(git_http, "no-such-ref"), paused=True)
+    resources.until_ready("Stoker", "line", "Paused")
+    conditions = resources.status("Stoker", "line")["conditions"]
+    assert "Stalled" not in {condition["type"] for condition in conditions}
+
+
+@pytest.mark.usefixtures("plant")
+def test_a_deleted_resource_is_measured_no_more(
+    start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
+) -> None:
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+
+    def page() -> str:
+        with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    resources.apply("Stoker", "short-lived", git=git(git_http))
+    start("--health-probe-bind-address=0", f"--metrics-bind-address={metrics}")
+    resources.until_ready("Stoker", "short-lived", "RefResolved")
+    eventually(lambda: 'cr="short-lived"' in page(), PATIENCE, "it is measured", interval=0.3)
+    kinds.kubectl("-n", namespace, "delete", "stoker", "short-lived")
+    eventually(lambda: 'cr="short-lived"' not in page(), PATIENCE, "it is forgotten", interval=0.3)
 
 
 @pytest.mark.usefixtures("plant")

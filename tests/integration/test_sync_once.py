@@ -28,7 +28,7 @@ from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import locked
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.repositories import Repository, executable, symlink
-from stoker.testing.waiting import eventually
+from stoker.testing.waiting import eventually, eventually_async
 
 TOKEN = "t0ken-that-nobody-may-see"
 PROGRAM = [sys.executable, "-c", "from stoker.cli.sync import sync_command; sync_command()"]
@@ -391,6 +391,25 @@ def test_an_interrupted_sync_stops_in_order(site: Site) -> None:
     assert staged(site) == 0
     assert site.run().code == 0
     assert len(site.files()) == COUNT
+
+
+async def test_a_sync_that_is_cancelled_twice_still_ends_before_it_lets_go_of_the_data_folder(
+    site: Site,
+) -> None:
+    site.repository.commit({"services/p/large": b"\0" * (96 << 20), "services/p/more": "1"})
+    site.server.users.clear()
+    source = Source(RepoUrl(site.url), GitRef("main"))
+    intent = FilesIntent((Mapping("services/p", "projects/P"),))
+    call = asyncio.ensure_future(sync_once(source, intent, TemplateValues(), site.data, site.cache))
+    staging = site.data / ".sync-staging"
+    await eventually_async((staging / "0").exists, timeout=60, message="the large file is being staged")
+    for _ in range(2):
+        call.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not staging.exists()
+    assert site.files() == {}
 
 
 async def test_two_syncs_on_one_data_folder_exclude_each_other(site: Site) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.features import require_running
-from stoker.engine.guarding import check_sources, over_budget
+from stoker.engine.guarding import check_sources, left_behind, over_budget
 from stoker.engine.ledger import Ledger, Live
 from stoker.engine.mapping import Desired, map_tree
 from stoker.engine.objects import RefusalKind
@@ -99,7 +99,9 @@ class _Pass:
             live = await _in_thread(lambda _: self._live(folder, desired, found.ledger))
             desired = await _in_thread(lambda _: self._without_pointers(desired, live))
             plan = plan_for(desired, live, found.ledger, self.files.deletion)
-            stalled = over_budget(plan, found.ledger, self.files.deletion, self.approved_plan)
+            stalled = left_behind(plan, desired, self.approved_plan) or over_budget(
+                plan, found.ledger, self.files.deletion, self.approved_plan
+            )
             report = SyncReport(self.commit, self.source.ref, plan, stalled=stalled, trouble=found.trouble)
             if self.dry_run:
                 return report
@@ -145,7 +147,9 @@ async def _in_thread(work: Callable[[threading.Event], T]) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         stop.set()
-        await asyncio.wait([running])
+        while not running.done():  # however often we are told to hurry
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         raise
     finally:
         if running.done() and not running.cancelled():

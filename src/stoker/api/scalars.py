@@ -138,12 +138,14 @@ BranchTemplate = Annotated[
     ),
 ]
 
+# In a class of characters; `\s` would mean fewer of them to RE2 than to Python.
+_BLANK = r"\x00-\x20\x7f"
 _URL = (
-    r"^(https?://[A-Za-z0-9\[][^/@?#\s]*(/[^?#\s]*)?"
-    r"|ssh://([^-/@:\s][^/@:\s]*@)?[A-Za-z0-9\[][^/@?#\s]*(/[^?#\s]*)?"
-    r"|file:///\S*)$"
+    rf"^(https?://[A-Za-z0-9\[][^/@?#{_BLANK}]*(/[^?#{_BLANK}]*)?"
+    rf"|ssh://([^-/@:{_BLANK}][^/@:{_BLANK}]*@)?[A-Za-z0-9\[][^/@?#{_BLANK}]*(/[^?#{_BLANK}]*)?"
+    rf"|file:///[^{_BLANK}]*)$"
 )
-_SCP = r"^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[^:\s-][^\s]*$"
+_SCP = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[^:{_BLANK}-][^{_BLANK}]*$"
 RepoAddress = Annotated[
     str,
     text(
@@ -222,7 +224,7 @@ Variables = Annotated[
 
 # --- addresses of services ---------------------------------------------------------------------------------
 
-_HTTP = r"https?://[A-Za-z0-9\[][^/@?#\s]*([/?#]\S*)?"
+_HTTP = rf"https?://[A-Za-z0-9\[][^/@?#{_BLANK}]*([/?#][^{_BLANK}]*)?"
 HttpUrl = Annotated[
     str, text(2048, matching(_HTTP, "must be an http:// or https:// address without a user name"), least=1)
 ]
@@ -248,7 +250,7 @@ ProxyUrl = Annotated[
     text(
         2048,
         matching(
-            r"(https?|socks5h?)://[A-Za-z0-9\[][^/@?#\s]*/?",
+            rf"(https?|socks5h?)://[A-Za-z0-9\[][^/@?#{_BLANK}]*/?",
             "must be a proxy such as http://proxy:3128 or socks5h://proxy:1080, without a user name",
         ),
         least=1,

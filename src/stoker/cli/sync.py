@@ -163,13 +163,14 @@ def _credentials(token_file: Path | None, username: str) -> Credentials | None:
     if token_file is None:
         return None
     try:
-        content = token_file.read_bytes()
+        with token_file.open("rb") as file:
+            content = file.read(MAX_TOKEN_BYTES + 1)
     except OSError as error:
         raise Misconfigured(f"token file {token_file} cannot be read: {error.strerror}") from error
-    token = content.strip()
-    if not token or len(token) > MAX_TOKEN_BYTES or b"\n" in token or b"\0" in token:
+    token = Secret(content.strip())
+    if not token or len(content) > MAX_TOKEN_BYTES or not token.is_one_line:
         raise Misconfigured(f"token file {token_file} does not hold one line with a token")
-    return Credentials(username, Secret(token))
+    return Credentials(username, token)
 
 
 def _default_cache() -> Path:

@@ -21,15 +21,18 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.registry import KINDS, Kind
 from stoker.domain.clock import Clock
-from stoker.domain.errors import InvalidValue
+from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client import Client
 from stoker.kube.objects import Header
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import Resource
 from stoker.kube.store import Change, ObjectKey
+from stoker.telemetry.logs import get_logger
 
 M = TypeVar("M", bound=Model)
+
+log = get_logger(__name__)
 
 _HEADER = msgspec.json.Decoder(Header)
 
@@ -81,7 +84,15 @@ class Observed:
 
         def reflectors(kind: Kind, on_change: Callable[[Change[Kept]], None]) -> list[Reflector[Kept]]:
             return [
-                Reflector(client, rest(kind), namespace=scope, keep=_kept, on_change=on_change, clock=clock)
+                Reflector(
+                    client,
+                    rest(kind),
+                    namespace=scope,
+                    keep=_kept,
+                    on_change=on_change,
+                    on_error=_unseen,
+                    clock=clock,
+                )
                 for scope in scopes
             ]
 
@@ -144,6 +155,11 @@ def read(kept: Kept, model: type[M]) -> M:
         return msgspec.json.decode(kept.raw, type=model)
     except msgspec.ValidationError as error:
         raise InvalidValue(f"the resource cannot be read: {error}", reason=Reason.INVALID_SPEC) from None
+
+
+def _unseen(error: StokerError) -> None:
+    """Until it works again changes go unnoticed, and at the start nothing is worked on at all."""
+    log.warning("watch.failed", reason=error.reason, error=error.message)
 
 
 def _find(reflectors: Iterable[Reflector[Kept]], key: ObjectKey) -> Kept | None:

@@ -109,7 +109,7 @@ class Operator:
             workers=self._settings.workers,
             stalled_recheck=STALLED_RECHECK,
             clock=self._clock,
-            on_pass=self._count,
+            on_pass=partial(self._count, observed),
         )
         parts = [
             Part("events", events.run, events.stop),
@@ -118,8 +118,11 @@ class Operator:
         ]
         await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
 
-    def _count(self, record: PassRecord[ResourceKey]) -> None:
+    def _count(self, observed: Observed, record: PassRecord[ResourceKey]) -> None:
         key = record.key.object
+        if observed.find(record.key) is None:  # the last pass over a resource only finds that it is gone
+            self._metrics.forget(key.namespace, key.name)
+            return
         self._runtime.reconciled(key.namespace, key.name, record.consequence, record.seconds)
 
 

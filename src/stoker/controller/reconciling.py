@@ -9,9 +9,10 @@ from stoker.controller.observing import SYNCED_KINDS, Kept, Observed, ResourceKe
 from stoker.controller.passing import Context, Steps
 from stoker.controller.summarizing import Summarizer
 from stoker.domain.clock import Clock
-from stoker.domain.reasons import Reason
+from stoker.domain.reasons import ConditionType, Reason
 from stoker.git.runner import GitRunner
 from stoker.kube.client import Client
+from stoker.kube.conditions import find
 from stoker.kube.controlling import Result
 from stoker.kube.event_series import ObjectRef
 from stoker.kube.events import EventRecorder
@@ -45,7 +46,6 @@ class Reconciler:
         if kept is None or kept.header.metadata.deletion_timestamp is not None:
             return Result()  # deleting a resource leaves the files of its gateways as they are
         ended = await self._pass.run(Context(key, kept, _status(kept)))
-        self._tell(ended)
         polling = ended.intent.polling if ended.intent is not None and not ended.intent.paused else None
         return Result(after=polling.interval if polling is not None and polling.enabled else None)
 
@@ -57,11 +57,18 @@ class Reconciler:
         await self._client.replace(
             rest(kind), body, key.name, key.namespace, into=Header, subresource="status"
         )
+        self._tell(context, status)
 
-    def _tell(self, context: Context) -> None:
-        """What a person should know although nothing is wrong; of each generation once."""
+    def _tell(self, context: Context, status: SyncStatus) -> None:
+        """What a person should know besides, told together with the status that it goes with.
+
+        So a ref that moved is told of even if a later step failed; and what is to be said of a
+        generation is said when a pass over it goes well that did not before.
+        """
         about = self._about(context)
-        if context.status.observed_generation != context.kept.header.metadata.generation:
+        if _went_well(status) and not (
+            _went_well(context.status) and context.status.observed_generation == status.observed_generation
+        ):
             for notice in context.intent.notices if context.intent is not None else ():
                 self._events.warning(about, notice.reason, notice.message)
             if context.idle_fields:
@@ -76,6 +83,12 @@ class Reconciler:
     def _about(context: Context) -> ObjectRef:
         kind, metadata = SYNCED_KINDS[context.key.kind], context.kept.header.metadata
         return ObjectRef(kind.api_version, kind.name, metadata.name, metadata.namespace, metadata.uid)
+
+
+def _went_well(status: SyncStatus) -> bool:
+    """Whether the pass that wrote this status met no error."""
+    ready = find(status.conditions or (), ConditionType.READY)
+    return ready is not None and ready.reason in {Reason.REF_RESOLVED, Reason.PAUSED}
 
 
 def _status(kept: Kept) -> SyncStatus:

@@ -43,9 +43,10 @@ class SecretReader:
         if auth.kind is AuthKind.NONE or auth.secret is None:
             return None
         if auth.kind is AuthKind.TOKEN:
-            return Credentials(TOKEN_USER, await self.value(auth.secret))
+            return Credentials(TOKEN_USER, self._line(await self.value(auth.secret), auth.secret.name))
         if auth.kind is AuthKind.BASIC:
-            username, password = await self._values(auth.secret.name, "username", "password")
+            values = await self._values(auth.secret.name, "username", "password")
+            username, password = (self._line(value, auth.secret.name) for value in values)
             return Credentials(username.reveal(), password)
         raise Stalled(
             f"this version cannot log in to git with {auth.kind}; use git.auth.token or git.auth.basic",
@@ -61,6 +62,13 @@ class SecretReader:
                 reason=Reason.SECRET_NOT_FOUND,
             ) from None
         return [self._decoded(found, name, key) for key in keys]
+
+    def _line(self, value: Secret, name: str) -> Secret:
+        """What git is handed in a variable; anything else could not even be tried."""
+        if not value.is_one_line:
+            where = f"Secret {name!r} in namespace {self._namespace!r}"
+            raise Stalled(f"{where} holds more or other than a line of text", reason=Reason.INVALID_VALUE)
+        return value
 
     def _decoded(self, found: _SecretObject, name: str, key: str) -> Secret:
         if not found.data.get(key):

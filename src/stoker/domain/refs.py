@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from urllib.parse import urlsplit
 
 from stoker.domain.errors import InvalidValue
@@ -22,6 +23,9 @@ _SCP = re.compile(
     r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9\[][A-Za-z0-9.\-:\[\]]*):(?P<path>[^:].*)"
 )
 _SCHEMES = ("https", "http", "ssh", "file")
+_HOST = re.compile(r"[A-Za-z0-9_.-]+|\[?[0-9A-Fa-f:.]+\]?")
+# Cut at the last "@", because a password may hold one, and look past a "/" in it, unless a port stands there.
+_USERINFO = re.compile(r"(?<=://)(?:[^\s/?#@:'\"]*:(?!\d{1,5}(?:[/?#]|$))[^\s'\"]{0,2048}|[^\s/?#'\"]*)@")
 
 
 class CommitId(str):
@@ -59,7 +63,8 @@ class RepoUrl(str):
     def __new__(cls, text: str) -> RepoUrl:
         why = _why_not_url(text)
         if why:
-            raise InvalidValue(f"repository address {without_userinfo(text)[:120]!r} {why}")
+            shown = re.split(r"[?#]", without_userinfo(text))[0]  # a query may be a token
+            raise InvalidValue(f"repository address {shown[:120]!r} {why}")
         return super().__new__(cls, text)
 
     @property
@@ -70,7 +75,7 @@ class RepoUrl(str):
 
 def without_userinfo(text: str) -> str:
     """The address as it may be shown: a password that somebody put into it is cut out."""
-    return re.sub(r"(?<=://)[^/@]*@", "", text)
+    return _USERINFO.sub("", text)
 
 
 def _why_not_ref(text: str) -> str | None:
@@ -132,9 +137,22 @@ def _why_not_host(host: str) -> str | None:
         return "names no host"
     if host.startswith("-"):
         return "has a host name that begins with '-'"
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return None
+    if not _HOST.fullmatch(host):  # git would decode an escape, and fold what looks like a digit to one
+        return "has a host name with other characters than letters, digits, '.', '-' and '_'"
+    address = _address(host.strip("[]").rstrip("."))
     # Cloud metadata services answer there with credentials of the machine.
-    return "names a link-local address" if address.is_link_local else None
+    return "names a link-local address" if address is not None and address.is_link_local else None
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that git would connect to without asking for a name, however it is written."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    else:
+        return getattr(address, "ipv4_mapped", None) or address
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))  # 2852039166 and 0xa9fea9fe are addresses too
+    except OSError:
+        return None

@@ -30,6 +30,14 @@ class Secret:
     def reveal_bytes(self) -> bytes:
         return self.__value
 
+    @property
+    def is_one_line(self) -> bool:
+        """Whether it is text that can be handed on as a variable or a header."""
+        try:
+            return not {"\0", "\n", "\r"} & set(self.__value.decode())
+        except UnicodeDecodeError:
+            return False
+
     def __repr__(self) -> str:
         return HIDDEN
 

@@ -33,6 +33,25 @@ def check_sources(desired: Desired, ledger: Ledger | None) -> None:
         )
 
 
+def left_behind(plan: Plan, desired: Desired, approved: str = "") -> Stalled | None:
+    """Why files must not go from a destination that still has its mapping; None when the plan may go on.
+
+    A source that was misspelt in a mapping makes another mapping of it, one that
+    never gave files. Its destination tells what is at stake.
+    """
+    if not desired.missed or approved == plan.digest:
+        return None
+    for path in (delete.path for delete in plan.removals if not desired.managed.hold(delete.path)):
+        for place, mapping in desired.missed.items():
+            if path.is_below(place):
+                return Stalled(
+                    f"mapping {mapping} gives no file at this commit, and {path} with what else was "
+                    f"delivered there would be deleted; approve plan {plan.digest} if that is meant",
+                    reason=Reason.SOURCE_EMPTY,
+                )
+    return None
+
+
 def over_budget(
     plan: Plan, ledger: Ledger | None, deletion: DeletionPolicy, approved: str = ""
 ) -> Stalled | None:

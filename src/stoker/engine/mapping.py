@@ -10,7 +10,7 @@ not be delivered. It never looks at the live side; `stoker.engine.planning` does
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.files import FilesIntent, MappingKind, WhenMissing
@@ -31,6 +31,10 @@ class Managed:
     folders: frozenset[RelPath] = frozenset()
     files: frozenset[RelPath] = frozenset()
 
+    def hold(self, path: RelPath) -> bool:
+        """Whether a path is one of these places or lies in one."""
+        return path in self.files or any(path.is_below(folder) for folder in self.folders)
+
 
 @dataclass(frozen=True, slots=True)
 class Desired:
@@ -46,6 +50,8 @@ class Desired:
     delivered: frozenset[str] = frozenset()
     """The mappings, as they were written, that gave at least one file."""
     undelivered: frozenset[str] = frozenset()
+    missed: Mapping[RelPath, str] = field(default_factory=dict)
+    """The destinations of mappings that gave nothing, each with its mapping."""
     skipped: tuple[Note, ...] = ()
     refused: tuple[Note, ...] = ()
     conflicts: tuple[Note, ...] = ()
@@ -108,6 +114,7 @@ class _Mapper:
         self._refused: dict[str, Note] = {}
         self._delivered: set[str] = set()
         self._undelivered: set[str] = set()
+        self._missed: dict[RelPath, str] = {}
 
     def over(self, mappings: list[_Rendered]) -> Desired:
         for mapping in mappings:
@@ -128,6 +135,7 @@ class _Mapper:
             incomplete=frozenset(self._incomplete.union(path.parent for path in colliding)),
             delivered=frozenset(self._delivered),
             undelivered=frozenset(self._undelivered - self._delivered),
+            missed=self._missed,
             skipped=tuple(self._skipped.values()),
             refused=tuple(self._refused.values()),
             conflicts=tuple(Note(path, why) for path, why in sorted(colliding.items())),
@@ -182,6 +190,7 @@ class _Mapper:
         if mapping.when_missing is WhenMissing.FAIL:
             raise Stalled(f"mapping {mapping.label} {why}; nothing was changed", reason=Reason.SOURCE_EMPTY)
         self._undelivered.add(mapping.label)
+        self._missed[mapping.destination] = mapping.label
         self._skipped[mapping.label] = Note(mapping.label, why)
 
 

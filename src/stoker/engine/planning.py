@@ -8,7 +8,8 @@ stays, exactly as with `owned`: this version never deletes a stranger's file.
 What it will not do is overwrite by surprise: a symlink, a device, or a folder with
 a stranger's file where a file shall be is a conflict, named and left alone. Beside
 a file that cannot be delivered the `resource.json` is held back with it, because
-it would tell the gateway that the resource is complete.
+it would tell the gateway that the resource is complete; and the one that lies there
+keeps the files that it names.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class _Planner:
         self._modes: list[SetMode] = []
         self._conflicts: dict[RelPath, str] = {}
         self._in_the_way: dict[RelPath, str | None] = {RelPath(""): None}
+        self._unfinished: frozenset[RelPath] = frozenset()
 
     def plan(self) -> Plan:
         for path, version in self._desired.files.items():
@@ -59,6 +61,7 @@ class _Planner:
                 for path in sorted(
                     self._deletable - self._clearings, key=lambda p: (p.name != RESOURCE_MANIFEST, p)
                 )
+                if path.parent not in self._unfinished
             ),
             skipped=self._desired.skipped,
             refused=self._desired.refused,
@@ -119,6 +122,9 @@ class _Planner:
 
     def _hold_back_manifests(self) -> None:
         troubled = self._desired.incomplete.union(path.parent for path in self._conflicts)
+        self._unfinished = troubled.intersection(
+            path.parent for path in self._live.entries if path.name == RESOURCE_MANIFEST
+        )
         held = [w for w in self._writes if w.path.name == RESOURCE_MANIFEST and w.path.parent in troubled]
         for write in held:
             self._conflicts[write.path] = "is held back: a file of the same resource cannot be written"
@@ -155,5 +161,15 @@ class _Planner:
         return Ledger(
             files=self._owned | adopted,
             mappings=self._desired.delivered,
-            folders=self._desired.managed.folders,
+            folders=self._desired.managed.folders | self._to_be_emptied(),
         )
+
+    def _to_be_emptied(self) -> set[RelPath]:
+        """Folders of the last pass that are still to go, should this one not get as far as its deletions."""
+        above: set[RelPath] = set()
+        for path in self._deletable:
+            folder = path.parent
+            while folder and folder not in above:
+                above.add(folder)
+                folder = folder.parent
+        return above & self._ledger.folders

@@ -126,7 +126,7 @@ class DataFolder:
                 os.fsync(fd)
 
     def _discard(self, folder: RelPath) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError), self.entered(folder):  # which says by name what is no folder
             shutil.rmtree(folder, dir_fd=self.fd)
 
 

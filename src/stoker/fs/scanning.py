@@ -12,13 +12,14 @@ import os
 import stat
 from collections.abc import Set as AbstractSet
 
-from stoker.domain.errors import InvalidValue
+from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
 from stoker.engine.ledger import Live, LiveEntry, LiveKind
 from stoker.engine.mapping import Managed
 from stoker.engine.objects import BlobHash, BlobId
 from stoker.engine.protecting import SHIELD
-from stoker.fs.confined import DataFolder, open_regular
+from stoker.fs.confined import DataFolder, open_regular, why
 
 _CHUNK = 1 << 20
 
@@ -26,9 +27,9 @@ _CHUNK = 1 << 20
 def scan(folder: DataFolder, managed: Managed, compared: AbstractSet[RelPath], *, digits: int) -> Live:
     """The live state; `compared` are the paths whose content matters, `digits` the length of their ids."""
     scanner = _Scanner(folder, compared, digits)
-    for place in sorted(managed.folders):
+    for place in sorted(managed.folders | managed.files):  # where a file shall be there may be a folder
         scanner.walk(place)
-    for path in sorted(managed.files | compared):
+    for path in sorted(compared):
         scanner.look(path)
     return Live(scanner.entries, frozenset(scanner.opaque))
 
@@ -50,8 +51,11 @@ class _Scanner:
         self.look(place)
         if self._is_folder(place):
             self._walked.add(place)
-            with self._folder.entered(place) as fd:
-                self._list(fd, place)
+            try:
+                with self._folder.entered(place) as fd:
+                    self._list(fd, place)
+            except OSError as error:
+                raise self._unknown(place, error) from error
 
     def look(self, path: RelPath) -> None:
         """One path and, before it, each folder above it: there may be something in the way."""
@@ -66,6 +70,8 @@ class _Scanner:
                     self.entries[path] = self._entry(fd, path)
             except FileNotFoundError:
                 self._absent.add(path)
+            except OSError as error:
+                raise self._unknown(path, error) from error
 
     def _list(self, fd: int, place: RelPath) -> None:
         for name in sorted(os.listdir(fd)):
@@ -77,6 +83,9 @@ class _Scanner:
             try:
                 entry = self._entry(fd, path)
             except FileNotFoundError:  # it went away while we were looking
+                continue
+            except OSError:  # a folder that can be listed and not entered
+                self.opaque.add(place)
                 continue
             self.entries[path] = entry
             if entry.kind is LiveKind.FOLDER:
@@ -122,6 +131,10 @@ class _Scanner:
             return None
         finally:
             os.close(fd)
+
+    def _unknown(self, path: RelPath, error: OSError) -> Retry:
+        """Without knowing what lies there nothing may be planned."""
+        return Retry(f"{self._folder.place / path} {why(error)}", reason=Reason.DATA_VOLUME_FAILED)
 
     def _is_folder(self, path: RelPath) -> bool:
         entry = self.entries.get(path)

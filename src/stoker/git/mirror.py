@@ -3,7 +3,8 @@
 One folder per address and credential, so that what one credential opened is never
 served to another. It is a cache: missing, damaged, left locked by a killed
 process, or grown old, it is simply built anew. It is held by one process at a
-time, which is also why a lock file of git that lies in it is always a left-over.
+time, which is also why a lock file or half a pack that lies in it is always a
+left-over.
 """
 
 from __future__ import annotations
@@ -131,8 +132,9 @@ class Mirror:
         try:
             if (self.path / "config").read_bytes() != config:
                 return False
-            packs = sum(1 for _ in (self.path / "objects/pack").glob("*.pack"))
-            return packs <= MAX_PACKS and not any(self.path.rglob("*.lock"))
+            packs = self.path / "objects/pack"
+            few = sum(1 for _ in packs.glob("*.pack")) <= MAX_PACKS
+            return few and not any(packs.glob("tmp_*")) and not any(self.path.rglob("*.lock"))
         except OSError:
             return False
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import math
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from stoker.domain.errors import Misconfigured
+from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl, without_userinfo
 from stoker.domain.secrets import HIDDEN
 from stoker.git.credentials import Credentials, askpass_environment, install_askpass
@@ -143,7 +144,8 @@ class GitRunner:
             # Without a repository of ours git must not find one that lies above the folder it starts in.
             "GIT_CEILING_DIRECTORIES": str(self._home.parent),
         }
-        config = dict(_CONFIG)
+        # Whoever would end a silent git may be killed first; then it ends by itself.
+        config = _CONFIG | {"http.lowSpeedLimit": "1", "http.lowSpeedTime": str(math.ceil(self._timeout))}
         if repository is not None:
             environment["GIT_DIR"] = str(repository)
             config["safe.directory"] = str(repository)
@@ -164,6 +166,8 @@ class GitRunner:
         started by git without our variables; only a file reaches it.
         """
         place = unquote(urlsplit(url).path).rstrip("/")
+        if not place.isprintable():
+            raise InvalidValue(f"repository address {str(url)!r} holds an escaped control character")
         folders = [f"{root}{tail}" for root in {place, os.path.realpath(place)} for tail in ("", "/.git")]
         quoted = (folder.replace("\\", "\\\\").replace('"', '\\"') for folder in folders)
         content = "[safe]\n" + "".join(f'\tdirectory = "{folder}"\n' for folder in quoted)

@@ -99,15 +99,21 @@ class Election:
 
     def saw(self, lease: Lease | None, at: float) -> None:
         """The lease was read, or found missing; `at` is the moment after the answer came."""
-        if not self._seen or _version(lease) != _version(self._lease):
+        moved = not self._seen or _version(lease) != _version(self._lease)
+        if moved:
             self._free_at = at + self._stands_for(lease)
+        # A claim was turned down although nobody else has written: what does it again will do it without end.
+        contradicted = not moved and not self._current
         self._lease, self._seen, self._current = lease, True, True
         ours = lease is not None and lease.holder == self._terms.identity
         self._may_hold = ours
         if self.leading and not ours:
             self._step_down(at)
         next_look = at + self._terms.poll * (1 - self._jitter() / 4)
-        self._next_move_at = at if self.leading else min(next_look, self._free_at)
+        if contradicted:
+            self._next_move_at = next_look
+        else:
+            self._next_move_at = at if self.leading else min(next_look, self._free_at)
 
     def wrote(self, lease: Lease, started: float) -> None:
         """Our claim was accepted; `started` is the moment before it was sent."""

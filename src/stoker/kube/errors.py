@@ -203,7 +203,7 @@ def _class_for(status: int, said: Status) -> type[ApiError]:
 def _read_status(body: bytes) -> Status:
     try:
         said = msgspec.json.decode(body, type=Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Status()
     return said if said.kind in {"Status", ""} else Status()
 

@@ -17,6 +17,7 @@ where a late write would do harm.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -26,6 +27,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client import Client
+from stoker.kube.deadlines import timing_out
 from stoker.kube.transport import Request, Response, Transport
 
 _HARMLESS = frozenset({"GET", "HEAD"})
@@ -70,7 +72,7 @@ class Leadership:
         self.check()
         limit = asyncio.timeout(self.remaining)
         try:
-            async with limit:
+            async with timing_out(limit):
                 self._limits.add(limit)
                 yield
         except TimeoutError:
@@ -125,9 +127,11 @@ class _FencedTransport(Transport):
     async def send(self, request: Request) -> Response:
         if request.method in _HARMLESS:
             return await self._inner.send(request)
-        # Sending can wait, for a connection or because the server said when to come back.
+        # Sending can wait, for credentials or because the server said when to come back. The loop's timer
+        # ends that, except after a suspension of the machine, which the clock counts and no timer does.
+        permitted = dataclasses.replace(request, permit=self._leadership.check)
         async with self._leadership.acting():
-            return await self._inner.send(request)
+            return await self._inner.send(permitted)
 
     @asynccontextmanager
     async def stream(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -24,7 +24,7 @@ from stoker.kube.files import read_bounded
 
 LARGEST = 4 * 1024 * 1024
 DEEPEST = 64
-MOST_ALIASES = 100
+MOST_NODES = 100_000
 
 T = TypeVar("T")
 
@@ -212,14 +212,26 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def _refuse_bombs(data: bytes, path: Path) -> None:
-    """Nesting overflows the loader's stack, aliases multiply what is walked later; events show both."""
-    depth = aliases = 0
+    """Nesting overflows the loader's stack, and aliases multiply what is merged and walked later.
+
+    So an alias counts for all that it repeats, and one inside of what it repeats for too much.
+    """
+    nodes = 0
+    sizes: dict[str | None, int] = {}
+    opened: list[tuple[str | None, int]] = []
     for event in yaml.parse(data, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.AliasEvent):
-            aliases += 1
-        if depth > DEEPEST or aliases > MOST_ALIASES:
+        match event:
+            case yaml.AliasEvent():
+                nodes += sizes.get(event.anchor, MOST_NODES)
+            case yaml.ScalarEvent():
+                nodes += 1
+                sizes[event.anchor] = 1
+            case yaml.CollectionStartEvent():
+                opened.append((event.anchor, nodes))
+                nodes += 1
+                sizes.pop(event.anchor, None)
+            case yaml.CollectionEndEvent():
+                anchor, before = opened.pop()
+                sizes[anchor] = nodes - before
+        if len(opened) > DEEPEST or nodes >= MOST_NODES:
             raise Misconfigured(f"the kubeconfig {path} is nested or repeated beyond what a kubeconfig needs")

@@ -16,7 +16,7 @@ import asyncio
 import asyncio.sslproto
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -59,6 +59,8 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     confidential: bool = False
     """The body is a Secret: the server's words about it are not repeated."""
+    permit: Callable[[], None] | None = field(default=None, repr=False)
+    """Asked right before each time that it is sent; raises where it may be sent no more."""
 
     @property
     def idempotent(self) -> bool:
@@ -187,6 +189,8 @@ class Transport:
             raise RuntimeError("the client is used outside of its `async with` block")
         if self._bucket is not None:
             await self._bucket.take()
+        if request.permit is not None:
+            request.permit()
         headers = [*request.headers.items(), *self._config.impersonate]
         if identity.authorization is not None:
             headers.append(("Authorization", identity.authorization.reveal()))

@@ -28,7 +28,8 @@ RUNTIME_LABELS: Final = frozenset({"controller", "queue", "kind", "reason"})
 REVERSER_LABELS: Final = frozenset({"gvk", "scope", "destination", "repo", "branch", "worker"})  # R-REV-64
 KNOWN: Final = RESOURCE_LABELS | RUNTIME_LABELS | REVERSER_LABELS
 
-_UNFIT = re.compile(r"://|@|^/|^[0-9a-f]{40}$|^[0-9a-f]{64}$|[\x00-\x1f\x7f]")
+# The last are halves of characters: the page could not be encoded with one, and all metrics would be gone.
+_UNFIT = re.compile(r"://|@|^/|^[0-9a-f]{40}$|^[0-9a-f]{64}$|[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def refuse_unknown(metric: str, labels: Iterable[str]) -> None:

@@ -65,13 +65,16 @@ _SUSPECT = re.compile(r"[\s:=]|gh[a-z]+_|glpat-")
 
 def redact_text(text: str, limit: int = MAX_TEXT) -> str:
     """The text without credentials, cut to `limit` characters and fit to be encoded."""
-    # Masking comes before cutting, or a cut between a password and its "@" would uncover it.
+    # Masking comes before cutting, or a cut between a password and its "@" would uncover it. For the same
+    # reason what lies beyond `limit` is only looked at, even where masking made room for it.
     shown = str(text[: 2 * limit])
     if _SUSPECT.search(shown):
         for pattern, replacement in _PATTERNS:
             shown = pattern.sub(replacement, shown)
     if not shown.isascii():
         shown = shown.encode("utf-8", "backslashreplace").decode()
+    if len(text) > 2 * limit:
+        shown = shown[: max(0, len(shown) - limit)]
     if len(shown) > limit or len(text) > 2 * limit:
         return f"{shown[:limit]}… ({len(text)} characters)"
     return shown

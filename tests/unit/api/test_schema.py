@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,6 +88,13 @@ def test_every_refusal_is_a_sentence(kind: Kind) -> None:
         for rule in rules:
             assert 10 < len(rule["message"]) < 300, path
             assert "\n" not in rule["rule"], path
+
+
+@by_kind
+def test_no_pattern_uses_a_class_that_means_something_else_to_python(kind: Kind) -> None:
+    for path, node in own(kind):
+        rules: Any = node.get("x-kubernetes-validations", [])
+        assert not [rule for rule in rules if re.search(r"\\[sSwWdDbB]", rule["rule"])], path
 
 
 def test_only_these_fields_have_a_default_in_the_schema() -> None:

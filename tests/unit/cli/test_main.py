@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -44,6 +45,16 @@ def test_what_needs_no_server_loads_no_http_stack(arguments: list[str]) -> None:
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize("content", [b"", b"two\nlines", b"nul\0", b"\xff\xfe", b"x" * 70_000])
+def test_a_token_file_that_holds_no_token_is_wrong_input(tmp_path: Path, content: bytes) -> None:
+    token = tmp_path / "token"
+    token.write_bytes(content)
+    arguments = ["--repo=file:///nowhere", "--ref=main", f"--data-dir={tmp_path}", "--map=.:."]
+    done = CliRunner().invoke(cli, ["sync", *arguments, f"--token-file={token}"])
+    assert done.exit_code == Exit.WRONG_INPUT
+    assert "does not hold one line with a token" in done.output
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ def test_a_ref_that_git_could_misread_is_refused(text: str) -> None:
     [
         ("https://git.example.net/plant/config.git", "https"),
         ("http://127.0.0.1:3000/plant.git", "http"),
+        ("http://[::1]:3000/plant.git", "http"),
+        ("http://git_server:3000/plant@2.git", "http"),
         ("ssh://git@git.example.net:2222/plant.git", "ssh"),
         ("git@git.example.net:plant/config.git", "ssh"),
         ("git.example.net:plant/config.git", "ssh"),
@@ -104,6 +106,15 @@ def test_the_addresses_that_are_understood(text: str, scheme: str) -> None:
         ("https://host:99999/x.git", "cannot be read"),
         ("https://169.254.169.254/x.git", "link-local"),
         ("https://[fe80::1]/x.git", "link-local"),
+        ("https://[::ffff:169.254.169.254]/x.git", "link-local"),
+        ("https://169.254.169.254./x.git", "link-local"),
+        ("https://2852039166/x.git", "link-local"),
+        ("https://0xa9fea9fe/x.git", "link-local"),
+        ("https://169.254.43518/x.git", "link-local"),
+        ("https://0251.0376.0251.0376/x.git", "link-local"),
+        ("https://169.254.169%2e254/x.git", "host name with other characters"),
+        ("https://169。254。169。254/x.git", "host name with other characters"),
+        ("git@2852039166:x.git", "link-local"),
         ("https://host/a b.git", "space or control"),
         ("https://host/\nx.git", "space or control"),
         ("https://" + "x" * 3000, "longer than"),
@@ -119,3 +130,24 @@ def test_a_password_in_an_address_is_never_shown() -> None:
         RepoUrl("https://user:hunter2@host/x.git")
     assert "hunter2" not in str(refused.value)
     assert without_userinfo("https://user:hunter2@host/x") == "https://host/x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://user:hunt@er2@host/x.git",
+        "https://user:hunt/er2@host/x.git",
+        "https://user:hunt?er2@host/x.git",
+        "https://host/x.git?access_key=hunter2",
+        "https://host/x.git#hunter2",
+    ],
+)
+def test_no_part_of_a_password_in_an_address_is_shown_wherever_it_stands(text: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        RepoUrl(text)
+    assert "er2" not in str(refused.value)
+
+
+def test_an_at_sign_in_a_path_is_no_password() -> None:
+    said = "fatal: 'https://host:8080/x@2.git' and https://host/y@3.git are gone, ask me@host"
+    assert without_userinfo(said) == said

@@ -29,6 +29,22 @@ def test_no_formatter_shows_the_value() -> None:
     assert str(secret) == HIDDEN
 
 
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [
+        (b"", True),
+        (b"token", True),
+        ("größe 3".encode(), True),
+        (b"\xff", False),
+        (b"a\nb", False),
+        (b"a\rb", False),
+        (b"a\0b", False),
+    ],
+)
+def test_only_a_line_of_text_can_be_handed_on_in_a_variable(value: bytes, fits: bool) -> None:
+    assert Secret(value).is_one_line is fits
+
+
 def test_no_log_line_or_traceback_shows_the_value(caplog: pytest.LogCaptureFixture) -> None:
     secret = Secret(CANARY)
     logging.getLogger("test").error("token %s of %r", secret, {"token": secret})

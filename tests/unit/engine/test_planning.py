@@ -1,12 +1,14 @@
 """Plans: what is written, in which order, and what is never deleted or replaced."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.guarding import check_sources, over_budget
+from stoker.engine.guarding import check_sources, left_behind, over_budget
 from stoker.engine.ledger import Ledger, Live, LiveEntry, LiveKind
 from stoker.engine.mapping import Desired, Managed
 from stoker.engine.objects import FileVersion, blob_of
@@ -31,6 +33,7 @@ def desired(
     incomplete: tuple[str, ...] = (),
     delivered: tuple[str, ...] = ("s -> d",),
     undelivered: tuple[str, ...] = (),
+    missed: tuple[str, ...] = (),
 ) -> Desired:
     return Desired(
         files={RelPath(path): version(text) for path, text in sorted(files.items())},
@@ -40,10 +43,11 @@ def desired(
         incomplete=frozenset(map(RelPath, incomplete)),
         delivered=frozenset(delivered),
         undelivered=frozenset(undelivered),
+        missed={RelPath(place): f"t -> {place}" for place in missed},
     )
 
 
-def on_disk(entries: dict[str, str | LiveEntry]) -> Live:
+def on_disk(entries: Mapping[str, str | LiveEntry]) -> Live:
     found: dict[RelPath, LiveEntry] = {}
     for text, what in entries.items():
         path = RelPath(text)
@@ -223,6 +227,26 @@ def test_a_resource_json_is_held_back_with_a_file_that_was_refused() -> None:
     assert set(conflicts(made)) == {"d/v/resource.json"}
 
 
+def test_a_resource_json_that_stays_keeps_the_files_that_it_names() -> None:
+    lying = {"d/v/resource.json": "old", "d/v/old.json": "x", "d/w/old.json": "x"}
+    made = plan(
+        desired({"d/v/resource.json": "new", "d/v/new.json": "1", "d/w/new.json": "1"}),
+        on_disk({**lying, "d/v/new.json": SYMLINK, "d/w/new.json": SYMLINK}),
+        wrote(lying),
+        POLICY,
+    )
+    assert actions(made) == ["delete d/w/old.json"]
+    assert RelPath("d/v/old.json") in made.before.files
+
+
+def test_a_folder_that_is_still_to_be_emptied_stays_in_the_ledger_until_it_is() -> None:
+    ledger = wrote({"e/f/old": "x"}, folders=frozenset({RelPath("e/f"), RelPath("g")}))
+    made = plan(desired({"d/a": "1"}), on_disk({"e/f/old": "x"}), ledger, POLICY)
+    assert made.before.folders == {"d", "e/f"}
+    after = plan(desired({"d/a": "1"}), on_disk({"d/a": "1"}), made.before, POLICY)
+    assert after.before.folders == {"d"}
+
+
 def test_the_digest_names_exactly_the_actions() -> None:
     made = plan(desired({"d/a": "1"}), on_disk({}), None, POLICY)
     same = plan(desired({"d/a": "1"}), on_disk({"d/stranger": "x"}), None, POLICY)
@@ -272,6 +296,26 @@ def test_few_files_or_a_small_part_of_them_stay_within_the_budget(deleted: int, 
     made = plan(desired(staying), on_disk({**many(deleted), **staying}), ledger, POLICY)
     assert len(made.removals) == deleted
     assert over_budget(made, ledger, POLICY) is None
+
+
+def test_a_mapping_that_gives_nothing_loses_nothing_at_its_destination_unless_that_is_approved() -> None:
+    there = {"d/a": "1", "e/ours": "x"}
+    wanted = desired({"d/a": "1"}, missed=("e", "d"))
+    made = plan(wanted, on_disk(there), wrote(there), POLICY)
+    stalled = left_behind(made, wanted)
+    assert stalled is not None
+    assert stalled.reason is Reason.SOURCE_EMPTY
+    assert "t -> e gives no file" in stalled.message
+    assert "e/ours" in stalled.message
+    assert left_behind(made, wanted, approved=made.digest) is None
+
+
+def test_what_another_mapping_manages_may_go_from_the_destination_of_one_that_gives_nothing() -> None:
+    there = {"d/a": "1", "d/gone": "x", "f/gone": "x"}
+    wanted = desired({"d/a": "1"}, missed=("d", "e"))
+    made = plan(wanted, on_disk(there), wrote(there), POLICY)
+    assert actions(made) == ["delete d/gone", "delete f/gone"]
+    assert left_behind(made, wanted) is None
 
 
 def test_a_mapping_that_gave_files_before_and_gives_none_now_stalls() -> None:

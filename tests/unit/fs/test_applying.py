@@ -221,7 +221,7 @@ def test_a_ledger_that_cannot_be_written_stops_the_pass_before_the_first_change(
 
 def test_a_volume_that_cannot_be_staged_on_is_named(disk: Disk) -> None:
     (disk.place / ".sync-staging").write_text("in the way")
-    with pytest.raises(Retry, match=str(disk.place)) as failed:
+    with pytest.raises(Retry, match=rf"{disk.place} failed: '\.sync-staging' is not a folder") as failed:
         disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
     assert not (disk.place / "d").exists()

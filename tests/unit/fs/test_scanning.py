@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from stoker.domain.errors import Retry
 from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
 from stoker.engine.ledger import Live, LiveKind
 from stoker.engine.mapping import Managed
 from stoker.engine.objects import blob_of
@@ -94,6 +99,53 @@ def test_a_folder_with_names_that_are_no_paths_holds_more_than_is_listed(tmp_pat
     live = scanned(tmp_path)
     assert kinds(live) == {"d": "FOLDER"}
     assert live.opaque == {"d"}
+
+
+def test_a_folder_in_the_place_of_a_managed_file_is_listed(tmp_path: Path) -> None:
+    put(tmp_path / "f/theirs")
+    with DataFolder.opened(tmp_path) as folder:
+        live = scan(folder, Managed(files=frozenset({RelPath("f")})), {RelPath("f")}, digits=40)
+    assert kinds(live) == {"f": "FOLDER", "f/theirs": "FILE"}
+
+
+@contextmanager
+def without_privileges(data: Path) -> Iterator[DataFolder]:
+    """Root may enter every folder; in this thread it may not any more."""
+    data.chmod(0o755)
+    libc = ctypes.CDLL(None)
+    with DataFolder.opened(data) as folder:
+        if os.geteuid() == 0:
+            libc.setfsuid(65534)
+        try:
+            yield folder
+        finally:
+            libc.setfsuid(os.geteuid())
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444], ids=oct)
+def test_a_folder_that_cannot_be_entered_stops_the_pass_where_it_matters(tmp_path: Path, mode: int) -> None:
+    put(tmp_path / "d/sub/ours", "1")
+    put(tmp_path / "d/theirs/x", "1")
+    for name in ("d/sub", "d/theirs"):
+        (tmp_path / name).chmod(mode)
+    managed = Managed(folders=frozenset({RelPath("d")}))
+    with without_privileges(tmp_path) as folder:
+        live = scan(folder, managed, frozenset(), digits=40)
+        with pytest.raises(Retry, match="d/sub/ours failed: Permission denied") as failed:
+            scan(folder, managed, {RelPath("d/sub/ours")}, digits=40)
+    for name in ("d/sub", "d/theirs"):
+        (tmp_path / name).chmod(0o755)
+    assert live.opaque == {"d/sub", "d/theirs"}
+    assert failed.value.reason is Reason.DATA_VOLUME_FAILED
+
+
+def test_a_managed_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    put(tmp_path / "d/a")
+    (tmp_path / "d").chmod(0o000)
+    managed = Managed(folders=frozenset({RelPath("d")}))
+    with without_privileges(tmp_path) as folder, pytest.raises(Retry, match="/d failed"):
+        scan(folder, managed, frozenset(), digits=40)
+    (tmp_path / "d").chmod(0o755)
 
 
 def test_managed_folders_within_each_other_are_listed_once(tmp_path: Path) -> None:

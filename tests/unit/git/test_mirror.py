@@ -139,7 +139,7 @@ async def test_a_commit_that_is_nowhere_is_named(
             await world.mirror(url).fetch(missing, MAIN)
 
 
-@pytest.mark.parametrize("damage", ["config", "HEAD", "objects", "lock", "junk", "file"])
+@pytest.mark.parametrize("damage", ["config", "HEAD", "objects", "lock", "half a pack", "junk", "file"])
 async def test_a_damaged_mirror_is_built_anew(world: World, damage: str) -> None:
     commit = world.repository.commit({"a": "1"})
     mirror = world.mirror()
@@ -154,6 +154,9 @@ async def test_a_damaged_mirror_is_built_anew(world: World, damage: str) -> None
     elif damage == "lock":
         (mirror.path / "shallow.lock").touch()
         commit = world.repository.commit({"b": "1"})
+    elif damage == "half a pack":
+        (mirror.path / "objects/pack/tmp_pack_x").touch()
+        commit = world.repository.commit({"b": "1"})
     elif damage == "junk":
         (mirror.path / "shallow").write_text("nonsense\n")
         commit = world.repository.commit({"b": "1"})
@@ -163,6 +166,7 @@ async def test_a_damaged_mirror_is_built_anew(world: World, damage: str) -> None
     await mirror.fetch(commit, MAIN)
     assert "a" in await world.names(mirror, commit)
     assert "sshCommand" not in (mirror.path / "config").read_text()
+    assert not [*mirror.path.rglob("*.lock"), *mirror.path.rglob("tmp_*")]
 
 
 async def test_a_mirror_that_vanishes_is_built_anew(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.errors import Misconfigured
+from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.credentials import Credentials, askpass_environment, install_askpass
@@ -139,6 +140,38 @@ async def test_a_cancelled_call_takes_git_and_its_helpers_with_it(runner: GitRun
         )
 
 
+ASKING = """
+import asyncio, sys
+from pathlib import Path
+from stoker.domain.refs import RepoUrl
+from stoker.git.runner import GitRunner
+url = RepoUrl(sys.argv[2])
+asyncio.run(GitRunner(Path(sys.argv[1]), timeout=1).run(["ls-remote"], [url], url=url))
+"""
+
+
+async def test_git_does_not_wait_for_ever_when_the_one_who_started_it_was_killed(tmp_path: Path) -> None:
+    connected = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await reader.read()
+
+    async with tcp_server(silent) as port:
+        address = f"http://127.0.0.1:{port}/r.git"
+        starter = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ASKING, tmp_path / "cache", address
+        )
+        await asyncio.wait_for(connected.wait(), 20)
+        starter.kill()
+        await starter.wait()
+        await eventually_async(
+            lambda: not any(f"127.0.0.1:{port}" in line for line in command_lines()),
+            timeout=20,
+            message="git has given up by itself",
+        )
+
+
 async def test_too_much_output_is_cut_off(runner: GitRunner) -> None:
     with pytest.raises(GitFailed, match="more than 100 bytes"):
         await runner.run(["help", "--all"], max_output=100)
@@ -250,6 +283,15 @@ async def test_a_local_repository_of_another_user_can_be_read(runner: GitRunner,
             os.chown(path, 4321, 4321)
     url = RepoUrl(repository.path.as_uri())
     assert tip.encode() in await runner.run(["ls-remote"], [url], url=url)
+
+
+@pytest.mark.parametrize("escaped", ["%00", "%0a", "%1b"])
+async def test_an_escaped_control_character_in_a_local_address_is_refused(
+    runner: GitRunner, escaped: str
+) -> None:
+    url = RepoUrl(f"file:///srv/a{escaped}b")
+    with pytest.raises(InvalidValue, match="escaped control character"):
+        await runner.run(["ls-remote"], [url], url=url)
 
 
 def test_its_folders_are_private(tmp_path: Path) -> None:

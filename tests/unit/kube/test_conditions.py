@@ -29,7 +29,7 @@ def types(conditions: Conditions) -> list[str]:
 
 
 def test_a_new_condition_has_the_time_of_the_pass_that_set_it() -> None:
-    ready = one(put((), READY, True, Reason.VALID, "All is well.", at=AT), READY)
+    ready = one(put((), READY, True, Reason.REF_RESOLVED, "All is well.", at=AT), READY)
     assert ready == Condition(
         type="Ready",
         status="True",
@@ -42,7 +42,7 @@ def test_a_new_condition_has_the_time_of_the_pass_that_set_it() -> None:
 
 @pytest.mark.parametrize(("status", "word"), [(True, "True"), (False, "False"), (None, "Unknown")])
 def test_a_status_is_true_false_or_unknown(status: bool | None, word: str) -> None:
-    assert one(put((), READY, status, Reason.VALID, "", at=AT), READY).status == word
+    assert one(put((), READY, status, Reason.REF_RESOLVED, "", at=AT), READY).status == word
 
 
 def test_the_transition_time_stays_while_only_reason_message_and_generation_change() -> None:
@@ -54,33 +54,33 @@ def test_the_transition_time_stays_while_only_reason_message_and_generation_chan
 
 def test_the_transition_time_moves_with_the_status() -> None:
     before = put((), READY, False, Reason.REF_NOT_FOUND, "no such branch", at=AT)
-    ready = one(put(before, READY, True, Reason.VALID, "", at=LATER), READY)
+    ready = one(put(before, READY, True, Reason.REF_RESOLVED, "", at=LATER), READY)
     assert ready.last_transition_time == "2026-05-01T12:10:00Z"
 
 
 def test_saying_the_same_again_changes_nothing() -> None:
-    before = put((), READY, True, Reason.VALID, "as before", at=AT)
+    before = put((), READY, True, Reason.REF_RESOLVED, "as before", at=AT)
     later = Moment(generation=1, now=LATER.now)
-    assert put(before, READY, True, Reason.VALID, "as before", at=later) == before
+    assert put(before, READY, True, Reason.REF_RESOLVED, "as before", at=later) == before
 
 
 def test_a_difference_in_any_field_is_a_difference() -> None:
-    before = put((), READY, True, Reason.VALID, "", at=AT)
-    assert put(before, READY, True, Reason.VALID, "", at=LATER) != before
+    before = put((), READY, True, Reason.REF_RESOLVED, "", at=AT)
+    assert put(before, READY, True, Reason.REF_RESOLVED, "", at=LATER) != before
     assert put(before, READY, True, Reason.PAUSED, "", at=AT) != before
-    assert put(before, READY, True, Reason.VALID, "news", at=AT) != before
+    assert put(before, READY, True, Reason.REF_RESOLVED, "news", at=AT) != before
 
 
 def test_what_the_server_sends_back_equals_what_was_sent() -> None:
-    sent = put((), READY, True, Reason.VALID, "", at=AT)
+    sent = put((), READY, True, Reason.REF_RESOLVED, "", at=AT)
     back = msgspec.json.decode(msgspec.json.encode(sent), type=tuple[Condition, ...])
-    assert put(back, READY, True, Reason.VALID, "", at=Moment(1, LATER.now)) == back == sent
+    assert put(back, READY, True, Reason.REF_RESOLVED, "", at=Moment(1, LATER.now)) == back == sent
 
 
 def test_ready_stands_first_and_the_others_keep_their_places() -> None:
-    conditions = put((), CLONED, True, Reason.VALID, "", at=AT)
-    conditions = put(conditions, ConditionType.WEBHOOK_READY, True, Reason.VALID, "", at=AT)
-    conditions = put(conditions, READY, True, Reason.VALID, "", at=AT)
+    conditions = put((), CLONED, True, Reason.REF_RESOLVED, "", at=AT)
+    conditions = put(conditions, ConditionType.WEBHOOK_READY, True, Reason.REF_RESOLVED, "", at=AT)
+    conditions = put(conditions, READY, True, Reason.REF_RESOLVED, "", at=AT)
     conditions = put(conditions, CLONED, False, Reason.REF_NOT_FOUND, "", at=AT)
     assert types(conditions) == ["Ready", "RepoCloned", "WebhookReady"]
 
@@ -89,19 +89,19 @@ def test_conditions_of_others_are_left_alone() -> None:
     foreign = Condition(
         type="example.com/Audited", status="True", reason="a_b", message="", last_transition_time="x"
     )
-    conditions = succeed(fail((foreign,), Stalled("no"), at=AT), Reason.VALID, "", at=LATER)
+    conditions = succeed(fail((foreign,), Stalled("no"), at=AT), Reason.REF_RESOLVED, "", at=LATER)
     assert conditions[1] is foreign
 
 
 def test_a_removed_condition_is_gone_and_a_missing_one_is_no_error() -> None:
-    conditions = put((), CLONED, True, Reason.VALID, "", at=AT)
+    conditions = put((), CLONED, True, Reason.REF_RESOLVED, "", at=AT)
     assert remove(conditions, CLONED, STALLED) == ()
     assert find((), CLONED) is None
 
 
 def test_stalled_means_not_ready_for_the_same_reason() -> None:
     error = InvalidValue("the ref is no ref")
-    conditions = fail(succeed((), Reason.VALID, "", at=AT), error, at=LATER)
+    conditions = fail(succeed((), Reason.REF_RESOLVED, "", at=AT), error, at=LATER)
     ready, stalled = one(conditions, READY), one(conditions, STALLED)
     assert (ready.status, stalled.status) == ("False", "True")
     assert (ready.reason, ready.message) == (stalled.reason, stalled.message)
@@ -111,7 +111,7 @@ def test_stalled_means_not_ready_for_the_same_reason() -> None:
 def test_what_is_stalled_is_no_longer_on_its_way() -> None:
     conditions = put((), ConditionType.RECONCILING, True, Reason.WAITING, "", at=AT)
     assert types(fail(conditions, Stalled("no"), at=AT)) == ["Ready", "Stalled"]
-    assert types(succeed(conditions, Reason.VALID, "", at=AT)) == ["Ready"]
+    assert types(succeed(conditions, Reason.REF_RESOLVED, "", at=AT)) == ["Ready"]
 
 
 @pytest.mark.parametrize("error", [Retry("away"), Wait("cloning", after=1.0), StokerError("crash")])

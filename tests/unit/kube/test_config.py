@@ -248,7 +248,17 @@ BAD_FILES: list[tuple[str, object, str]] = [
     ("nested without end", "[" * 5000, "{file} is nested or repeated beyond what a kubeconfig needs"),
     (
         "many aliases",
-        "a: &a [x]\nb: [" + "*a, " * 200 + "]",
+        "a: &a [" + "x, " * 1000 + "]\nb: [" + "*a, " * 200 + "]",
+        "{file} is nested or repeated beyond what a kubeconfig needs",
+    ),
+    (
+        "few aliases that double each other",
+        "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40)),
+        "{file} is nested or repeated beyond what a kubeconfig needs",
+    ),
+    (
+        "an alias inside of what it repeats",
+        "a: &a {<<: *a}",
         "{file} is nested or repeated beyond what a kubeconfig needs",
     ),
     (

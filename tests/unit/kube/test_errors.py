@@ -80,6 +80,7 @@ def test_each_answer_has_its_error_and_its_consequence(
         (500, b'{"kind":"Status","message":7}', "the server answered 500 without a word"),
         (500, b'{"truncated', "the server answered 500 without a word"),
         (500, b'["a list"]', 'the server answered 500 (["a list"])'),
+        (500, b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}", "the server answered 500 without a word"),
         (
             302,
             b"<a href='https://evil.example/'>",

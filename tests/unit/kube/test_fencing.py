@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from datetime import datetime
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
+from stoker.kube.client import Client
+from stoker.kube.config import ClusterConfig
 from stoker.kube.fencing import FencedClient, Leadership, LeadershipLost
 from stoker.kube.objects import Header
 from stoker.kube.resources import CONFIG_MAPS
-from stoker.testing.clock import ManualClock
+from stoker.testing.clock import START, ManualClock
 from stoker.testing.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
 from stoker.testing.virtual_time import in_virtual_time, pass_time
 
@@ -80,6 +85,41 @@ async def test_a_write_that_waits_past_the_deadline_is_given_up() -> None:
     with pytest.raises(LeadershipLost, match="while it was acting"):
         await client.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
     assert asyncio.get_running_loop().time() == pytest.approx(10.0)
+
+
+class SuspendedClock:
+    """The clock of a machine that is suspended for an hour in each sleep; no timer counts that hour."""
+
+    def __init__(self) -> None:
+        self._slept = 0.0
+
+    def now(self) -> datetime:
+        return START
+
+    def monotonic(self) -> float:
+        return self._slept
+
+    async def sleep(self, seconds: float) -> None:
+        self._slept += 3600.0
+
+
+async def test_a_write_is_not_repeated_by_a_leader_whose_machine_was_suspended_meanwhile() -> None:
+    arrived = []
+
+    async def busy(request: web.Request) -> web.Response:
+        arrived.append(request.method)
+        return web.Response(status=429, headers={"Retry-After": "1"})
+
+    app, clock = web.Application(), SuspendedClock()
+    app.router.add_put("/{path:.*}", busy)
+    async with (
+        TestServer(app) as server,
+        Client(ClusterConfig(str(server.make_url("/")).rstrip("/")), clock=clock) as client,
+    ):
+        fenced = FencedClient(client, Leadership(NAME, "me", clock, deadline=10.0))
+        with pytest.raises(LeadershipLost):
+            await fenced.replace(CONFIG_MAPS, BODY, "a", "n", into=Header)
+    assert arrived == ["PUT"]
 
 
 @in_virtual_time

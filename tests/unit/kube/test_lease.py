@@ -216,6 +216,21 @@ def test_a_leader_whose_renewal_was_overtaken_looks_and_goes_on_if_it_is_still_t
     assert election.next(5.1) is Move.CLAIM
 
 
+def test_a_claim_that_is_turned_down_although_nobody_wrote_is_not_repeated_at_once() -> None:
+    for found, leading in ((lease("", "1"), False), (None, False), (lease("me", "1"), True)):
+        election = fresh()
+        if leading:
+            election.wrote(lease("me", "1"), started=0.0)
+        else:
+            election.saw(found, 0.0)
+        election.overtaken()
+        assert election.next(1.0) is Move.LOOK
+        election.saw(found, 1.0)
+        assert election.next(1.0) == Pause(1.5)
+        assert election.next(2.5) is Move.CLAIM
+        assert election.leading is leading
+
+
 @pytest.mark.parametrize("found", [None, lease("thief", "2"), lease("", "2")])
 def test_a_leader_stops_when_the_lease_is_gone_stolen_or_emptied(found: Lease | None) -> None:
     election = fresh()

@@ -130,6 +130,14 @@ def test_what_is_not_secret_stays_readable() -> None:
     }
 
 
+def test_a_password_that_lies_across_the_cut_is_not_shown_where_masking_made_room_for_it() -> None:
+    key = f"-----BEGIN PRIVATE KEY-----{'k' * 150}-----END PRIVATE KEY-----"
+    start = f"{key} https://user:{CANARY}"
+    shown = redact_text(f"{start}{'x' * 500}@host", limit=-(-len(start) // 2))
+    assert CANARY not in shown
+    assert shown.endswith(" characters)")
+
+
 def test_masking_hostile_text_takes_no_quadratic_time() -> None:
     hostile = "@" + "://a:b" * 100_000 + "x-" * 100_000 + "authorization" * 50_000
     started = datetime.now(UTC)

@@ -113,6 +113,7 @@ def test_using_other_labels_than_declared_is_refused() -> None:
         "0123456789abcdef0123456789abcdef01234567",
         "0123456789abcdef" * 4,
         "two\nlines",
+        "half a character \ud800",
     ],
 )
 def test_an_address_a_commit_or_a_path_is_never_exported(value: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from stoker.api.adapters.dependencies import refuse_cycle
-from stoker.api.adapters.values import choice, either, seconds, secret_key, size
+from stoker.api.adapters.values import amount, choice, either, seconds, secret_key, size
 from stoker.api.blocks import delivery as blocks
 from stoker.api.blocks import gateway, intake, policies
+from stoker.domain.errors import InvalidValue
 from stoker.domain.intent import delivery as intent
 from stoker.domain.intent.policies import Rollback
+from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
 
@@ -97,6 +99,9 @@ def rollback_of(block: blocks.Rollback | None) -> Rollback:
 def agent_of(block: gateway.Agent | None) -> intent.AgentPod:
     default, block = intent.AgentPod(), block or gateway.Agent()
     image, resources = block.image or gateway.AgentImage(), block.resources or gateway.ContainerResources()
+    requests = _amounts(resources.requests, default.requests)
+    limits = _amounts(resources.limits, default.limits)
+    _refuse_more_than_allowed(requests, dict(limits))
     return intent.AgentPod(
         image=intent.Image(
             repository=either(image.repository, default.image.repository),
@@ -104,11 +109,23 @@ def agent_of(block: gateway.Agent | None) -> intent.AgentPod:
             digest=either(image.digest, default.image.digest),
             pull_policy=either(image.pull_policy, default.image.pull_policy),
         ),
-        requests=_amounts(resources.requests, default.requests),
-        limits=_amounts(resources.limits, default.limits),
+        requests=requests,
+        limits=limits,
         sidecar_mode=choice(block.sidecar_mode, default.sidecar_mode),
         startup_budget=seconds(block.startup_budget, default.startup_budget),
     )
+
+
+def _refuse_more_than_allowed(requests: tuple[tuple[str, str], ...], limits: dict[str, str]) -> None:
+    """The cluster would refuse the pod, and the gateway with it; a limit is there though nobody wrote one."""
+    for name, asked in requests:
+        allowed = limits.get(name)
+        if allowed is not None and amount(asked) > amount(allowed):
+            raise InvalidValue(
+                f"agent.resources.requests.{name} is {asked}, more than agent.resources.limits.{name}, "
+                f"which is {allowed}",
+                reason=Reason.INVALID_SPEC,
+            )
 
 
 def _amounts(

@@ -7,12 +7,18 @@ means the same as one that was.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
 from stoker.api.meta import SecretKeyRef
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.quantities import parse_duration, parse_quantity
+
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_UNITS = {unit: Decimal(10) ** power for unit, power in _DECIMAL.items()} | {
+    f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)
+}
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
@@ -28,6 +34,12 @@ def seconds(text: str | None, default: float) -> float:
 
 def size(text: str | None, default: int) -> int:
     return default if text is None else parse_quantity(text)
+
+
+def amount(text: str) -> Decimal:
+    """How much of a resource of the cluster: `50m` of a CPU, `64Mi` of memory."""
+    number = text.rstrip("numkKMGTPEi")
+    return Decimal(number) * _UNITS[text[len(number) :]]
 
 
 def choice(word: str | None, default: E) -> E:

@@ -9,14 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
+
+SHORTEST_POLLING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Polling:
+    """When to look at the ref without being told to."""
+
     enabled: bool = True
     interval: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.enabled and self.interval < SHORTEST_POLLING:  # a pause of nothing is a loop without one
+            raise InvalidValue(
+                f"polling.interval of {self.interval:g} s is shorter than {SHORTEST_POLLING:g} s;"
+                " to look only when told to, set polling.enabled to false"
+            )
 
 
 @dataclass(frozen=True, slots=True)

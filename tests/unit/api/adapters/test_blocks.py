@@ -125,6 +125,32 @@ def test_amounts_are_text_in_a_fixed_order() -> None:
     assert found.requests == (("cpu", "50m"), ("memory", "64Mi"))
 
 
+@pytest.mark.parametrize(
+    ("resources", "told"),
+    [
+        (
+            {"requests": {"memory": "512Mi"}},
+            "requests.memory is 512Mi, more than agent.resources.limits.memory",
+        ),
+        ({"requests": {"cpu": 1}}, "requests.cpu is 1, more than agent.resources.limits.cpu, which is 200m"),
+        ({"limits": {"cpu": "10m"}}, "requests.cpu is 50m, more than agent.resources.limits.cpu"),
+        ({"requests": {"cpu": "1e3"}, "limits": {"cpu": "999"}}, "requests.cpu is 1e3"),
+    ],
+)
+def test_a_request_above_its_limit_is_refused_before_a_pod_is(
+    resources: dict[str, object], told: str
+) -> None:
+    with pytest.raises(InvalidValue, match=told):
+        intent(agent={"resources": resources})
+
+
+@pytest.mark.parametrize("memory", ["256Mi", "262144Ki", "268435456", "0.25Gi", "268M"])
+def test_a_request_up_to_its_limit_is_fine(memory: str) -> None:
+    assert (
+        dict(intent(agent={"resources": {"requests": {"memory": memory}}}).agent.requests)["memory"] == memory
+    )
+
+
 # --- snapshots ---------------------------------------------------------------------------------------------
 
 STORES = {

@@ -97,7 +97,7 @@ FIELDS: dict[str, Pair] = {
     "agent.image.pullPolicy": ("Always", "Never"),
     "agent.image.digest": ("sha256:" + "a" * 64, "sha256:" + "b" * 64),
     "agent.resources.requests": ({"cpu": "50m"}, {"cpu": "60m"}),
-    "agent.resources.limits": ({"cpu": "50m"}, {"cpu": "60m"}),
+    "agent.resources.limits": ({"cpu": "70m"}, {"cpu": "80m"}),
     "agent.sidecarMode": ("native", "container"),
     "agent.startupBudget": ("300s", "301s"),
     "siteNumber": ("1", "2"),
