@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from stoker.api.fields import Rule, entries, items, matching, text, without
 from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.delivery import Polling
 from stoker.domain.paths import RelPath
 from stoker.domain.quantities import DURATION_PATTERN, QUANTITY_PATTERN, parse_duration, parse_quantity
 from stoker.domain.refs import GitRef, RepoUrl
@@ -41,6 +42,24 @@ Duration = Annotated[
             f"self.matches(r'{DURATION_PATTERN}') && duration(self) <= duration('8784h')",
             "must be a duration such as 30s, 5m or 1h30m, and not longer than a year (8784h)",
             _accepted_by(parse_duration),
+        ),
+    ),
+]
+
+
+def _check_polling_interval(value: str) -> None:
+    Polling(interval=parse_duration(value))
+
+
+PollingInterval = Annotated[
+    str,
+    text(
+        64,
+        Rule(
+            f"self.matches(r'{DURATION_PATTERN}') && duration(self) >= duration('1s') "
+            "&& duration(self) <= duration('8784h')",
+            "must be a duration from 1s to a year (8784h), such as 30s, 5m or 1h30m",
+            _accepted_by(_check_polling_interval),
         ),
     ),
 ]

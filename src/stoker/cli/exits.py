@@ -1,8 +1,11 @@
-"""Exit codes, the same for every verb."""
+"""Exit codes, the same for every verb, and which error ends in which."""
 
 from __future__ import annotations
 
 from enum import IntEnum
+
+from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
+from stoker.domain.reasons import Reason
 
 
 class Exit(IntEnum):
@@ -13,3 +16,23 @@ class Exit(IntEnum):
     UNREACHABLE = 4
     UNVERIFIED = 5
     DIFFERENT = 10
+
+
+_BY_REASON = {
+    Reason.REF_NOT_FOUND: Exit.WRONG_INPUT,
+    Reason.NO_MAPPINGS: Exit.WRONG_INPUT,
+    Reason.FEATURE_NOT_RUNNING: Exit.WRONG_INPUT,
+    Reason.SOURCE_UNREACHABLE: Exit.UNREACHABLE,
+    Reason.SOURCE_AUTH_FAILED: Exit.UNREACHABLE,
+    Reason.GIT_FAILED: Exit.UNREACHABLE,
+    Reason.UNREACHABLE: Exit.UNREACHABLE,
+}
+
+
+def exit_code(error: StokerError) -> Exit:
+    """What the shell sees of an error that ended a command."""
+    if isinstance(error, InvalidValue | Misconfigured):
+        return Exit.WRONG_INPUT
+    if error.reason in _BY_REASON:
+        return _BY_REASON[error.reason]
+    return Exit.STALLED if isinstance(error, Stalled | Wait | Retry) else Exit.PARTIAL

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import click
 
 from stoker import __version__
-from stoker.cli.exits import Exit
-from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError
+from stoker.cli.exits import exit_code
+from stoker.domain.errors import StokerError
 
 
 class Verb(NamedTuple):
@@ -62,16 +62,3 @@ def main() -> None:
     except StokerError as error:
         click.echo(f"stoker: {error.message}", err=True)
         sys.exit(exit_code(error))
-
-
-def exit_code(error: StokerError) -> Exit:
-    """What the shell sees of an error that no verb handled itself."""
-    match error:
-        case Misconfigured() | InvalidValue():
-            return Exit.WRONG_INPUT
-        case Stalled():
-            return Exit.STALLED
-        case Retry():
-            return Exit.UNREACHABLE
-        case _:
-            return Exit.PARTIAL

@@ -10,33 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 import click
 
 from stoker.agent.reporting import SyncReport
 from stoker.agent.syncing import sync_once
-from stoker.cli.exits import Exit
+from stoker.cli.exits import Exit, exit_code
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind, WhenMissing
 from stoker.domain.intent.source import AuthKind, GitAuth, Source
 from stoker.domain.intent.values import TemplateValues
-from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.credentials import TOKEN_USER, Credentials
 
 MAX_TOKEN_BYTES = 64 * 1024
-
-_EXIT_CODES = {
-    Reason.REF_NOT_FOUND: Exit.WRONG_INPUT,
-    Reason.NO_MAPPINGS: Exit.WRONG_INPUT,
-    Reason.FEATURE_NOT_RUNNING: Exit.WRONG_INPUT,
-    Reason.SOURCE_UNREACHABLE: Exit.UNREACHABLE,
-    Reason.SOURCE_AUTH_FAILED: Exit.UNREACHABLE,
-    Reason.GIT_FAILED: Exit.UNREACHABLE,
-}
 
 
 @click.command("sync")
@@ -116,7 +107,7 @@ def sync_command(
             ),
             excludes=Excludes(patterns=tuple(excludes)),
         )
-        report = asyncio.run(
+        report = _run(
             sync_once(
                 source,
                 files,
@@ -137,11 +128,19 @@ def sync_command(
     )
 
 
-def exit_code(error: StokerError) -> Exit:
-    """What the command ends with when a pass was stopped."""
-    if isinstance(error, InvalidValue | Misconfigured):
-        return Exit.WRONG_INPUT
-    return _EXIT_CODES.get(error.reason, Exit.STALLED)
+def _run(sync: Coroutine[object, object, SyncReport]) -> SyncReport:
+    """Run it to its end; a request to stop, by either signal, lets it tidy up behind itself first."""
+
+    async def until_told_to_stop() -> SyncReport:
+        task = asyncio.current_task()
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await sync
+
+    try:
+        return asyncio.run(until_told_to_stop())
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
 
 
 def _mapping(text: str, kind: MappingKind) -> Mapping:

@@ -19,7 +19,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.git.runner import GitRunner
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
-from stoker.kube.controlling import Controller, PassRecord
+from stoker.kube.controlling import PASS_TIMEOUT, Controller, PassRecord
 from stoker.kube.electing import Elector
 from stoker.kube.events import EventRecorder
 from stoker.kube.fencing import FencedClient, Leadership
@@ -89,6 +89,7 @@ class Operator:
                 clock=self._clock,
                 metrics=self._runtime,
             )
+            self._health.live.add("workers", self._why_stuck)
             self._health.ready.add("lease", lambda: _why_unready(elector))
             with tempfile.TemporaryDirectory(prefix="stoker-git-") as cache:
                 work = partial(self._lead, client, GitRunner(Path(cache)), identity)
@@ -116,7 +117,15 @@ class Operator:
             Part("observing", observed.run),
             Part("working", controller.run, controller.stop),
         ]
-        await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
+        try:
+            await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
+        finally:
+            self._queue, self._reflectors = WorkQueue(clock=self._clock), ()
+
+    def _why_stuck(self) -> str | None:
+        """A pass is cut off after its time; one that goes on all the same can only be ended with the process."""
+        seconds = self._queue.snapshot().longest_running_seconds
+        return f"a pass has been running for {seconds:.0f} s" if seconds > 2 * PASS_TIMEOUT else None
 
     def _count(self, observed: Observed, record: PassRecord[ResourceKey]) -> None:
         key = record.key.object

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from stoker import __version__
-from stoker.cli.exits import Exit
-from stoker.cli.main import VERBS, cli, exit_code
+from stoker.cli.exits import Exit, exit_code
+from stoker.cli.main import VERBS, cli
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
+from stoker.domain.reasons import Reason
 
 
 def test_the_version_is_shown() -> None:
@@ -63,8 +64,11 @@ def test_a_token_file_that_holds_no_token_is_wrong_input(tmp_path: Path, content
         (Misconfigured("x"), Exit.WRONG_INPUT),
         (InvalidValue("x"), Exit.WRONG_INPUT),
         (Stalled("x"), Exit.STALLED),
-        (Retry("x"), Exit.UNREACHABLE),
-        (Wait("x", after=1), Exit.PARTIAL),
+        (Stalled("x", reason=Reason.REF_NOT_FOUND), Exit.WRONG_INPUT),
+        (Stalled("x", reason=Reason.SOURCE_AUTH_FAILED), Exit.UNREACHABLE),
+        (Retry("x", reason=Reason.SOURCE_UNREACHABLE), Exit.UNREACHABLE),
+        (Retry("x", reason=Reason.DATA_VOLUME_FAILED), Exit.STALLED),
+        (Wait("x", after=1), Exit.STALLED),
         (StokerError("x"), Exit.PARTIAL),
     ],
 )

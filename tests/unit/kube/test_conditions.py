@@ -33,7 +33,7 @@ def test_a_new_condition_has_the_time_of_the_pass_that_set_it() -> None:
     assert ready == Condition(
         type="Ready",
         status="True",
-        reason="Valid",
+        reason="RefResolved",
         message="All is well.",
         last_transition_time="2026-05-01T12:00:00Z",
         observed_generation=1,

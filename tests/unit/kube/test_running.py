@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from stoker.cli.exits import Exit
-from stoker.cli.main import exit_code
+from stoker.cli.exits import Exit, exit_code
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.running import Part, PartFailed, Unit, run

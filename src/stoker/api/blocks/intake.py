@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from stoker.api.fields import Block, about, items, text
 from stoker.api.meta import SecretKeyRef
-from stoker.api.scalars import Duration, NamespaceName, Port, Size
+from stoker.api.scalars import NamespaceName, PollingInterval, Port, Size
 
 Namespaces = Annotated[tuple[NamespaceName, ...], items(256)]
 
@@ -47,7 +47,7 @@ class Polling(Block):
     enabled: Annotated[bool | None, about("Whether the controller looks by itself if the ref has moved.")] = (
         None
     )
-    interval: Annotated[Duration | None, about("Pause between two looks.")] = None
+    interval: Annotated[PollingInterval | None, about("Pause between two looks, at least 1s.")] = None
 
 
 class Storage(Block):
