@@ -123,7 +123,7 @@ class Operator:
             self._queue, self._reflectors = WorkQueue(clock=self._clock), ()
 
     def _why_stuck(self) -> str | None:
-        """A pass is cut off after its time; one that goes on all the same can only be ended with the process."""
+        """A pass that goes on although it was cut off can only be ended together with the process."""
         seconds = self._queue.snapshot().longest_running_seconds
         return f"a pass has been running for {seconds:.0f} s" if seconds > 2 * PASS_TIMEOUT else None
 
