@@ -18,8 +18,8 @@ unit: assets                        ## Unit, property, integration, crash and ho
 coverage: .venv/ready               ## At least 90 % of domain, api and kube must be shown by tests
 	scripts/coverage-floor 90 domain api kube
 
-test-long: assets                   ## The long suites, whole
-	$(BIN)/pytest -n 2 -m long tests
+test-long: assets                   ## The long suites, whole, and the laws over new examples
+	$(BIN)/pytest -n 2 -m long tests && HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n 2 tests/property
 
 demo: .venv/ready                   ## See the main job done for real
 	$(BIN)/stoker demo

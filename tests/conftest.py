@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 from stoker.testing.cluster_access import ClusterAccess
@@ -24,6 +25,11 @@ from stoker.testing.git_http import GitHttpServer
 from stoker.testing.git_ssh import GitSshServer
 from stoker.testing.http_fault_proxy import HttpFaultProxy
 from stoker.testing.sharing import run_folder, shared_control_plane
+
+# What must pass before a change lands tries the same examples every time; `make test-long` tries new ones.
+settings.register_profile("gate", derandomize=True)
+settings.register_profile("explore")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 KINDS: dict[str, Callable[[Path], ControlPlane]] = {
     "control_plane": ControlPlane.start,

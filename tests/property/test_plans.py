@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Mapping
@@ -111,6 +111,12 @@ def pass_over(
 
 
 @laws
+@example(
+    strangers={},
+    first={"a": (b"", False), "resource.json/a": (b"", False)},
+    meddling={"b/a": (b"", False)},
+    second={"b": (b"", False)},
+)
 @given(trees, trees, trees, trees)
 def test_laws_of_a_pass(strangers: Files, first: Files, meddling: Files, second: Files) -> None:
     with data_folder() as folder:

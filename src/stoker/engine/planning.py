@@ -123,7 +123,9 @@ class _Planner:
     def _hold_back_manifests(self) -> None:
         troubled = self._desired.incomplete.union(path.parent for path in self._conflicts)
         self._unfinished = troubled.intersection(
-            path.parent for path in self._live.entries if path.name == RESOURCE_MANIFEST
+            path.parent
+            for path, entry in self._live.entries.items()
+            if path.name == RESOURCE_MANIFEST and entry.kind is LiveKind.FILE
         )
         held = [w for w in self._writes if w.path.name == RESOURCE_MANIFEST and w.path.parent in troubled]
         for write in held:
