@@ -8,6 +8,7 @@ them both. So a folder is created with mode 0700 or must already be ours.
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from pathlib import Path
 
@@ -33,8 +34,9 @@ def private_folder(path: Path) -> Path:
 
 def write_private(path: Path, content: bytes, mode: int) -> None:
     """Put a file there as a whole, so that a process which is about to read it never sees half of it."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    # Not named after the process: two containers that share a cache have the same process id.
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(fd, "wb") as file:
         file.write(content)
         os.fchmod(fd, mode)
