@@ -24,7 +24,6 @@ from stoker.api.kinds.resource import Resource as Model
 from stoker.controller.features import not_in_effect
 from stoker.controller.observing import SYNCED_KINDS, Kept, Observed, ResourceKey, read
 from stoker.controller.secrets import SecretReader
-from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.intents import ResourceIntent
 from stoker.domain.refs import CommitId
 from stoker.engine.features import require_running
@@ -80,7 +79,7 @@ class Steps:
 
     async def _log_in(self, context: Context) -> Context:
         source = _known(context.intent).source
-        require_running(source, FilesIntent(mappings=()))
+        require_running(source)
         secrets = SecretReader(self._client, context.key.object.namespace)
         return dataclasses.replace(context, credentials=await secrets.credentials(source.auth))
 

@@ -13,7 +13,7 @@ from stoker.controller.passing import Context
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.kube.conditions import Conditions, Moment, fail, put, remove, succeed
+from stoker.kube.conditions import Conditions, Moment, fail, put, settle, succeed
 from stoker.kube.stepping import Outcome
 
 
@@ -54,8 +54,7 @@ def _conditions(
         return fail(conditions, error, at=at)
     if context.intent is not None and context.intent.paused:
         message = "spec.paused is true: the ref is not followed"
-        rest = remove(conditions, ConditionType.STALLED, ConditionType.RECONCILING)
-        return put(rest, ConditionType.READY, False, Reason.PAUSED, message, at=at)
+        return settle(conditions, False, Reason.PAUSED, message, at=at)
     return succeed(conditions, Reason.REF_RESOLVED, _ready_message(context), at=at)
 
 

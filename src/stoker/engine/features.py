@@ -15,9 +15,9 @@ from stoker.domain.intent.source import AuthKind, SignatureMode, Source
 from stoker.domain.reasons import Reason
 
 
-def require_running(source: Source, files: FilesIntent) -> None:
-    """Raise, naming every field whose feature is not running."""
-    wanted = [*_of_source(source), *_of_files(files)]
+def require_running(source: Source, files: FilesIntent | None = None) -> None:
+    """Raise, naming every field whose feature is not running; who only resolves a ref has no files."""
+    wanted = [*_of_source(source), *(_of_files(files) if files is not None else ())]
     if wanted:
         raise Stalled(
             f"this version does not run what is asked for by {', '.join(wanted)}; nothing was changed",

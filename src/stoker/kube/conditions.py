@@ -77,8 +77,13 @@ def remove(conditions: Conditions, *kinds: ConditionType) -> Conditions:
 
 def succeed(conditions: Conditions, reason: Reason, message: str, *, at: Moment) -> Conditions:
     """Ready, and so neither stalled nor on the way."""
+    return settle(conditions, True, reason, message, at=at)
+
+
+def settle(conditions: Conditions, ready: bool, reason: Reason, message: str, *, at: Moment) -> Conditions:
+    """Things stand where they are meant to, ready or not: nobody has to act, nothing goes on."""
     rest = remove(conditions, ConditionType.STALLED, ConditionType.RECONCILING)
-    return put(rest, ConditionType.READY, True, reason, message, at=at)
+    return put(rest, ConditionType.READY, ready, reason, message, at=at)
 
 
 def fail(conditions: Conditions, error: StokerError, *, at: Moment) -> Conditions:
