@@ -5,7 +5,7 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.templates import render
+from stoker.engine.templates import Template, render
 
 VALUES = TemplateValues(
     vars={"line": "pasteurizer", "empty": "", "long": "x" * 2000}, gateway_name="gw-1", namespace="dairy"
@@ -44,7 +44,7 @@ def test_ref_and_commit_are_known_once_the_commit_is() -> None:
     [
         ("{{.Vars.missing}}", "has no value"),
         ("{{.Commit}}", "has no value"),
-        ("{{.Timestamp}}", "has no value"),
+        ("{{.Timestamp}}", "must not stand in a path"),
         ("{{.Vars}}", "has no value"),
         ("{{.Vars.a.b}}", "only fields"),
         ("{{.Vars.my-key}}", "only fields"),
@@ -68,3 +68,36 @@ def test_everything_else_is_an_error(template: str, why: str) -> None:
 
 def test_a_value_is_never_read_as_a_template() -> None:
     assert render("{{.Vars.x}}", TemplateValues(vars={"x": "{{.GatewayName}}"})) == "{{.GatewayName}}"
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ('{{"{{"}}.GatewayName{{"}}"}}', "{{.GatewayName}}"),
+        ('{{ "a\\tb\\u0041" }}', "a\tbA"),
+        ("{{`C:\\dir`}}", "C:\\dir"),
+        ('{{""}}', ""),
+    ],
+)
+def test_a_literal_stands_for_itself(template: str, text: str) -> None:
+    assert render(template, VALUES) == text
+
+
+def test_time_is_a_value_but_no_part_of_a_path() -> None:
+    values = VALUES.at(GitRef("main"), CommitId("0" * 40), 1_700_000_000)
+    assert Template("{{.Timestamp}}").render(values) == "1700000000"
+    with pytest.raises(InvalidValue, match="must not stand in a path"):
+        render("a/{{.Timestamp}}", values)
+    with pytest.raises(InvalidValue, match="has no value"):
+        Template("{{.Timestamp}}").render(VALUES)
+
+
+def test_a_template_knows_what_it_depends_on() -> None:
+    text = '{{.Vars.line}}{{ .Ref }}{{.Labels.app.kubernetes.io/name}}{{".Commit"}}{{.Ref}}'
+    assert Template(text).names == {"Vars.line", "Ref", "Labels.app.kubernetes.io/name"}
+
+
+def test_a_value_can_be_quoted_and_the_text_around_it_is_not() -> None:
+    assert (
+        Template("*{{.Vars.x}}*").render(TemplateValues(vars={"x": "*"}), lambda text: "\\" + text) == "*\\**"
+    )

@@ -78,12 +78,21 @@ AdditionalFiles = Annotated[tuple[AdditionalFile, ...], items(256)]
 
 
 class NormalizeField(Block):
-    """One value to set in JSON files."""
+    """One value to set in every config.json, config.yaml and config.yml."""
 
-    json_path: Annotated[JsonPath, about("Where the value stands, such as .gateways[0].hostname.")]
+    json_path: Annotated[
+        JsonPath,
+        about(
+            'Where the value stands, such as .gateways[0].hostname or .["a.b"]; a file without it stays as '
+            "it is."
+        ),
+    ]
     value_template: Annotated[
         ValueTemplate,
-        about("The value, with fields such as {{.GatewayName}}, {{.Namespace}} and {{.SiteNumber}}."),
+        about(
+            "The value, with fields such as {{.GatewayName}}, {{.Namespace}} and {{.SiteNumber}}. What "
+            "stands there keeps its type where the value can be read so."
+        ),
     ]
 
 
@@ -91,7 +100,7 @@ _NormalizeFields = Annotated[tuple[NormalizeField, ...], items(64)]
 
 
 class Normalize(Block):
-    """Values that differ per gateway, set in config.json files without touching any other byte."""
+    """Values that differ per gateway, set in config.json and YAML files without touching any other byte."""
 
     system_name: Annotated[bool | None, about("Set systemName to the gateway's name.")] = None
     fields: Annotated[

@@ -59,9 +59,12 @@ class Mapping(Block):
 
 
 class Patch(Block):
-    """Values to set in one JSON file, after all mappings."""
+    """Values to set in JSON or YAML files, after all mappings."""
 
-    file: Annotated[RelativePath, about("The file, or a glob of files, below the gateway's data folder.")]
+    file: Annotated[
+        RelativePath,
+        about("The file, or a glob of files, below the gateway's data folder; fields are allowed."),
+    ]
     set: Annotated[
         Annotated[
             dict[str, ValueTemplate],
@@ -75,7 +78,9 @@ class Patch(Block):
             ),
         ],
         about(
-            "Path of each value, such as .system.name, and the value with fields such as {{.GatewayName}}."
+            'Path of each value, such as .system.name, .ports[0] or .["a.b"], and the value with fields such '
+            "as {{.GatewayName}}. What stands there keeps its type where the value can be read so; a missing "
+            "last key is added. They are set in the order of their paths."
         ),
     ]
 
@@ -106,7 +111,8 @@ class SyncProfileSpec(Block):
         DeploymentMode | None, about("An overlay for this deployment mode; it is the last mapping.")
     ] = None
     patches: Annotated[
-        Annotated[tuple[Patch, ...], items(64)] | None, about("Values to set in JSON files, in this order.")
+        Annotated[tuple[Patch, ...], items(64)] | None,
+        about("Values to set in JSON and YAML files, in this order."),
     ] = None
     vars: Annotated[Variables | None, about("Values for templates, known there as {{.Vars.name}}.")] = None
     exclude_patterns: Annotated[

@@ -22,9 +22,15 @@ class TemplateValues:
     locale: str | None = None
     ref: str | None = None
     commit: str | None = None
+    timestamp: str | None = None
+    """Unix seconds. The commit's own time, not that of the pass: or no file would ever be at rest (C-093)."""
     vars: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, ref: GitRef, commit: CommitId) -> TemplateValues:
-        """The same for one commit, which is known only after the ref was resolved."""
-        return replace(self, ref=str(ref), commit=str(commit))
+    def at(self, ref: GitRef, commit: CommitId, committed: int | None = None) -> TemplateValues:
+        """The same for one commit, which is known only after the ref was resolved.
+
+        `committed` is the committer's time in Unix seconds, where the source knows it.
+        """
+        timestamp = None if committed is None else str(committed)
+        return replace(self, ref=str(ref), commit=str(commit), timestamp=timestamp)

@@ -1,0 +1,58 @@
+"""Files of mappings with `template: true`: the fields inside them are filled in.
+
+The syntax is that of `stoker.engine.templates`, over a whole file: a file is text
+(UTF-8 without NUL) or it is refused, a field without a value is an error that
+names the line, and every byte outside an expression stays as it is, line ends and
+byte order mark included. `{{"{{"}}` writes two braces that are meant for somebody else.
+"""
+
+from __future__ import annotations
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.values import TemplateValues
+from stoker.engine.templates import TemplateFault, fill, names, parse
+
+MAX_BYTES = 16 << 20
+
+
+def fill_in(content: bytes, values: TemplateValues) -> bytes:
+    """The content with every field replaced by its value."""
+    text = _text(content)
+    if "{{" not in text:
+        return content
+    try:
+        pieces = fill(parse(text), values)
+    except TemplateFault as fault:
+        raise _at_line(text, fault) from None
+    # Counted before it is built: a short expression may stand for a long value a million times.
+    if sum(map(len, pieces)) > MAX_BYTES:
+        raise InvalidValue(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
+    try:
+        return "".join(pieces).encode()
+    except UnicodeEncodeError:
+        raise InvalidValue("gets a value that is not valid Unicode text") from None
+
+
+def fields_in(content: bytes) -> frozenset[str]:
+    """The names of the fields that a content depends on, such as `GatewayName` and `Vars.line`."""
+    text = _text(content)
+    try:
+        return names(parse(text))
+    except TemplateFault as fault:
+        raise _at_line(text, fault) from None
+
+
+def _text(content: bytes) -> str:
+    if len(content) > MAX_BYTES:
+        raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no fields are filled in")
+    if b"\0" in content:
+        raise InvalidValue("is binary (it holds a NUL byte), so no fields can be filled in")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"is not UTF-8 text (byte {error.start}), so no fields can be filled in") from None
+
+
+def _at_line(text: str, fault: TemplateFault) -> InvalidValue:
+    line = text.count("\n", 0, fault.at) + 1
+    return InvalidValue(f"line {line} {fault.why}")

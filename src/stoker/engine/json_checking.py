@@ -1,0 +1,55 @@
+"""Whether a file is JSON, asked of every JSON file before anything is written.
+
+A gateway that reads a broken `config.json` may fault, so a repository that holds one
+changes nothing. Strict means RFC 8259: no comments, no trailing commas, no `NaN`, no
+lone surrogates, one value, UTF-8 (a byte order mark is tolerated, keys that occur
+twice are too: gateways read both). It is one pass of a parser that builds nothing,
+so neither a number of a million digits nor nesting without end costs memory; what is
+nested deeper than the interpreter's own stack allows (about a thousand) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+BOM = b"\xef\xbb\xbf"
+
+_SYNTAX = msgspec.json.Decoder(msgspec.Raw)
+_PLACE = re.compile(r"(?:JSON is malformed: )?(.+) \(byte ([0-9]+)\)")
+_LONE_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]", re.DOTALL
+)
+
+
+def why_not_json(content: bytes) -> str | None:
+    """What is wrong with it, to follow the name of the file and "is not JSON: "; None if it is JSON."""
+    body = content.removeprefix(BOM)
+    try:
+        _SYNTAX.decode(body)
+        if not body.isascii():
+            body.decode()
+    except msgspec.DecodeError as error:
+        return _explained(str(error), body)
+    except UnicodeDecodeError as error:
+        return f"line {_line(body, error.start)}: not UTF-8"
+    except RecursionError:
+        return "it is nested too deep"
+    return None
+
+
+def _explained(problem: str, body: bytes) -> str:
+    if not body.strip():
+        return "it is empty"
+    if "surrogate" in problem or "truncated" in problem:
+        lone = _LONE_SURROGATE.search(body)
+        if lone is not None:
+            return f"line {_line(body, lone.start())}: half of a surrogate pair"
+    if place := _PLACE.fullmatch(problem):
+        return f"line {_line(body, int(place[2]))}: {place[1]}"
+    return "it ends too early" if "truncated" in problem else problem
+
+
+def _line(body: bytes, at: int) -> int:
+    return body.count(b"\n", 0, at) + 1

@@ -1,0 +1,88 @@
+"""Where a value stands in a JSON or YAML file: `.gateways[0].hostname`.
+
+A path is a row of keys and indexes. A key that holds a dot, a bracket, a quote or a
+space is written as a JSON string in brackets: `.units["flow rate"]`, `.["a.b"]`. The
+dot in front may be left out, as may the `$` before it that other tools write. A key
+of digits also names an element where a list stands (`.gateways.0.hostname`). There
+are no wildcards, no filters and no counting from the end: a path names one value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from stoker.domain.errors import InvalidValue
+
+MAX_LENGTH = 512
+MAX_STEPS = 64
+
+_STEP = re.compile(
+    r"\.(?P<key>[^.\[\]\"\s]+)"
+    r"|\.?\[(?:(?P<index>[0-9]{1,9})|(?P<quoted>\"(?:[^\"\\]|\\.)*\"))\]"
+)
+
+Step = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """One place in a document; never its root."""
+
+    text: str
+    """In canonical form."""
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def parse(cls, written: str) -> JsonPath:
+        if len(written) > MAX_LENGTH:
+            raise InvalidValue(f"path {written[:60]!r}… is longer than {MAX_LENGTH} characters")
+        text = written.removeprefix("$")
+        if not text.startswith((".", "[")):
+            text = f".{text}"
+        steps: list[Step] = []
+        at = 0
+        while at < len(text):
+            step = _STEP.match(text, at)
+            if step is None or len(steps) == MAX_STEPS:
+                raise InvalidValue(
+                    f"path {written!r} cannot be read at {text[at : at + 20]!r}; write it like "
+                    '.gateways[0].hostname, and a key with dots or spaces like .["a.b"]'
+                )
+            steps.append(_step(step, written))
+            at = step.end()
+        return cls(_spelt(steps), tuple(steps))
+
+    def above(self, depth: int) -> str:
+        """The first steps of it, for a sentence; none is the whole document."""
+        return _spelt(self.steps[:depth]) if depth else "the document itself"
+
+
+def element(step: Step) -> int | None:
+    """The index that a step means where a list stands."""
+    if isinstance(step, int):
+        return step
+    return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
+
+
+def _step(match: re.Match[str], written: str) -> Step:
+    if match["key"] is not None:
+        return match["key"]
+    if match["index"] is not None:
+        return int(match["index"])
+    try:
+        return str(json.loads(match["quoted"]))
+    except ValueError:
+        raise InvalidValue(f"path {written!r} has the key {match['quoted']}, which cannot be read") from None
+
+
+def _spelt(steps: list[Step] | tuple[Step, ...]) -> str:
+    return "".join(map(_spelt_step, steps))
+
+
+def _spelt_step(step: Step) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    plain = _STEP.fullmatch(f".{step}")
+    return f".{step}" if plain and plain["key"] is not None else f"[{json.dumps(step)}]"

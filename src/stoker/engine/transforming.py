@@ -1,0 +1,209 @@
+"""What happens to the content of a file between the repository and the gateway.
+
+Built once per pass from an intent's transforms, with all templates rendered and all
+paths read, so that a mistake in a setting is found before any file is. For each file
+that will be delivered it gives a `Recipe`, or nothing where the content goes through
+untouched, which is the answer for nearly all of them. The order within a recipe never
+varies: content template, `normalize` (systemName, then its fields as they are listed),
+patches as they are listed, each with its values in the order of the intent.
+
+- `normalize` is for every `config.json` at any depth, and for `config.yaml` and
+  `config.yml` likewise. It sets what is there; a file without the path stays as it is.
+- `patches` name files below the data folder, one or by a glob. They ask for more: a
+  missing last key is added, a missing parent is an error. What a glob matches is
+  patched only if its name says JSON or YAML; a file that is named in full is taken
+  for YAML by its suffix and for JSON otherwise.
+
+Nothing here reads or writes a file, and a recipe without a content template applied to
+its own outcome changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.files import FilePatch, Transforms
+from stoker.domain.intent.values import TemplateValues
+from stoker.domain.paths import RelPath
+from stoker.engine import json_text
+from stoker.engine.content_templates import MAX_BYTES, fields_in, fill_in
+from stoker.engine.globs import Globs
+from stoker.engine.json_paths import JsonPath
+from stoker.engine.templates import VOLATILE, template
+
+NORMALIZED = frozenset({"config.json", "config.yaml", "config.yml"})
+SYSTEM_NAME = ".systemName"
+
+_YAML = (".yaml", ".yml")
+_STRUCTURED = (".json", *_YAML)
+_WILD = re.compile(r"[*?\[\]{}\\]")
+
+
+def normalizes(path: str) -> bool:
+    """Whether `normalize` is about the file of this path."""
+    return path.rpartition("/")[2] in NORMALIZED
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A value to set."""
+
+    path: JsonPath
+    value: str
+    adds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is done to the content of one file."""
+
+    file: str
+    edits: tuple[Edit, ...]
+    values: TemplateValues | None
+    """For the fields in the content itself; None if it is no template."""
+    volatile: bool
+    """Whether a value to set depends on the commit, the ref or the time."""
+
+    max_bytes = MAX_BYTES
+    """What is larger is refused, so a caller need not read it."""
+
+    def apply(self, content: bytes) -> bytes:
+        """The content as the gateway shall have it; the very same object where nothing changes."""
+        try:
+            if self.values is not None:
+                content = fill_in(content, self.values)
+            set_value = _yaml_set_value if self.file.endswith(_YAML) else json_text.set_value
+            for edit in self.edits:
+                content = set_value(content, edit.path, edit.value, adds=edit.adds)
+        except InvalidValue as error:
+            raise InvalidValue(f"{self.file}: {error.message}", reason=error.reason) from None
+        return content
+
+    def changes_with_commit(self, content: bytes) -> bool:
+        """Whether the outcome for this content may differ in another commit that holds it, too."""
+        if self.volatile or self.values is None:
+            return self.volatile
+        try:
+            return not VOLATILE.isdisjoint(fields_in(content))
+        except InvalidValue as error:
+            raise InvalidValue(f"{self.file}: {error.message}", reason=error.reason) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Patch:
+    """A patch whose file and values are known."""
+
+    label: str
+    exact: str
+    glob: Globs | None
+    edits: tuple[Edit, ...]
+    volatile: bool
+
+    def is_for(self, destination: str) -> bool:
+        if self.glob is None:
+            return destination == self.exact
+        return destination.endswith(_STRUCTURED) and self.glob.matches(destination)
+
+    def is_for_any(self, destinations: Collection[str]) -> bool:
+        if self.glob is None:
+            return self.exact in destinations
+        return any(map(self.is_for, destinations))
+
+
+class Transforming:
+    """The transforms of one intent for one commit."""
+
+    __slots__ = (
+        "_endings",
+        "_files",
+        "_normalize",
+        "_normalize_volatile",
+        "_patches",
+        "_values",
+        "_wild",
+        "volatile",
+    )
+
+    def __init__(self, transforms: Transforms, values: TemplateValues) -> None:
+        self._values = values
+        normalize = tuple(_normalize(transforms))
+        self._normalize = tuple(_edit(path, value, values, adds=False) for path, value in normalize)
+        self._endings = tuple(NORMALIZED) if normalize else ()
+        self._normalize_volatile = any(_volatile(value) for _, value in normalize)
+        self._patches = tuple(_patch(index, one, values) for index, one in enumerate(transforms.patches))
+        self._files = {patch.exact for patch in self._patches if patch.glob is None}
+        self._wild = tuple(patch for patch in self._patches if patch.glob is not None)
+        self.volatile = self._normalize_volatile or any(patch.volatile for patch in self._patches)
+        """Whether a setting depends on the commit, the ref or the time. Of a file with fields in its own
+        content only `Recipe.changes_with_commit` can tell."""
+
+    def recipe(self, destination: str, *, template: bool) -> Recipe | None:
+        """What to do with the file that goes there; None if nothing. Called for every file of a pass."""
+        normalized = destination.endswith(self._endings) and normalizes(destination)
+        patched = destination in self._files or (
+            bool(self._wild) and any(patch.is_for(destination) for patch in self._wild)
+        )
+        if not (template or normalized or patched):
+            return None
+        patches = [patch for patch in self._patches if patch.is_for(destination)] if patched else []
+        edits = (
+            *(self._normalize if normalized else ()),
+            *(edit for patch in patches for edit in patch.edits),
+        )
+        volatile = (normalized and self._normalize_volatile) or any(patch.volatile for patch in patches)
+        return Recipe(destination, edits, self._values if template else None, volatile)
+
+    def unused_patches(self, delivered: Collection[str]) -> tuple[str, ...]:
+        """The patches that are for none of these files, as a person would name them."""
+        return tuple(patch.label for patch in self._patches if not patch.is_for_any(delivered))
+
+
+def _normalize(transforms: Transforms) -> Iterator[tuple[str, str]]:
+    if transforms.system_name is not None:
+        yield SYSTEM_NAME, transforms.system_name
+    for one in transforms.fields:
+        yield one.json_path, one.value_template
+
+
+def _edit(path: str, value: str, values: TemplateValues, *, adds: bool) -> Edit:
+    parsed = JsonPath.parse(path)
+    try:
+        return Edit(parsed, template(value).render(values), adds)
+    except InvalidValue as error:
+        raise InvalidValue(f"the value for {parsed.text} cannot be made: {error.message}") from None
+
+
+def _volatile(text: str) -> bool:
+    return not VOLATILE.isdisjoint(template(text).names)
+
+
+def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _Patch:
+    label = f"patches[{index}] ({patch.file})"
+    try:
+        exact, glob = _files(patch.file, values)
+        edits = tuple(_edit(path, value, values, adds=True) for path, value in patch.values)
+    except InvalidValue as error:
+        raise InvalidValue(f"{label}: {error.message}") from None
+    return _Patch(label, exact, glob, edits, any(map(_volatile, (patch.file, *dict(patch.values).values()))))
+
+
+def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:
+    """The file that is meant, or the glob of files. A value stands for itself, never for a wildcard."""
+    compiled = template(written)
+    if "Timestamp" in compiled.names:
+        raise InvalidValue("a path must not depend on .Timestamp")
+    text = compiled.render(values)
+    if not _WILD.search(text) and not text.endswith("/"):
+        return RelPath.clean(text), None
+    pattern = compiled.render(values, lambda value: _WILD.sub(r"\\\g<0>", value))
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    return "", Globs(("/".join(parts) + "/" * pattern.endswith("/"),))
+
+
+def _yaml_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
+    from stoker.engine import yaml_text  # noqa: PLC0415 - few gateways have YAML files, and the parser is slow to load
+
+    return yaml_text.set_value(content, path, value, adds=adds)
