@@ -16,6 +16,7 @@ import pytest
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.control_plane import ControlPlane
 from stoker.testing.git_http import GitHttpServer
+from stoker.testing.git_ssh import GitSshServer
 from stoker.testing.processes import Process, free_ports
 from stoker.testing.repositories import Repository
 from stoker.testing.waiting import eventually
@@ -174,6 +175,26 @@ def test_credentials_of_a_secret_open_the_repository_and_wrong_ones_are_named(
     assert "wrong-canary" not in message
     assert "wrong-canary" not in controller.log.read_text()
     assert resources.status("Stoker", "good")["lastSyncCommit"] == plant.tip()
+
+
+def test_an_ssh_key_of_a_secret_opens_the_repository_and_an_unverified_host_is_told_of(
+    start: Start, resources: Resources, plant: Repository, git_ssh: GitSshServer
+) -> None:
+    key = git_ssh.authorized_key().read_text()
+    resources.secret("ssh", key=key, hosts=git_ssh.known_hosts.read_text())
+    for name, hosts in (("known", {"name": "ssh", "key": "hosts"}), ("unknown", None)):
+        login = {"secretRef": {"name": "ssh", "key": "key"}}
+        auth = {"sshKey": login if hosts is None else {**login, "knownHostsSecretRef": hosts}}
+        address = git_ssh.url(plant.path.name)
+        resources.apply("Stoker", name, git={"repo": address, "ref": "main", "auth": auth})
+    controller = start()
+    risk = "SSH host key verification disabled — MITM risk"
+    assert risk not in resources.until_ready("Stoker", "known", "RefResolved")
+    assert risk in resources.until_ready("Stoker", "unknown", "RefResolved")
+    assert resources.status("Stoker", "known")["lastSyncCommit"] == plant.tip()
+    log = controller.log.read_text()
+    assert risk in log
+    assert not any(line in log for line in key.splitlines()[1:-1])
 
 
 def test_a_base_that_appears_later_completes_the_resource_that_inherits_it(

@@ -35,9 +35,10 @@ from stoker.fs import ledger as ledgers
 from stoker.fs.applying import apply
 from stoker.fs.confined import DataFolder
 from stoker.fs.scanning import scan
-from stoker.git.credentials import Credentials
+from stoker.git.access import Access, AccessReader, always
 from stoker.git.mirror import Mirror
 from stoker.git.reading import find_lfs_pointers, read_blobs, read_tree
+from stoker.git.remote import Remote
 from stoker.git.resolving import resolve
 from stoker.git.runner import GitRunner
 
@@ -51,7 +52,7 @@ async def sync_once(
     data_dir: Path,
     cache_dir: Path,
     *,
-    credentials: Credentials | None = None,
+    access: AccessReader | None = None,
     dry_run: bool = False,
     approved_plan: str = "",
     clock: Clock | None = None,
@@ -60,10 +61,11 @@ async def sync_once(
     clock = clock if clock is not None else SystemClock()
     started = clock.monotonic()
     require_running(source, files)
-    _require_credentials(source, credentials)
+    _require_access(source, access)
     runner = GitRunner(cache_dir)
-    commit = await resolve(runner, source.url, source.ref, credentials)
-    mirror = Mirror(runner, cache_dir, source.url, credentials, clock)
+    remote = Remote(runner, source.url, access if access is not None else always(Access(proxy=source.proxy)))
+    commit = await resolve(remote, source.ref)
+    mirror = await Mirror.of(remote, cache_dir, clock)
     this = _Pass(runner, mirror, source, commit, files, values, data_dir, dry_run, approved_plan)
     async with mirror.held():
         try:
@@ -132,8 +134,8 @@ class _Pass:
         return desired.refusing(pointers, RefusalKind.LFS_POINTER)
 
 
-def _require_credentials(source: Source, credentials: Credentials | None) -> None:
-    if credentials is None and source.auth.kind is not AuthKind.NONE:
+def _require_access(source: Source, access: AccessReader | None) -> None:
+    if access is None and source.auth.kind is not AuthKind.NONE:
         raise Misconfigured(
             f"the source asks for {source.auth.kind} authentication and no credentials were given"
         )

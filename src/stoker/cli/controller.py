@@ -29,6 +29,7 @@ from stoker.telemetry.logs import LEVELS
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=5, show_default=True, help="Resources worked on at once."
 )
+@click.option("--require-known-hosts", is_flag=True, help="Refuse ssh sources that come without known_hosts.")
 @click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
 @click.option(
     "--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True
@@ -41,6 +42,7 @@ def controller_command(
     metrics_bind_address: str,
     watch_namespaces: str,
     workers: int,
+    require_known_hosts: bool,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -62,5 +64,6 @@ def controller_command(
         metrics_address=metrics_bind_address,
         namespaces=tuple(name.strip() for name in watch_namespaces.split(",") if name.strip()),
         workers=workers,
+        require_known_hosts=require_known_hosts,
     )
     run(lambda: Operator(settings).run())

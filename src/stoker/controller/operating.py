@@ -50,6 +50,8 @@ class Settings:
     namespaces: tuple[str, ...] = ()
     """Namespaces whose resources are worked on; none named means all."""
     workers: int = 5
+    require_known_hosts: bool = False
+    """Refuse ssh sources whose server nobody vouches for."""
 
 
 class Operator:
@@ -102,7 +104,14 @@ class Operator:
         observed = Observed(fenced, self._settings.namespaces, queue.add, self._clock)
         self._reflectors = observed.reflectors
         events = EventRecorder(fenced, component="stoker-controller", instance=identity, clock=self._clock)
-        reconciler = Reconciler(observed, fenced, git, events, self._clock)
+        reconciler = Reconciler(
+            observed,
+            fenced,
+            git,
+            events,
+            self._clock,
+            require_known_hosts=self._settings.require_known_hosts,
+        )
         controller = Controller(
             "sync",
             queue,

@@ -2,8 +2,7 @@
 
     read        the resource as its type, or say which field is wrong
     understand  what it means, whatever its kind, with all that it inherits
-    log in      to the repository, with what its Secret holds now
-    resolve     the ref to a commit
+    resolve     the ref to a commit, let in by what the Secrets hold now
     look for    the gateway's key, without which no agent could finish its work
 
 Each step returns the context with one more thing known, or raises what must
@@ -27,7 +26,9 @@ from stoker.controller.secrets import SecretReader
 from stoker.domain.intent.intents import ResourceIntent
 from stoker.domain.refs import CommitId
 from stoker.engine.features import require_running
-from stoker.git.credentials import Credentials
+from stoker.git.access import Access
+from stoker.git.github_app import AppTokens
+from stoker.git.remote import Remote
 from stoker.git.resolving import resolve
 from stoker.git.runner import GitRunner
 from stoker.kube.client import Client
@@ -46,23 +47,31 @@ class Context:
     resource: Model | None = None
     idle_fields: tuple[str, ...] = ()
     intent: ResourceIntent | None = None
-    credentials: Credentials | None = None
     commit: CommitId | None = None
 
 
 class Steps:
     """The steps and what they need of the world."""
 
-    def __init__(self, observed: Observed, client: Client, git: GitRunner) -> None:
+    def __init__(
+        self,
+        observed: Observed,
+        client: Client,
+        git: GitRunner,
+        apps: AppTokens,
+        *,
+        require_known_hosts: bool = False,
+    ) -> None:
         self._observed = observed
         self._client = client
         self._git = git
+        self._apps = apps
+        self._require_known_hosts = require_known_hosts
 
     def listed(self) -> tuple[Step[Context], ...]:
         return (
             Step("read", self._read),
             Step("understand", self._understand),
-            Step("log in", self._log_in),
             Step("resolve", self._resolve),
             Step("look for the gateway's key", self._look_for_gateway_key),
         )
@@ -77,15 +86,15 @@ class Steps:
         understood = dataclasses.replace(context, intent=intent)
         return Enough(understood) if intent.paused else understood
 
-    async def _log_in(self, context: Context) -> Context:
+    async def _resolve(self, context: Context) -> Context:
         source = _known(context.intent).source
         require_running(source)
         secrets = SecretReader(self._client, context.key.object.namespace)
-        return dataclasses.replace(context, credentials=await secrets.credentials(source.auth))
 
-    async def _resolve(self, context: Context) -> Context:
-        source = _known(context.intent).source
-        commit = await resolve(self._git, source.url, source.ref, context.credentials)
+        async def access() -> Access:
+            return await secrets.access(source, self._apps, require_known_hosts=self._require_known_hosts)
+
+        commit = await resolve(Remote(self._git, source.url, access), source.ref)
         return dataclasses.replace(context, commit=commit)
 
     async def _look_for_gateway_key(self, context: Context) -> Context:

@@ -10,6 +10,7 @@ from stoker.controller.passing import Context, Steps
 from stoker.controller.summarizing import Summarizer
 from stoker.domain.clock import Clock
 from stoker.domain.reasons import ConditionType, Reason
+from stoker.git.github_app import AppTokens
 from stoker.git.runner import GitRunner
 from stoker.kube.client import Client
 from stoker.kube.conditions import find
@@ -28,13 +29,22 @@ class Reconciler:
     """Works on one resource at a time; what it remembers of it is nothing."""
 
     def __init__(
-        self, observed: Observed, client: Client, git: GitRunner, events: EventRecorder, clock: Clock
+        self,
+        observed: Observed,
+        client: Client,
+        git: GitRunner,
+        events: EventRecorder,
+        clock: Clock,
+        *,
+        require_known_hosts: bool = False,
     ) -> None:
         self._observed = observed
         self._client = client
         self._events = events
         self._pass = Pass(
-            steps=Steps(observed, client, git).listed(),
+            steps=Steps(
+                observed, client, git, AppTokens(clock), require_known_hosts=require_known_hosts
+            ).listed(),
             observed=lambda context: context.status,
             summarize=Summarizer(clock),
             write=self._write_status,

@@ -13,10 +13,11 @@ import binascii
 import msgspec
 
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey
+from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.credentials import TOKEN_USER, Credentials
+from stoker.git.access import TOKEN_USER, Access, Login, Password, SshKey
+from stoker.git.github_app import AppTokens, GitHubApp
 from stoker.kube.client import Client
 from stoker.kube.errors import NotFound
 from stoker.kube.resources import SECRETS
@@ -38,20 +39,34 @@ class SecretReader:
     async def value(self, wanted: SecretKey) -> Secret:
         return (await self._values(wanted.name, wanted.key))[0]
 
-    async def credentials(self, auth: GitAuth) -> Credentials | None:
-        """What git needs to log in; nothing where no login was asked for."""
+    async def access(self, source: Source, apps: AppTokens, *, require_known_hosts: bool = False) -> Access:
+        """What git needs to reach a source, as the Secrets are now."""
+        ca = None if source.ca is None else (await self.value(source.ca)).reveal_bytes()
+        app = await self._app(source.auth)
+        if app is not None:
+            return await apps.access(app, source.url, ca=ca, proxy=source.proxy)
+        login = await self._login(source.auth)
+        return Access(login, ca=ca, proxy=source.proxy, require_known_hosts=require_known_hosts)
+
+    async def _login(self, auth: GitAuth) -> Login | None:
+        """Nothing where no login was asked for."""
         if auth.kind is AuthKind.NONE or auth.secret is None:
             return None
-        if auth.kind is AuthKind.TOKEN:
-            return Credentials(TOKEN_USER, self._line(await self.value(auth.secret), auth.secret.name))
+        if auth.kind is AuthKind.SSH:
+            hosts = None if auth.known_hosts is None else await self.value(auth.known_hosts)
+            return SshKey(await self.value(auth.secret), None if hosts is None else hosts.reveal_bytes())
         if auth.kind is AuthKind.BASIC:
             values = await self._values(auth.secret.name, "username", "password")
             username, password = (self._line(value, auth.secret.name) for value in values)
-            return Credentials(username.reveal(), password)
-        raise Stalled(
-            f"this version cannot log in to git with {auth.kind}; use git.auth.token or git.auth.basic",
-            reason=Reason.FEATURE_NOT_RUNNING,
-        )
+            return Password(username.reveal(), password)
+        return Password(TOKEN_USER, self._line(await self.value(auth.secret), auth.secret.name))
+
+    async def _app(self, auth: GitAuth) -> GitHubApp | None:
+        if auth.kind is not AuthKind.GITHUB_APP or auth.secret is None:
+            return None
+        if auth.app_id is None or auth.installation_id is None:
+            raise Stalled("git.auth.githubApp names no app or no installation", reason=Reason.INVALID_SPEC)
+        return GitHubApp(auth.app_id, auth.installation_id, await self.value(auth.secret))
 
     async def _values(self, name: str, *keys: str) -> list[Secret]:
         try:

@@ -12,7 +12,9 @@ from stoker.api.blocks.status import SyncStatus
 from stoker.controller.passing import Context
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
+from stoker.domain.intent.source import AuthKind, Source
 from stoker.domain.reasons import ConditionType, Reason
+from stoker.git.ssh import UNVERIFIED
 from stoker.kube.conditions import Conditions, Moment, fail, put, settle, succeed
 from stoker.kube.stepping import Outcome
 
@@ -59,7 +61,13 @@ def _conditions(
 
 
 def _ready_message(context: Context) -> str:
-    commit = context.commit.short if context.commit else "an unknown commit"
-    if not context.idle_fields:
-        return f"the ref is at {commit}"
-    return f"the ref is at {commit}; without effect in this version: {', '.join(context.idle_fields)}"
+    parts = [f"the ref is at {context.commit.short if context.commit else 'an unknown commit'}"]
+    if context.idle_fields:
+        parts.append(f"without effect in this version: {', '.join(context.idle_fields)}")
+    if context.intent is not None and _believes_any_server(context.intent.source):
+        parts.append(UNVERIFIED)
+    return "; ".join(parts)
+
+
+def _believes_any_server(source: Source) -> bool:
+    return source.auth.kind is AuthKind.SSH and source.auth.known_hosts is None

@@ -85,9 +85,15 @@ class Reason(StrEnum):
     # Git.
     REF_RESOLVED = "RefResolved"
     REF_NOT_FOUND = "RefNotFound"
+    REF_AMBIGUOUS = "RefAmbiguous"
     REF_UPDATED = "RefUpdated"
+    HISTORY_REWRITTEN = "HistoryRewritten"
+    SIGNATURE_MISSING = "SignatureMissing"
+    SIGNATURE_INVALID = "SignatureInvalid"
     SOURCE_UNREACHABLE = "SourceUnreachable"
     SOURCE_AUTH_FAILED = "SourceAuthFailed"
+    HOST_KEY_NOT_TRUSTED = "HostKeyNotTrusted"
+    SOURCE_TOO_LARGE = "SourceTooLarge"
     SOURCE_EMPTY = "SourceEmpty"
     GIT_FAILED = "GitFailed"
 
@@ -96,6 +102,18 @@ class Reason(StrEnum):
     DELETION_BUDGET_EXCEEDED = "DeletionBudgetExceeded"
     SYNC_IN_PROGRESS = "SyncInProgress"
     DATA_VOLUME_FAILED = "DataVolumeFailed"
+
+    # The gateway.
+    TOKEN_MALFORMED = "TokenMalformed"
+    TOKEN_REJECTED = "TokenRejected"
+    LEVEL_NOT_GRANTED = "LevelNotGranted"
+    SECURE_REQUIRED = "SecureRequired"
+    GATEWAY_STARTING = "GatewayStarting"
+    GATEWAY_FAULTED = "GatewayFaulted"
+    GATEWAY_UNREACHABLE = "GatewayUnreachable"
+    GATEWAY_ERROR = "GatewayError"
+    NOT_IGNITION_83 = "NotIgnition83"
+    SCAN_LOCK_HELD = "ScanLockHeld"
 
     # What a pass found.
     PAUSED = "Paused"

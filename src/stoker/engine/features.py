@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import FilesIntent, WhenMissing
-from stoker.domain.intent.source import AuthKind, SignatureMode, Source
+from stoker.domain.intent.source import SignatureMode, Source
 from stoker.domain.reasons import Reason
 
 
@@ -26,16 +26,6 @@ def require_running(source: Source, files: FilesIntent | None = None) -> None:
 
 
 def _of_source(source: Source) -> Iterator[str]:
-    if source.auth.kind is AuthKind.SSH:
-        yield "git.auth.sshKey"
-    elif source.url.scheme == "ssh":
-        yield "git.repo (an ssh address)"
-    if source.auth.kind is AuthKind.GITHUB_APP:
-        yield "git.auth.githubApp"
-    if source.ca is not None:
-        yield "git.caSecretRef"
-    if source.proxy:
-        yield "git.proxy"
     if not source.allow_rewrite:
         yield "git.allowRewrite=false"
     if source.signatures.mode is not SignatureMode.NONE:

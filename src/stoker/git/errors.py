@@ -2,8 +2,12 @@
 
     StokerError
     ├── Stalled ── RefNotFound          the repository has no such ref or commit
+    │              └── RefAmbiguous     a shortened commit id fits several commits
     ├── Stalled ── SourceAuthFailed     the other side does not let us in
+    │              └── HostKeyNotTrusted   or we do not believe that it is who it should be
+    ├── Stalled ── SourceTooLarge       it sends more than may be received
     ├── Retry ──── SourceUnreachable    the other side does not answer, or answers with nonsense
+    │              └── FilterRefused    it does not leave out what it was asked to leave out
     └── Retry ──── GitFailed            git itself failed here: a broken mirror, a full disk
 
 The only place that looks at git's words. Messages are one bounded printable line;
@@ -25,60 +29,86 @@ class RefNotFound(Stalled):
     default_reason = Reason.REF_NOT_FOUND
 
 
+class RefAmbiguous(RefNotFound):
+    default_reason = Reason.REF_AMBIGUOUS
+
+
 class SourceAuthFailed(Stalled):
     default_reason = Reason.SOURCE_AUTH_FAILED
+
+
+class HostKeyNotTrusted(SourceAuthFailed):
+    default_reason = Reason.HOST_KEY_NOT_TRUSTED
+
+
+class SourceTooLarge(Stalled):
+    default_reason = Reason.SOURCE_TOO_LARGE
 
 
 class SourceUnreachable(Retry):
     default_reason = Reason.SOURCE_UNREACHABLE
 
 
+class FilterRefused(SourceUnreachable):
+    """A partial fetch is not allowed there; a whole one may be."""
+
+
 class GitFailed(Retry):
     default_reason = Reason.GIT_FAILED
 
 
-GitError = RefNotFound | SourceAuthFailed | SourceUnreachable | GitFailed
+GitError = RefNotFound | SourceAuthFailed | SourceTooLarge | SourceUnreachable | GitFailed
 
-_REDIRECT = re.compile(r"returned error: 30\d|unable to update url base from redirection", re.I)
-_REF = re.compile(
-    r"couldn't find remote ref|not our ref|unadvertised object|no such remote ref|does not allow request",
-    re.I,
-)
-_AUTH = re.compile(
+# Compiled when something has failed; most processes never need them.
+_REDIRECT = r"returned error: 30\d|unable to update url base from redirection"
+_REF = r"couldn't find remote ref|not our ref|unadvertised object|no such remote ref|does not allow request"
+_AUTH = (
     r"authentication failed|could not read (?:username|password)|access denied|permission denied"
-    r"|returned error: 40[13]|terminal prompts disabled|host key verification failed",
-    re.I,
+    r"|returned error: 40[137]|http code 407 from proxy|tunnel failed, response 407|terminal prompts disabled"
+    r"|host key verification failed"
 )
-_UNREACHABLE = re.compile(
+_UNREACHABLE = (
     r"could not resolve host|couldn't resolve|connection (?:refused|reset|timed out|closed)|timed out"
     r"|failed to connect|couldn't connect|no route to host|network is unreachable|unable to access"
     r"|returned error: [45]\d\d|rpc failed|early eof|hung up|unexpected disconnect|protocol error"
     r"|bad line length|repository .*not found|not appear to be a git repository|remote error"
     r"|could not read from remote|is this a git repository|ssl|gnutls|certificate|invalid server response"
-    r"|bad pack header|pack has bad object|index-pack failed|not allowed|dubious ownership",
-    re.I,
+    r"|bad pack header|pack has bad object|index-pack failed|not allowed|dubious ownership"
 )
-_HERE = re.compile(r"no space left|read-only file system|quota exceeded|unable to create|\.lock'", re.I)
+_FILTER = r"filter '[^']*' not supported|filter.* not (?:allowed|enabled)"
+_MEMORY = r"out of memory|cannot allocate memory|cannot create (?:async )?thread"
+_LARGE = r"file too large"
+_HERE = r"no space left|read-only file system|quota exceeded|unable to create|\.lock'"
 
 
-def error_for(said: str, url: RepoUrl | None) -> GitError:
-    """The error that fits what git said; `url` is the repository it talked to, if it talked to one."""
+def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> GitError:
+    """The error that fits what git said; `url` is the repository it talked to, if it talked to one.
+
+    `max_bytes` is what it was allowed to receive.
+    """
     words = one_line(said)
     if url is None:
         return GitFailed(f"git failed on the local mirror: {words}")
     place = without_userinfo(url)
-    if _HERE.search(said):
+    ours = re.sub(r"(?m)^remote:.*$", "", said)  # a disk or memory that is full there is not full here
+    if _says(_LARGE, ours) and max_bytes is not None:
+        return SourceTooLarge(f"repository {place} sends more than the {max_bytes} bytes that are allowed")
+    if _says(_MEMORY, ours):
+        return SourceTooLarge(f"repository {place} makes git hold more than the memory it may use: {words}")
+    if _says(_HERE, ours):
         return GitFailed(f"git failed on the mirror of {place}: {words}")
-    if _REDIRECT.search(said):
+    if _says(_REDIRECT, said):
         return SourceUnreachable(
             f"repository {place} answers with a redirect, which is not followed because credentials "
             f"would go with it; use the address that it leads to: {words}"
         )
-    if _REF.search(said):
+    if _says(_FILTER, said):
+        return FilterRefused(f"repository {place} allows no partial fetch: {words}")
+    if _says(_REF, said):
         return RefNotFound(f"repository {place} does not give out what was asked for: {words}")
-    if _AUTH.search(said):
+    if _says(_AUTH, said):
         return SourceAuthFailed(f"repository {place} does not let us in: {words}")
-    if _UNREACHABLE.search(said):
+    if _says(_UNREACHABLE, said):
         return SourceUnreachable(f"repository {place} cannot be read: {words}")
     return GitFailed(f"git failed on repository {place}: {words}")
 
@@ -89,3 +119,7 @@ def one_line(said: str) -> str:
     joined = " ".join(line for line in lines if line)
     text = "".join(c if c.isprintable() else "?" for c in joined) or "it gave no reason"
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def _says(pattern: str, said: str) -> bool:
+    return re.search(pattern, said, re.IGNORECASE) is not None

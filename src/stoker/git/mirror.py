@@ -19,12 +19,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.refs import CommitId, GitRef, RepoUrl, without_userinfo
-from stoker.git.credentials import Credentials, identity
+from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import GitFailed, RefNotFound, SourceUnreachable
 from stoker.git.private import private_folder, write_private
+from stoker.git.remote import Remote
 from stoker.git.resolving import full_names
-from stoker.git.runner import GitRunner
 
 # Every fetch adds a pack. Building anew by one shallow fetch costs less than a repack, and bounds the disk.
 MAX_PACKS = 100
@@ -51,21 +50,19 @@ _CONFIG = {
 class Mirror:
     """What one credential sees of one repository."""
 
-    def __init__(
-        self,
-        runner: GitRunner,
-        cache: Path,
-        url: RepoUrl,
-        credentials: Credentials | None,
-        clock: Clock | None = None,
-    ) -> None:
-        self._runner = runner
-        self._url = url
-        self._credentials = credentials
+    def __init__(self, remote: Remote, path: Path, clock: Clock | None = None) -> None:
+        self._remote = remote
+        self._runner = remote.runner
+        self._url = remote.url
         self._clock = clock if clock is not None else SystemClock()
+        self.path = path
+
+    @classmethod
+    async def of(cls, remote: Remote, cache: Path, clock: Clock | None = None) -> Mirror:
+        """The one that belongs to what opens the repository now."""
         cache = private_folder(cache)
         folder = private_folder(cache / "mirrors")
-        self.path = folder / identity(_cache_key(cache), url, credentials)
+        return cls(remote, folder / await remote.identity(_cache_key(cache)), clock)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -174,13 +171,7 @@ class Mirror:
         return False
 
     async def _git_fetch(self, options: list[str], refspecs: list[str]) -> None:
-        await self._runner.run(
-            [*_FETCH, *options],
-            [self._url, *refspecs],
-            repository=self.path,
-            url=self._url,
-            credentials=self._credentials,
-        )
+        await self._remote.git([*_FETCH, *options], [self._url, *refspecs], repository=self.path)
 
 
 def _cache_key(cache: Path) -> bytes:

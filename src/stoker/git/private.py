@@ -1,18 +1,31 @@
 """Folders and files that only this user may enter.
 
-Mirrors hold what a credential opened, and the askpass helper is run by git: a
+Mirrors hold what a credential opened, and the helper scripts are run by git: a
 folder that somebody else can write, or a symlink that they planted, would hand
 them both. So a folder is created with mode 0700 or must already be ours.
+
+What must lie in a file for the time of one call (an ssh key) gets a folder with a
+name that nobody can guess, which goes away with the call. One that a killed
+process left behind is known by its lock, which the kernel has let go of.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import secrets
+import shutil
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
+
+_FOR_ONE_CALL = "call-"
+_YOUNG_SECONDS = 10.0  # a folder is locked a moment after it is made
 
 
 def private_folder(path: Path) -> Path:
@@ -41,3 +54,39 @@ def write_private(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         os.fchmod(fd, mode)
     beside.replace(path)
+
+
+def install(path: Path, script: bytes) -> Path:
+    """A program of ours at that place, whatever was there."""
+    if not path.is_file() or path.read_bytes() != script:
+        write_private(path, script, 0o700)
+    return path
+
+
+@contextmanager
+def folder_for_one_call(parent: Path) -> Iterator[Path]:
+    """A new folder inside `parent`, removed at the end, however the end comes about."""
+    folder = parent / f"{_FOR_ONE_CALL}{secrets.token_hex(16)}"
+    folder.mkdir(mode=0o700)
+    held = -1
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(held, fcntl.LOCK_SH)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if held >= 0:
+            os.close(held)
+
+
+def remove_left_overs(parent: Path) -> None:
+    """Remove such folders of processes that were killed."""
+    for folder in parent.glob(f"{_FOR_ONE_CALL}*"):
+        with contextlib.suppress(OSError):  # it went away meanwhile, or is still held
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(fd).st_mtime > _YOUNG_SECONDS:
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(fd)

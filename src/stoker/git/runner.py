@@ -1,67 +1,68 @@
 """The only code that starts git.
 
-Each call is one process with a fixed argument list, without a shell, in a process
-group of its own that is killed as a whole on timeout or cancellation. The
-environment is built from nothing: no setting of the machine, the user or a
-repository reaches git, and everything that would run a program (hooks, helpers,
-submodules, transports beyond the four that an address may have) is switched off.
-Operands always follow `--end-of-options`, so none of them can become an option,
-whatever type let it through. Credentials travel in the environment of the one
-process that needs them.
+Each call is one process with a fixed argument list in an environment built from
+nothing (`stoker.git.environment`). Operands always follow `--end-of-options`, so
+none of them can become an option, whatever type let it through. Credentials travel
+in the environment of the one process that needs them, or in a file that goes away
+with it (`stoker.git.unlocking`).
+
+A git that talks to somebody else runs under limits of the kernel: on memory always,
+because a server can make git hold what it sends, and on the size of a file where
+the caller caps what may be received. They hold for http, ssh and local sources
+alike, since all that arrives is written as one pack.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import hashlib
 import math
 import os
-import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl, without_userinfo
 from stoker.domain.secrets import HIDDEN
-from stoker.git.credentials import Credentials, askpass_environment, install_askpass
-from stoker.git.errors import GitError, GitFailed, SourceUnreachable, error_for
-from stoker.git.private import private_folder, write_private
+from stoker.git import environment as environments
+from stoker.git.access import Access, SshKey
+from stoker.git.child import Ended, converse, kill_group
+from stoker.git.errors import GitFailed, SourceTooLarge, SourceUnreachable, error_for
+from stoker.git.private import private_folder, remove_left_overs
+from stoker.git.unlocking import Helpers, Unlocked, unlocked
 
 TIMEOUT = 120.0
 MAX_OUTPUT = 1 << 20
-MAX_STDERR = 16 * 1024
-_CHUNK = 1 << 16
+MAX_MEMORY = 1 << 30
 
-_CONFIG = {
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.bigFileThreshold": "4m",  # larger blobs are streamed, not held in memory
-    "credential.helper": "",
-    "fetch.unpackLimit": "1",
-    "fetch.recurseSubmodules": "false",
-    "protocol.allow": "never",
-    "protocol.https.allow": "always",
-    "protocol.http.allow": "always",
-    "protocol.ssh.allow": "always",
-    "protocol.file.allow": "always",
-    # askpass would answer the host that a redirect leads to.
-    "http.followRedirects": "false",
-}
+_NO_ACCESS = Access()
+_NOTHING = Unlocked()
+# A limit that is lower already stays. Without the trap git would be killed silently instead of saying why.
+_LIMITED = """\
+trap "" XFSZ
+ulimit -d "$1" 2>/dev/null || :
+[ "$2" = none ] || ulimit -f "$2" 2>/dev/null || :
+shift 2
+exec git "$@"
+"""
+_UNTRUSTED = "Host key verification failed"
 
 
 class GitRunner:
     """Runs git for one user of the cache folder."""
 
-    def __init__(self, cache: Path, *, timeout: float = TIMEOUT) -> None:
-        self._home = private_folder(private_folder(cache) / "home")
-        self._askpass = install_askpass(self._home)
+    def __init__(self, cache: Path, *, timeout: float = TIMEOUT, max_memory: int = MAX_MEMORY) -> None:
+        self.cache = cache.absolute()
         self._timeout = timeout
+        self._max_memory = max_memory
+        self._helpers = self._furnished()
+        self._fixed = environments.fixed(self._helpers.home)
+
+    @property
+    def home(self) -> Path:
+        """A folder of this user alone, for what lives as long as one call."""
+        return self._at_home().home
 
     async def run(
         self,
@@ -70,27 +71,32 @@ class GitRunner:
         *,
         repository: Path | None = None,
         url: RepoUrl | None = None,
-        credentials: Credentials | None = None,
+        access: Access = _NO_ACCESS,
+        stdin: bytes = b"",
         max_output: int = MAX_OUTPUT,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
     ) -> bytes:
-        """What git printed; raises one of `stoker.git.errors` if it fails, hangs or says too much."""
-        process = await self._started(command, operands, self._environment(repository, url, credentials))
-        try:
-            async with asyncio.timeout(self._timeout):
-                # One pipe left unread would stop git for ever, so both are read at once.
-                output, complaint = await asyncio.gather(_bounded(process, max_output), _tail(process))
-                code = await process.wait()
-        except BaseException as error:
-            _kill_group(process.pid)
-            await process.wait()
-            if isinstance(error, TimeoutError):
-                raise _too_long(command[0], self._timeout, url) from None
-            raise
-        if output is None:
-            raise _too_much(command[0], max_output, url)
-        if code != 0:
-            raise self._failed(complaint, url, credentials)
-        return output
+        """What git printed; raises one of `stoker.git.errors` if it fails, hangs or says too much.
+
+        `url` is the repository that it talks to, if it talks to one; `max_bytes` then caps what may
+        be received.
+        """
+        seconds = self._timeout if timeout is None else timeout
+        argv = [*command, *(["--end-of-options", *operands] if operands else [])]
+        with self._opened(url, access) as opened:
+            ended = await self._converse(
+                ["git", *argv] if url is None else self._limited(argv, max_bytes),
+                self._environment(repository, url, opened, seconds),
+                stdin,
+                max_output,
+                (command[0], seconds, url),
+            )
+            if ended.output is None:
+                raise _too_much(command[0], max_output, url)
+            if ended.code != 0:
+                raise _failed(ended.complaint, url, access, opened.hidden, max_bytes)
+        return ended.output
 
     @contextmanager
     def stream(self, command: Sequence[str], *, repository: Path) -> Iterator[subprocess.Popen[bytes]]:
@@ -100,116 +106,100 @@ class GitRunner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=self._environment(repository, None, None),
-            cwd=self._home,
+            env=self._environment(repository, None, _NOTHING, self._timeout),
+            cwd=self._at_home().home,
             start_new_session=True,
             bufsize=0,
         ) as process:
             try:
                 yield process
             finally:
-                _kill_group(process.pid)
+                kill_group(process.pid)
 
-    async def _started(
-        self, command: Sequence[str], operands: Sequence[str], environment: dict[str, str]
-    ) -> asyncio.subprocess.Process:
-        argv = ["git", *command, *(["--end-of-options", *operands] if operands else [])]
+    def _furnished(self) -> Helpers:
+        home = private_folder(private_folder(self.cache) / "home")
         try:
-            return await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=environment,
-                cwd=self._home,
-                start_new_session=True,
+            remove_left_overs(home)
+            return Helpers(home)
+        except OSError as error:
+            raise GitFailed(f"folder {home} cannot be written: {error.strerror}") from error
+
+    def _at_home(self) -> Helpers:
+        """The helpers, put back if somebody has emptied the cache."""
+        if not self._helpers.intact:
+            self._helpers = self._furnished()
+        return self._helpers
+
+    @contextmanager
+    def _opened(self, url: RepoUrl | None, access: Access) -> Iterator[Unlocked]:
+        helpers = self._at_home()
+        with contextlib.ExitStack() as stack:
+            try:
+                opened = _NOTHING if url is None else stack.enter_context(unlocked(helpers, url, access))
+            except OSError as error:
+                raise GitFailed(f"folder {helpers.home} cannot be written: {error.strerror}") from error
+            yield opened
+
+    def _limited(self, argv: Sequence[str], max_bytes: int | None) -> list[str]:
+        """git under limits; the shell runs a fixed text and hands its arguments on untouched."""
+        blocks = "none" if max_bytes is None else str(max(1, max_bytes // 512))
+        return ["/bin/sh", "-c", _LIMITED, "sh", str(self._max_memory // 1024), blocks, *argv]
+
+    def _environment(
+        self, repository: Path | None, url: RepoUrl | None, opened: Unlocked, seconds: float
+    ) -> dict[str, str]:
+        own = {"PATH": os.environ.get("PATH", os.defpath)}
+        # Whoever would end a silent git may be killed first; then it ends by itself.
+        config = {"http.lowSpeedTime": str(math.ceil(seconds))}
+        if repository is not None:
+            own["GIT_DIR"] = str(repository)
+            config["safe.directory"] = str(repository)
+        if url is not None:
+            config[f"protocol.{url.scheme}.allow"] = "always"
+            if url.scheme == "file":
+                own["GIT_CONFIG_GLOBAL"] = str(environments.trusting(self._helpers.home, url))
+        return environments.with_config(self._fixed, config | opened.config) | own | opened.environment
+
+    async def _converse(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        stdin: bytes,
+        max_output: int,
+        told: tuple[str, float, RepoUrl | None],
+    ) -> Ended:
+        command, seconds, url = told
+        try:
+            return await converse(
+                argv,
+                environment=environment,
+                cwd=self._helpers.home,
+                stdin=stdin,
+                max_output=max_output,
+                timeout=seconds,
             )
         except FileNotFoundError as error:
             raise Misconfigured("the git program is not on PATH") from error
-
-    def _environment(
-        self, repository: Path | None, url: RepoUrl | None, credentials: Credentials | None
-    ) -> dict[str, str]:
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(self._home),
-            "LC_ALL": "C",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oStrictHostKeyChecking=yes",
-            # Without a repository of ours git must not find one that lies above the folder it starts in.
-            "GIT_CEILING_DIRECTORIES": str(self._home.parent),
-        }
-        # Whoever would end a silent git may be killed first; then it ends by itself.
-        config = _CONFIG | {"http.lowSpeedLimit": "1", "http.lowSpeedTime": str(math.ceil(self._timeout))}
-        if repository is not None:
-            environment["GIT_DIR"] = str(repository)
-            config["safe.directory"] = str(repository)
-        for number, (key, value) in enumerate(config.items()):
-            environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        environment["GIT_CONFIG_COUNT"] = str(len(config))
-        if url is not None and url.scheme == "file":
-            environment["GIT_CONFIG_GLOBAL"] = str(self._trusting(url))
-        if url is not None and credentials is not None:
-            environment |= askpass_environment(self._askpass, url, credentials)
-        return environment
-
-    def _trusting(self, url: RepoUrl) -> Path:
-        """A configuration that names one local repository as safe.
-
-        A mirror that is mounted into a pod usually belongs to another user, and
-        git then says "detected dubious ownership". The process that reads it is
-        started by git without our variables; only a file reaches it.
-        """
-        place = unquote(urlsplit(url).path).rstrip("/")
-        if not place.isprintable():
-            raise InvalidValue(f"repository address {str(url)!r} holds an escaped control character")
-        folders = [f"{root}{tail}" for root in {place, os.path.realpath(place)} for tail in ("", "/.git")]
-        quoted = (folder.replace("\\", "\\\\").replace('"', '\\"') for folder in folders)
-        content = "[safe]\n" + "".join(f'\tdirectory = "{folder}"\n' for folder in quoted)
-        config = self._home / f"trust-{hashlib.sha256(url.encode()).hexdigest()[:16]}.gitconfig"
-        write_private(config, content.encode(), 0o600)
-        return config
-
-    @staticmethod
-    def _failed(complaint: bytes, url: RepoUrl | None, credentials: Credentials | None) -> GitError:
-        said = complaint.decode(errors="replace")
-        if credentials is not None and credentials.password:
-            said = said.replace(credentials.password.reveal(), HIDDEN)
-        return error_for(said, url)
+        except TimeoutError:
+            raise _too_long(command, seconds, url) from None
 
 
-async def _bounded(process: asyncio.subprocess.Process, limit: int) -> bytes | None:
-    """All that git prints; None, and git is killed, as soon as it is more than allowed."""
-    parts: list[bytes] = []
-    size = 0
-    while process.stdout is not None and (chunk := await process.stdout.read(_CHUNK)):
-        size += len(chunk)
-        if size > limit:
-            _kill_group(process.pid)
-            return None
-        parts.append(chunk)
-    return b"".join(parts)
+def _failed(
+    complaint: bytes, url: RepoUrl | None, access: Access, hidden: Sequence[str], max_bytes: int | None
+) -> StokerError:
+    said = complaint.decode(errors="replace")
+    for secret in sorted(filter(None, hidden), key=len, reverse=True):
+        said = said.replace(secret, HIDDEN)
+    if url is not None and url.scheme == "ssh" and isinstance(access.login, SshKey):
+        from stoker.git.ssh import distrust, without_chatter  # noqa: PLC0415 - most gits never speak ssh
+
+        if _UNTRUSTED in said:
+            return distrust(said, url, access.login)
+        said = without_chatter(said)
+    return error_for(said, url, max_bytes)
 
 
-async def _tail(process: asyncio.subprocess.Process) -> bytes:
-    """The end of what was said; git's reason stands last, however much a server says before."""
-    kept = b""
-    while process.stderr is not None and (chunk := await process.stderr.read(_CHUNK)):
-        kept = (kept + chunk)[-MAX_STDERR:]
-    return kept
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _too_long(command: str, seconds: float, url: RepoUrl | None) -> GitError:
+def _too_long(command: str, seconds: float, url: RepoUrl | None) -> StokerError:
     if url is None:
         return GitFailed(f"git {command} took longer than {seconds:g} s")
     return SourceUnreachable(
@@ -217,9 +207,9 @@ def _too_long(command: str, seconds: float, url: RepoUrl | None) -> GitError:
     )
 
 
-def _too_much(command: str, limit: int, url: RepoUrl | None) -> GitError:
+def _too_much(command: str, limit: int, url: RepoUrl | None) -> StokerError:
     if url is None:
         return GitFailed(f"git {command} printed more than {limit} bytes")
-    return SourceUnreachable(
+    return SourceTooLarge(
         f"repository {without_userinfo(url)} answered git {command} with over {limit} bytes"
     )

@@ -39,6 +39,7 @@ class GitSshServer:
         self.known_hosts = folder / "known_hosts"
         self._authorized_keys = folder / "authorized_keys"
         self._kinds = tuple(kinds)
+        self._certificates: tuple[Path, ...] = ()
         self._sshd = find_sshd((*os.get_exec_path(), *_SBIN))
         self._port = 0
         self._process: Process
@@ -100,6 +101,12 @@ class GitSshServer:
         self._make_host_keys()
         self._serve(self._port)
 
+    def present_certificate(self, certificate: Path) -> None:
+        """Come back at the same address with a certificate for one of the host keys."""
+        self._process.stop()
+        self._certificates = (*self._certificates, certificate)
+        self._serve(self._port)
+
     def stop(self) -> None:
         self._process.stop()
 
@@ -139,6 +146,7 @@ class GitSshServer:
             "ListenAddress 127.0.0.1",
             f"Port {self._port}",
             *(f'HostKey "{self._host_key(kind)}"' for kind in self._kinds),
+            *(f'HostCertificate "{certificate}"' for certificate in self._certificates),
             f'AuthorizedKeysFile "{self._authorized_keys}"',
             f"AllowUsers {self.user}",
             "AuthenticationMethods publickey",

@@ -8,38 +8,61 @@ production.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+
+GATEWAYS = {"filler": "Filler overview", "packer": "Packer overview"}
+VIEWS = "com.inductiveautomation.perspective/views"
+SYSTEM = "ignition/system-properties"
+OVERLAY = "production"
+
+
+def resource(files: Mapping[str, str]) -> dict[str, str]:
+    """The files of one resource, and the `resource.json` that names them."""
+    manifest = {"scope": "A", "version": 1, "restricted": False, "overridable": True, "files": sorted(files)}
+    return {**files, "resource.json": _json(manifest)}
 
 
 def view(title: str) -> dict[str, str]:
-    """A Perspective view: its data, and the `resource.json` that names it."""
-    return {
-        "view.json": _json({"root": {"type": "ia.container.flex", "meta": {"name": "root"}}, "title": title}),
-        "resource.json": _json(
-            {"scope": "G", "version": 1, "restricted": False, "overridable": True, "files": ["view.json"]}
-        ),
-    }
+    """A Perspective view."""
+    root = {"type": "ia.container.flex", "meta": {"name": "root"}}
+    return resource({"view.json": _json({"root": root, "title": title})})
+
+
+def mappings(gateway: str) -> tuple[tuple[str, str], ...]:
+    """Which folder of the repository goes where on a gateway; a later one wins, file by file."""
+    service, core = f"services/{gateway}", "config/resources/core"
+    return (
+        (f"{service}/projects", "projects"),
+        (f"{service}/{core}", core),
+        (f"{service}/config/resources/{OVERLAY}", core),
+        ("shared/scripts", f"projects/{gateway}/ignition/script-python"),
+        ("shared/udts", f"{core}/ignition/tag-type-definition/default"),
+    )
 
 
 def plant() -> dict[str, str]:
     """Every file of the repository by its path."""
-    files = {
-        "shared/scripts/line/code.py": "def per_hour(count, seconds):\n\treturn count * 3600 / seconds\n",
-        "shared/udts/Motor/udts.json": _json({"name": "Motor", "tagType": "UdtType", "tags": []}),
-        "README.md": "# Bottling plant\n\nConfiguration of the gateways of line 1.\n",
-    }
-    for name, title in (("filler", "Filler overview"), ("packer", "Packer overview")):
-        root = f"services/{name}"
-        views = f"{root}/projects/{name}/com.inductiveautomation.perspective/views"
-        files |= {f"{views}/Overview/{file}": text for file, text in view(title).items()}
-        files |= {
-            f"{root}/projects/{name}/project.json": _json({"title": name.title(), "enabled": True}),
-            f"{root}/config/resources/core/config-mode.json": _json({"title": "core"}),
-            f"{root}/config/resources/core/system.json": _json({"systemName": name, "historian": "local"}),
-            f"{root}/config/resources/production/system.json": _json(
-                {"systemName": name, "historian": "plant"}
-            ),
-        }
+    files = {"README.md": "# Bottling plant\n\nConfiguration of the gateways of line 1.\n"}
+    rate = "def per_hour(count, seconds):\n\treturn count * 3600 / seconds\n"
+    _put(files, "shared/scripts/line", resource({"code.py": rate}))
+    motor = {"name": "Motor", "tagType": "UdtType", "tags": [{"name": "Speed", "dataType": "Float4"}]}
+    _put(files, "shared/udts/Motor", resource({"udts.json": _json(motor)}))
+    for name, title in GATEWAYS.items():
+        project, resources = f"services/{name}/projects/{name}", f"services/{name}/config/resources"
+        _put(files, project, {"project.json": _json({"title": name.title(), "enabled": True})})
+        _put(files, f"{project}/{VIEWS}/Overview", view(title))
+        _put(files, f"{resources}/core", {"config-mode.json": _json({"title": "core"})})
+        _put(files, f"{resources}/core/{SYSTEM}", resource(_system(name, "local")))
+        _put(files, f"{resources}/{OVERLAY}/{SYSTEM}", _system(name, "plant"))
     return files
+
+
+def _system(name: str, historian: str) -> dict[str, str]:
+    return {"config.json": _json({"systemName": name, "historian": historian})}
+
+
+def _put(files: dict[str, str], folder: str, new: Mapping[str, str]) -> None:
+    files |= {f"{folder}/{name}": text for name, text in new.items()}
 
 
 def _json(value: object) -> str:

@@ -14,10 +14,11 @@ from aiohttp import web
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.credentials import Credentials
+from stoker.git.access import Access, Password, always
 from stoker.git.errors import GitFailed, RefNotFound, SourceAuthFailed, SourceUnreachable
 from stoker.git.mirror import HOLD_TIMEOUT, MAX_PACKS, Mirror
 from stoker.git.reading import read_tree
+from stoker.git.remote import Remote
 from stoker.git.runner import GitRunner
 from stoker.testing.clock import ManualClock
 from stoker.testing.git_http import GitHttpServer
@@ -36,8 +37,11 @@ class World:
         self.repository = Repository.create(tmp_path / "r.git")
         self.url = RepoUrl(self.repository.path.as_uri())
 
-    def mirror(self, url: RepoUrl | None = None, credentials: Credentials | None = None) -> Mirror:
-        return Mirror(self.runner, self.cache, url or self.url, credentials)
+    def remote(self, url: RepoUrl | None = None, login: Password | None = None) -> Remote:
+        return Remote(self.runner, url or self.url, always(Access(login)))
+
+    async def mirror(self, url: RepoUrl | None = None, login: Password | None = None) -> Mirror:
+        return await Mirror.of(self.remote(url, login), self.cache)
 
     async def names(self, mirror: Mirror, commit: CommitId) -> list[str]:
         return [str(entry.path) for entry in (await read_tree(self.runner, mirror.path, commit)).files]
@@ -51,7 +55,7 @@ def world(tmp_path: Path) -> World:
 async def test_fetches_one_commit_without_history_and_without_a_checkout(world: World) -> None:
     world.repository.commit({"old": "1"})
     commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror()
+    mirror = await world.mirror()
     await mirror.fetch(commit, MAIN)
     assert await world.names(mirror, commit) == ["a", "old"]
     assert (mirror.path / "shallow").read_text().strip() == commit
@@ -60,7 +64,7 @@ async def test_fetches_one_commit_without_history_and_without_a_checkout(world: 
 
 
 async def test_its_folder_is_private_and_its_configuration_fixed(world: World) -> None:
-    mirror = world.mirror()
+    mirror = await world.mirror()
     await mirror.fetch(world.repository.commit({"a": "1"}), MAIN)
     assert stat.S_IMODE(mirror.path.stat().st_mode) == 0o700
     assert (mirror.path / "config").read_text() == "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -68,16 +72,16 @@ async def test_its_folder_is_private_and_its_configuration_fixed(world: World) -
 
 async def test_a_commit_that_is_here_is_not_fetched_again(world: World) -> None:
     commit = world.repository.commit({"a": "1"})
-    await world.mirror().fetch(commit, MAIN)
+    await (await world.mirror()).fetch(commit, MAIN)
     world.repository.path.rename(world.repository.path.with_name("moved.git"))
-    mirror = world.mirror()
+    mirror = await world.mirror()
     await mirror.fetch(commit, MAIN)
     assert await world.names(mirror, commit) == ["a"]
 
 
 async def test_the_next_commit_brings_only_what_is_new(world: World) -> None:
     first = world.repository.commit({f"f{n}": secrets.token_bytes(1000) for n in range(200)})
-    mirror = world.mirror()
+    mirror = await world.mirror()
     await mirror.fetch(first, MAIN)
     second = world.repository.commit({"f0": "changed"})
     await mirror.fetch(second, MAIN)
@@ -113,7 +117,7 @@ async def test_a_server_that_gives_out_no_ids_is_asked_for_the_ref(
     tagged = strict.commit({"a": "1"})
     strict.tag("v1", tagged, message="Release")
     strict.commit({"a": "2"})
-    mirror = world.mirror(RepoUrl(old_server.url("strict.git")))
+    mirror = await world.mirror(RepoUrl(old_server.url("strict.git")))
     await mirror.fetch(tagged, GitRef("v1"))
     assert await world.names(mirror, tagged) == ["a"]
     assert (mirror.path / "shallow").read_text().strip() == tagged
@@ -124,7 +128,7 @@ async def test_a_commit_in_the_history_is_found_as_a_last_resort(
 ) -> None:
     old = strict.commit({"old": "1"})
     strict.commit({"new": "1"})
-    mirror = world.mirror(RepoUrl(old_server.url("strict.git")))
+    mirror = await world.mirror(RepoUrl(old_server.url("strict.git")))
     await mirror.fetch(old, MAIN)
     assert await world.names(mirror, old) == ["old"]
 
@@ -136,13 +140,13 @@ async def test_a_commit_that_is_nowhere_is_named(
     missing = CommitId("1" * 40)
     for url in (RepoUrl(old_server.url("strict.git")), RepoUrl(strict.path.as_uri())):
         with pytest.raises(RefNotFound, match=missing):
-            await world.mirror(url).fetch(missing, MAIN)
+            await (await world.mirror(url)).fetch(missing, MAIN)
 
 
 @pytest.mark.parametrize("damage", ["config", "HEAD", "objects", "lock", "half a pack", "junk", "file"])
 async def test_a_damaged_mirror_is_built_anew(world: World, damage: str) -> None:
     commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror()
+    mirror = await world.mirror()
     await mirror.fetch(commit, MAIN)
     if damage == "config":
         (mirror.path / "config").write_text("[core]\n\tsshCommand = touch /x\n")
@@ -171,7 +175,7 @@ async def test_a_damaged_mirror_is_built_anew(world: World, damage: str) -> None
 
 async def test_a_mirror_that_vanishes_is_built_anew(world: World) -> None:
     commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror()
+    mirror = await world.mirror()
     await mirror.fetch(commit, MAIN)
     mirror.discard()
     await mirror.fetch(commit, MAIN)
@@ -179,7 +183,7 @@ async def test_a_mirror_that_vanishes_is_built_anew(world: World) -> None:
 
 
 async def test_a_mirror_of_many_packs_is_built_anew(world: World) -> None:
-    mirror = world.mirror()
+    mirror = await world.mirror()
     await mirror.fetch(world.repository.commit({"a": "1"}), MAIN)
     for number in range(MAX_PACKS):
         (mirror.path / f"objects/pack/pack-{number}.pack").touch()
@@ -192,7 +196,7 @@ async def test_a_mirror_of_many_packs_is_built_anew(world: World) -> None:
 async def test_sha256_repositories_have_their_own_form(world: World, tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "256.git", object_format="sha256")
     commit = repository.commit({"a": "1"})
-    mirror = world.mirror(RepoUrl(repository.path.as_uri()))
+    mirror = await world.mirror(RepoUrl(repository.path.as_uri()))
     await mirror.fetch(commit, MAIN)
     assert await world.names(mirror, commit) == ["a"]
 
@@ -203,27 +207,27 @@ async def test_what_one_credential_opened_is_not_served_to_another(
     commit = Repository.create(repositories / "secret.git").commit({"a": "1"})
     git_http.users.update(alice="right", bob="right too")
     url = RepoUrl(git_http.url("secret.git"))
-    alice = world.mirror(url, Credentials("alice", Secret("right")))
+    alice = await world.mirror(url, Password("alice", Secret("right")))
     await alice.fetch(commit, MAIN)
-    mallory = [None, Credentials("alice", Secret("wrong")), Credentials("alic", Secret("eright"))]
-    for credentials in mallory:
-        mirror = world.mirror(url, credentials)
+    mallory = [None, Password("alice", Secret("wrong")), Password("alic", Secret("eright"))]
+    for login in mallory:
+        mirror = await world.mirror(url, login)
         assert mirror.path != alice.path
         with pytest.raises(SourceAuthFailed):
             await mirror.fetch(commit, MAIN)
-    bob = world.mirror(url, Credentials("bob", Secret("right too")))
+    bob = await world.mirror(url, Password("bob", Secret("right too")))
     await bob.fetch(commit, MAIN)
     assert bob.path != alice.path
-    assert world.mirror(url, Credentials("alice", Secret("right"))).path == alice.path
+    assert (await world.mirror(url, Password("alice", Secret("right")))).path == alice.path
 
 
-def test_names_of_folders_differ_between_caches(world: World, tmp_path: Path) -> None:
+async def test_names_of_folders_differ_between_caches(world: World, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    assert Mirror(GitRunner(other), other, world.url, None).path.name != world.mirror().path.name
+    assert (await Mirror.of(world.remote(), other)).path.name != (await world.mirror()).path.name
 
 
 async def test_one_process_at_a_time_holds_it(world: World) -> None:
-    mirror = world.mirror()
+    mirror = await world.mirror()
     hold = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.flock(f, fcntl.LOCK_EX); "
         "print('held', flush=True); sys.stdin.read()"
@@ -237,7 +241,7 @@ async def test_one_process_at_a_time_holds_it(world: World) -> None:
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
-    waiting = Mirror(world.runner, world.cache, world.url, None, clock)
+    waiting = await Mirror.of(world.remote(), world.cache, clock)
 
     async def take() -> None:
         async with waiting.held():
@@ -256,7 +260,7 @@ async def test_one_process_at_a_time_holds_it(world: World) -> None:
 
 async def test_a_cache_that_cannot_be_written_is_a_failure_with_a_name(world: World) -> None:
     commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror()
+    mirror = await world.mirror()
     mirror.path.parent.rmdir()
     mirror.path.parent.write_text("in the way")
     with pytest.raises(GitFailed, match="cannot be made: Not a directory"):

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import stat
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
-from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.credentials import Credentials, askpass_environment, install_askpass
-from stoker.git.errors import GitFailed, RefNotFound, SourceAuthFailed, SourceUnreachable, error_for
+from stoker.git.access import Access, Password, SshKey
+from stoker.git.askpass import askpass_environment, install_askpass
+from stoker.git.errors import (
+    FilterRefused,
+    GitFailed,
+    RefNotFound,
+    SourceAuthFailed,
+    SourceTooLarge,
+    SourceUnreachable,
+    error_for,
+)
 from stoker.git.private import private_folder
 from stoker.git.runner import GitRunner
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.repositories import Repository
+from stoker.testing.ssh_keys import make_ssh_key
 from stoker.testing.waiting import eventually_async
 
 TOKEN = "t0ken-that-nobody-may-see"
-CREDENTIALS = Credentials("alice", Secret(TOKEN))
+LOGIN = Password("alice", Secret(TOKEN))
+ACCESS = Access(LOGIN)
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -199,7 +213,7 @@ async def test_the_token_is_sent_and_stands_in_no_command_line_file_or_message(
 
     async with tcp_server(asking) as port:
         url = RepoUrl(f"http://127.0.0.1:{port}/r.git")
-        call = asyncio.ensure_future(runner.run(["ls-remote"], [url], url=url, credentials=CREDENTIALS))
+        call = asyncio.ensure_future(runner.run(["ls-remote"], [url], url=url, access=ACCESS))
         await asyncio.wait_for(authorized.wait(), 10)
         running = command_lines()
         assert any(f"127.0.0.1:{port}" in line for line in running)
@@ -233,7 +247,7 @@ async def test_credentials_do_not_follow_a_redirect(runner: GitRunner) -> None:
         async with tcp_server(redirecting) as port:
             url = RepoUrl(f"http://127.0.0.1:{port}/r.git")
             with pytest.raises(SourceUnreachable, match="redirect"):
-                await runner.run(["ls-remote"], [url], url=url, credentials=CREDENTIALS)
+                await runner.run(["ls-remote"], [url], url=url, access=ACCESS)
     assert asked == []
 
 
@@ -253,7 +267,7 @@ async def test_the_helper_answers_only_for_the_address_it_is_meant_for(
     runner: GitRunner, tmp_path: Path, prompt: str, answer: str
 ) -> None:
     helper = install_askpass(private_folder(tmp_path / "helper"))
-    environment = askpass_environment(helper, RepoUrl("https://git.test/r.git"), CREDENTIALS)
+    environment = askpass_environment(helper, RepoUrl("https://git.test/r.git"), LOGIN)
     process = await asyncio.create_subprocess_exec(
         environment["GIT_ASKPASS"], prompt, env=environment, stdout=asyncio.subprocess.PIPE
     )
@@ -267,11 +281,11 @@ async def test_a_wrong_password_is_an_authentication_failure(
     Repository.create(repositories / "r.git").commit({"a": "1"})
     git_http.users["alice"] = "right"
     url = RepoUrl(git_http.url("r.git"))
-    for credentials in (None, Credentials("alice", Secret("wrong"))):
+    for access in (Access(), Access(Password("alice", Secret("wrong")))):
         with pytest.raises(SourceAuthFailed):
-            await runner.run(["ls-remote"], [url], url=url, credentials=credentials)
-    right = Credentials("alice", Secret("right"))
-    assert b"refs/heads/main" in await runner.run(["ls-remote"], [url], url=url, credentials=right)
+            await runner.run(["ls-remote"], [url], url=url, access=access)
+    right = Access(Password("alice", Secret("right")))
+    assert b"refs/heads/main" in await runner.run(["ls-remote"], [url], url=url, access=right)
 
 
 async def test_a_local_repository_of_another_user_can_be_read(runner: GitRunner, tmp_path: Path) -> None:
@@ -336,6 +350,78 @@ def test_local_questions_are_answered_in_a_thread(tmp_path: Path) -> None:
     assert answers == [b"0" * 40 + b" missing\n"]
 
 
+async def test_a_repository_cannot_name_the_program_that_is_run_as_ssh(
+    runner: GitRunner, tmp_path: Path
+) -> None:
+    canary = tmp_path / "canary"
+    repository = Repository.create(tmp_path / "r.git")
+    repository.git("config", "core.sshCommand", f"touch {canary};")
+    url = RepoUrl("git@127.0.0.1:r.git")
+    key = SshKey(Secret(make_ssh_key(tmp_path / "key").private.read_bytes()), b"")
+    for access, error in ((Access(), Misconfigured), (Access(key), StokerError)):
+        with pytest.raises(error):
+            await runner.run(["fetch"], [url], url=url, access=access, repository=repository.path)
+    with pytest.raises(GitFailed, match="transport 'ssh' not allowed"):
+        await runner.run(["fetch"], [url], repository=repository.path)
+    assert not canary.exists()
+
+
+async def test_only_the_transport_of_the_address_is_allowed(runner: GitRunner, tmp_path: Path) -> None:
+    url = RepoUrl("https://127.0.0.1:1/r.git")
+    repository = Repository.create(tmp_path / "r.git")
+    with pytest.raises(StokerError, match="transport 'file' not allowed"):
+        await runner.run(["ls-remote"], [repository.path.as_uri()], url=url)
+
+
+async def test_what_is_asked_on_standard_input_is_answered(runner: GitRunner, tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "r.git")
+    ids = [repository.commit({"a": str(n)}) for n in range(3)]
+    asked = "".join(f"{id_}\n" for id_ in ids).encode() * 10_000
+    told = await runner.run(
+        ["cat-file", "--batch-check=%(objecttype)"], repository=repository.path, stdin=asked
+    )
+    assert told == b"commit\n" * 30_000
+
+
+async def test_an_emptied_cache_is_furnished_again(runner: GitRunner, tmp_path: Path) -> None:
+    url = RepoUrl(Repository.create(tmp_path / "r.git").path.as_uri())
+    await runner.run(["ls-remote"], [url], url=url)
+    shutil.rmtree(tmp_path / "cache")
+    assert await runner.run(["ls-remote"], [url], url=url) == b""
+    assert runner.home.is_dir()
+
+
+async def test_each_secret_is_cut_out_of_what_git_says(runner: GitRunner) -> None:
+    """A server that repeats what it was sent."""
+    word = "s3cr&t canary"
+
+    async def echoing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (await reader.readuntil(b"\r\n\r\n")).lower().count(b"authorization:") == 0:
+            challenge = b'WWW-Authenticate: Basic realm="x"\r\nContent-Length: 0\r\n\r\n'
+            writer.write(b"HTTP/1.1 401 Unauthorized\r\n" + challenge)
+        body = f"{word} {quote(word, safe='')} {b64encode(f'me:{word}'.encode()).decode()}".encode()
+        head = f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        writer.write(b"HTTP/1.1 500 Broken\r\n" + head + body)
+
+    async with tcp_server(echoing) as port:
+        url = RepoUrl(f"http://127.0.0.1:{port}/r.git")
+        with pytest.raises(SourceUnreachable, match="remote: <secret> <secret> <secret>") as refused:
+            await runner.run(["ls-remote"], [url], url=url, access=Access(Password("me", Secret(word))))
+    assert "canary" not in refused.value.message
+
+
+async def test_a_large_file_needs_no_large_git(tmp_path: Path) -> None:
+    """Neither the git that fetches nor the one that serves a local mirror may hold as much as the file."""
+    repository = Repository.create(tmp_path / "r.git")
+    repository.git("config", "core.compression", "0")
+    repository.commit({"big": os.urandom(1 << 20) * 40})
+    mirror = Repository.create(tmp_path / "mirror.git")
+    runner = GitRunner(tmp_path / "cache", max_memory=32 << 20)
+    url = RepoUrl(repository.path.as_uri())
+    await runner.run(["fetch", "--quiet", "--depth=1"], [url, "main:main"], repository=mirror.path, url=url)
+    assert mirror.tip() == repository.tip()
+
+
 URL = RepoUrl("https://git.test/r.git")
 
 
@@ -355,11 +441,22 @@ URL = RepoUrl("https://git.test/r.git")
         ("fatal: unable to access: SSL certificate problem: self-signed certificate", SourceUnreachable),
         ("fatal: write error: No space left on device\nfatal: index-pack failed", GitFailed),
         ("fatal: Unable to create '/x/shallow.lock': File exists.", GitFailed),
+        ("fatal: Out of memory, malloc failed (tried to allocate 99 bytes)", SourceTooLarge),
+        ("remote: fatal: Out of memory\nfatal: early EOF", SourceUnreachable),
+        ("remote: No space left on device\nfatal: the remote end hung up", SourceUnreachable),
+        ("fatal: remote error: filter 'tree' not supported", FilterRefused),
+        ("fatal: unable to access 'x': CONNECT tunnel failed, response 407", SourceAuthFailed),
         ("something new", GitFailed),
     ],
 )
 def test_what_git_said_becomes_an_error_with_its_consequence(said: str, expected: type[Exception]) -> None:
     assert type(error_for(said, URL)) is expected
+
+
+def test_a_file_is_too_large_only_where_there_was_a_limit() -> None:
+    said = "fatal: write error: File too large\nfatal: fetch-pack: invalid index-pack output"
+    assert type(error_for(said, URL, 1000)) is SourceTooLarge
+    assert type(error_for(said, URL)) is GitFailed
 
 
 def test_a_complaint_about_the_local_mirror_is_never_blamed_on_the_source() -> None:

@@ -116,10 +116,15 @@ class GitAccess(Block):
         about("Signatures that are demanded. A commit that fails the check changes nothing."),
     ] = None
     ca_secret_ref: Annotated[
-        SecretKeyRef | None, about("Certificates in PEM form to trust for https, in place of the system's.")
+        SecretKeyRef | None, about("Certificates in PEM form to trust for https besides the system's.")
     ] = None
     proxy: Annotated[
-        ProxyUrl | None, about("Proxy for https, such as http://proxy:3128 or socks5h://proxy:1080.")
+        ProxyUrl | None,
+        about(
+            "Proxy for https, such as http://proxy:3128 or socks5h://proxy:1080. Left out: the one that the "
+            "process's environment names. Hosts in its NO_PROXY are reached directly either way; an ssh "
+            "address cannot use a proxy."
+        ),
     ] = None
     allow_rewrite: Annotated[
         bool | None,

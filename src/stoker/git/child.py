@@ -1,0 +1,176 @@
+"""One program as a child of the event loop: started, listened to, ended.
+
+It runs in a process group of its own, so that whatever it started (ssh, http
+helpers, indexers) is killed together with it on timeout, on cancellation and when
+it prints too much. Pipes are read by the loop itself; asyncio's own children cost
+a thread each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+MAX_STDERR = 16 * 1024
+_CHUNK = 1 << 16
+_FIRST_LOOK = 0.0002
+
+
+class Ended(NamedTuple):
+    """How it ended and what it said."""
+
+    code: int
+    output: bytes | None
+    """None if it was more than allowed."""
+    complaint: bytes
+
+
+async def converse(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    cwd: Path,
+    stdin: bytes,
+    max_output: int,
+    timeout: float,
+) -> Ended:
+    """Run it to its end; raises TimeoutError when that does not come in time."""
+    with contextlib.ExitStack() as files:
+        process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own way blocks just as long, and costs more
+            argv,
+            stdin=files.enter_context(_as_file(stdin)) if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=cwd,
+            start_new_session=True,
+            bufsize=0,
+        )
+    said = _Said(process, max_output)
+    try:
+        async with asyncio.timeout(timeout):
+            await said.everything()
+            await _gone(process)
+    except BaseException:
+        kill_group(process.pid)
+        await _buried(process)
+        raise
+    finally:
+        said.close()
+    return Ended(process.returncode, said.output, said.complaint)
+
+
+def kill_group(pid: int) -> None:
+    """End it and all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+class _Said:
+    """What comes through both pipes; one left unread would stop the child for ever."""
+
+    def __init__(self, process: subprocess.Popen[bytes], max_output: int) -> None:
+        self._process = process
+        self._left = max_output
+        self._parts: list[bytes] = []
+        self._tail = b""
+        self._pipes = (
+            _Pipe(process.stdout, self._on_output),
+            _Pipe(process.stderr, self._on_complaint),
+        )
+
+    @property
+    def output(self) -> bytes | None:
+        return b"".join(self._parts) if self._left >= 0 else None
+
+    @property
+    def complaint(self) -> bytes:
+        """The end of it; the reason stands last, however much a server says before."""
+        return self._tail
+
+    async def everything(self) -> None:
+        for pipe in self._pipes:
+            await pipe.ended
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+
+    def _on_output(self, chunk: bytes) -> None:
+        if self._left < 0:
+            return
+        self._left -= len(chunk)
+        if self._left < 0:
+            self._parts.clear()
+            kill_group(self._process.pid)
+        else:
+            self._parts.append(chunk)
+
+    def _on_complaint(self, chunk: bytes) -> None:
+        self._tail = (self._tail + chunk)[-MAX_STDERR:]
+
+
+class _Pipe:
+    """One pipe, read whenever there is something."""
+
+    def __init__(self, file: IO[bytes] | None, take: Callable[[bytes], None]) -> None:
+        if file is None:
+            raise ValueError("the process was started without pipes")
+        self._file = file
+        self._take = take
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        os.set_blocking(file.fileno(), False)
+        self._loop.add_reader(file.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._loop.remove_reader(self._file.fileno())
+            self._file.close()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _on_readable(self) -> None:
+        try:
+            chunk = os.read(self._file.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        if chunk:
+            self._take(chunk)
+        else:
+            self.close()
+
+
+async def _gone(process: subprocess.Popen[bytes]) -> None:
+    """A process that has closed its pipes is all but gone; it is not worth a thread to wait for it."""
+    pause = _FIRST_LOOK
+    while process.poll() is None:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 0.1)
+
+
+async def _buried(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of what was killed, however often we are told to hurry; for ten seconds at most."""
+    pause = _FIRST_LOOK
+    while process.poll() is None and pause < 5:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(pause)
+        pause *= 2
+
+
+def _as_file(content: bytes) -> IO[bytes]:
+    """Something to read `content` from that needs nobody to write it meanwhile."""
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = os.fdopen(os.memfd_create("stdin", os.MFD_CLOEXEC), "w+b")
+    else:
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(content)
+    file.seek(0)
+    return file

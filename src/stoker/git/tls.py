@@ -1,0 +1,54 @@
+"""Certificates that are trusted for https besides the system's.
+
+An organisation's own authority is added to the system's roots, not put in their
+place: the same resource then works for the server inside and, when the repository
+moves, for a public forge. git takes one file, so both are written into one; it is
+named after its content and used again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from stoker.domain.errors import InvalidValue
+from stoker.git.private import write_private
+
+MAX_CA_BYTES = 1 << 20
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
+# Debian and Alpine, Fedora and its family, SUSE, macOS.
+_SYSTEM = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def certificates(ca: bytes) -> bytes:
+    """The certificates of a PEM text and nothing else of it; raises if there is none."""
+    if len(ca) > MAX_CA_BYTES:
+        raise InvalidValue(f"the CA certificates are larger than {MAX_CA_BYTES} bytes")
+    found = _CERTIFICATE.findall(ca.replace(b"\r\n", b"\n"))
+    if not found:
+        raise InvalidValue("the CA certificates hold no certificate in PEM form")
+    return b"\n".join(found) + b"\n"
+
+
+def bundle(folder: Path, ca: bytes) -> Path:
+    """A file with the system's roots and these."""
+    given = certificates(ca)
+    system = _system_file()
+    stamp = b"" if system is None else f"{system} {system.stat().st_mtime_ns}".encode()
+    path = folder / f"ca-{hashlib.sha256(stamp + given).hexdigest()[:32]}.pem"
+    if not path.is_file():
+        roots = b"" if system is None else system.read_bytes()
+        write_private(path, roots.rstrip() + b"\n" + given, 0o600)
+    return path
+
+
+def _system_file() -> Path | None:
+    named = os.environ.get("SSL_CERT_FILE", "")
+    return next((path for path in map(Path, (named, *_SYSTEM)) if path.is_file()), None)
