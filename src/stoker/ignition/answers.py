@@ -1,0 +1,178 @@
+"""What a gateway can answer, and what each answer asks of whoever asked.
+
+A 401 may have an empty body, a 404 may be a page of HTML, a 403 may be JSON, and a
+200 may carry `success:false`: so the status and the content type are looked at
+first, and a body is parsed only where it can be one. Pure: no I/O, no retries.
+Nothing here ever quotes a request.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.ignition.addressing import GatewayAddress
+
+LONGEST_QUOTE = 300
+
+
+class NotOffered(Stalled):
+    """404: this gateway has no such path."""
+
+    default_reason = Reason.NOT_IGNITION_83
+
+
+class LockRefused(Retry):
+    """408 or 409: somebody else holds the scan lock, or the gateway is busy with a change of its own."""
+
+    default_reason = Reason.SCAN_LOCK_HELD
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, read whole."""
+
+    status: int
+    content_type: str
+    location: str
+    body: bytes = field(repr=False)
+
+    def json(self) -> object:
+        """The body as JSON; nothing if it is something else, whatever the header says."""
+        if self.content_type not in {"application/json", "text/json", "text/plain", ""}:
+            return None
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
+class Asked(NamedTuple):
+    """What was asked, for the sentences about it."""
+
+    what: str
+    address: GatewayAddress
+    key_name: str
+    writes: bool
+
+
+def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
+    """Why the answer is not what was asked for; nothing if it is."""
+    at = f"{asked.what}: the gateway at {asked.address}"
+    status = answer.status
+    if 200 <= status < 300:
+        return _refused_politely(answer, at)
+    if 300 <= status < 400:
+        return _redirected(answer, asked, at)
+    if status == 401:
+        plain = "" if asked.address.tls else ", or it requires a secure connection and this one is plain HTTP"
+        return Stalled(
+            f"{at} does not accept the API key {asked.key_name!r} (401): it is unknown or disabled, its "
+            f"secret is wrong{plain}",
+            reason=Reason.TOKEN_REJECTED,
+        )
+    if status == 403:
+        return _forbidden(answer, asked, at)
+    if status == 404:
+        return NotOffered(f"{at} has no such path (404)")
+    if status in {408, 409}:
+        how = "was not given up in time" if status == 408 else "is held by somebody else"
+        return LockRefused(f"{at} says that the scan lock {how} ({status})")
+    if status == 503:
+        return Retry(f"{at} is not ready (503){_said(answer)}", reason=Reason.GATEWAY_STARTING)
+    kind = Retry if status >= 500 or status == 429 else Stalled
+    return kind(f"{at} answered {status}{_said(answer)}", reason=Reason.GATEWAY_ERROR)
+
+
+def unreadable(asked: Asked) -> Retry:
+    """An answer of 200 that is none: a login page, half a document, another program."""
+    return Retry(
+        f"{asked.what}: the gateway at {asked.address} answered with something else than was asked for",
+        reason=Reason.GATEWAY_ERROR,
+    )
+
+
+def _refused_politely(answer: Answer, at: str) -> StokerError | None:
+    said = answer.json()
+    if isinstance(said, dict) and said.get("success") is False:
+        return Retry(
+            f"{at} answered {answer.status} and did not do it{_said(answer)}", reason=Reason.GATEWAY_ERROR
+        )
+    return None
+
+
+def _redirected(answer: Answer, asked: Asked, at: str) -> StokerError:
+    if not asked.address.tls and answer.location.startswith("https://"):
+        return _secure(at)
+    # Not followed: the key must not travel to wherever somebody points.
+    return Retry(f"{at} points elsewhere ({answer.status})", reason=Reason.GATEWAY_ERROR)
+
+
+def _forbidden(answer: Answer, asked: Asked, at: str) -> StokerError:
+    if not asked.address.tls and "secure" in _said(answer).lower():
+        return _secure(at)
+    permission = "Write" if asked.writes else "Read"
+    return Stalled(
+        f"{at} knows the API key {asked.key_name!r} and does not let it do this (403): its security level "
+        f"must be granted Gateway {permission}{_said(answer)}",
+        reason=Reason.LEVEL_NOT_GRANTED,
+    )
+
+
+def _secure(at: str) -> Stalled:
+    return Stalled(
+        f"{at} requires a secure connection, on localhost too: use its TLS port with https://",
+        reason=Reason.SECURE_REQUIRED,
+    )
+
+
+def _said(answer: Answer) -> str:
+    """The gateway's own words, where it has some that are short and meant for us."""
+    said = answer.json()
+    if not isinstance(said, dict):
+        return ""
+    for name in ("message", "error", "problem", "detail"):
+        if isinstance(words := said.get(name), str) and words.strip():
+            return f": {one_line(words)}"
+    return ""
+
+
+def one_line(text: str, longest: int = LONGEST_QUOTE) -> str:
+    """Text from elsewhere as part of a sentence."""
+    flat = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * longest]).split())
+    return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"
+
+
+class GatewayState(StrEnum):
+    """Starting, running and faulted are different things."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    FAULTED = "FAULTED"
+    UNKNOWN = "UNKNOWN"
+
+
+class Presence(NamedTuple):
+    """What a gateway says to anybody, key or not."""
+
+    state: GatewayState = GatewayState.UNKNOWN
+    version: str = ""
+
+    @classmethod
+    def from_gwinfo(cls, body: bytes) -> Presence:
+        """Read `ContextStatus=RUNNING;…;Version=8.3.7;…`."""
+        pairs = dict(part.partition("=")[::2] for part in body[:8192].decode("latin-1").strip().split(";"))
+        return cls(_state(pairs.get("ContextStatus", "")), one_line(pairs.get("Version", ""), 40))
+
+    @classmethod
+    def from_ping(cls, said: object) -> Presence:
+        """Read `{"state":"STARTING"}`."""
+        return cls(_state(str(said.get("state", ""))) if isinstance(said, dict) else GatewayState.UNKNOWN)
+
+
+def _state(word: str) -> GatewayState:
+    return GatewayState.__members__.get(word.strip().upper(), GatewayState.UNKNOWN)

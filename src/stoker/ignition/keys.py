@@ -1,0 +1,65 @@
+"""The gateway's API key: `name:secret`, as the gateway showed it once when the key was made.
+
+A key without its name is the commonest mistake, and the gateway's only answer to
+it is an empty 401; so it is refused here, in words, before anything is sent. The
+key is read anew for every request, because whoever rotates it replaces a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+
+KeyReader = Callable[[], Secret]
+
+LARGEST = 8 * 1024
+HEADER = "X-Ignition-API-Token"
+
+_SENDABLE = re.compile(r"[\x21-\x7e]+")
+
+
+def key_file(path: Path) -> KeyReader:
+    """Reads the key from this file each time; it is checked when it is read."""
+
+    def read() -> Secret:
+        try:
+            with path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+        except OSError as error:
+            raise Misconfigured(f"API key file {path} cannot be read: {error.strerror}") from None
+        if len(content) > LARGEST:
+            raise _malformed(f"API key file {path} is larger than any key")
+        return checked(Secret(content.strip()), f"API key file {path}")
+
+    return read
+
+
+def checked(key: Secret, where: str) -> Secret:
+    """The key, if it is of the form that a gateway accepts."""
+    text = key.reveal_bytes().decode("latin-1")
+    if not text:
+        raise _malformed(f"{where} is empty")
+    if text.lower().startswith("bearer "):
+        raise _malformed(f"{where} begins with 'Bearer'; a gateway wants the key alone, as name:secret")
+    if not _SENDABLE.fullmatch(text):
+        raise _malformed(f"{where} holds spaces, line breaks or other characters that no key has")
+    name, _, secret = text.partition(":")
+    if not name or not secret:
+        raise _malformed(
+            f"{where} is not of the form name:secret; the gateway shows both parts once, when the key is made"
+        )
+    return key
+
+
+def name_of(key: Secret) -> str:
+    """The part of it that may be shown."""
+    return key.reveal().partition(":")[0]
+
+
+def _malformed(message: str) -> InvalidValue:
+    return InvalidValue(message, reason=Reason.TOKEN_MALFORMED)

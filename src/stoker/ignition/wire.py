@@ -1,0 +1,134 @@
+"""The HTTP session to one gateway, and the boundary for foreign exceptions.
+
+The only module of this room that imports aiohttp; `stoker.ignition.gateway` imports
+it when the first request is made, so that a sync without a gateway does not pay for
+it. Redirects are not followed, because the key must not follow them. aiohttp's own
+exceptions hold the request's headers: they are never chained and never quoted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+
+import aiohttp
+
+from stoker.domain.errors import Misconfigured, Retry
+from stoker.domain.reasons import Reason
+from stoker.ignition.addressing import GatewayAddress
+from stoker.ignition.answers import Answer, one_line
+
+CONNECT_SECONDS = 5.0
+LARGEST_ANSWER = 8 * 1024 * 1024
+
+
+class Wire:
+    """Sends a request and reads its answer; closed by `aclose`."""
+
+    def __init__(self, address: GatewayAddress, ca: bytes | None, *, verified: bool) -> None:
+        self._address = address
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=4, ssl=_context(address, ca, verified=verified)),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "stoker"},
+        )
+
+    async def aclose(self) -> None:
+        await self._session.close()
+        await asyncio.sleep(0)  # connections close in the loop's next turn
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        what: str,
+        within: float,
+    ) -> Answer:
+        """The answer, whatever its status; raises Retry where there is none."""
+        timeout = aiohttp.ClientTimeout(total=within, connect=CONNECT_SECONDS)
+        try:
+            async with self._session.request(
+                method,
+                f"{self._address.url}{path}",
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                return Answer(
+                    response.status,
+                    response.content_type if "Content-Type" in response.headers else "",
+                    response.headers.get("Location", ""),
+                    await _bounded(response),
+                )
+        except (aiohttp.ClientError, OSError, TimeoutError, _TooLong) as error:
+            sentence = f"{what}: the gateway at {self._address} {_why(error, within)}"
+        raise Retry(sentence, reason=Reason.GATEWAY_UNREACHABLE) from None
+
+
+class _TooLong(Exception):
+    """More bytes than any answer that we ask for has."""
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    chunks: list[bytes] = []
+    left = LARGEST_ANSWER
+    async for chunk in response.content.iter_any():
+        left -= len(chunk)
+        if left < 0:
+            response.close()
+            raise _TooLong
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii", "replace"))
+    except (ssl.SSLError, ValueError):
+        raise Misconfigured(f"the certificate authority for {address} is not in PEM form") from None
+    # Python 3.13 demands extensions that the authorities of many plants do not carry.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # On loopback the certificate names the gateway as others call it, not localhost.
+    context.check_hostname = verified and not address.loopback
+    if not verified:
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+_FIXED: tuple[tuple[type[Exception], str], ...] = (
+    (_TooLong, f"answers with more than {LARGEST_ANSWER // 2**20} MiB"),
+    (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
+    (aiohttp.ConnectionTimeoutError, "cannot be reached: no connection in time"),
+    (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),
+    (ConnectionResetError, "closed the connection without an answer"),
+    (aiohttp.ClientPayloadError, "broke off in the middle of its answer"),
+    (aiohttp.ClientResponseError, "does not answer in HTTP; if the port speaks TLS, write https://"),
+)
+
+
+def _why(error: Exception, seconds: float) -> str:
+    """The end of a sentence that begins with the gateway's address."""
+    for kind, sentence in _FIXED:
+        if isinstance(error, kind):
+            return sentence
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return f"shows a certificate that is not trusted: {_tls(error.certificate_error)}"
+        case aiohttp.ClientConnectorSSLError():
+            return f"does not speak TLS there: {_tls(error.os_error)}"
+        case TimeoutError():
+            return f"gave no answer within {seconds:g} s"
+        case OSError() if error.errno is not None and error.errno > 0:
+            return f"cannot be reached: {os.strerror(error.errno)}"
+    return f"cannot be reached: {type(error).__name__}"
+
+
+def _tls(error: Exception) -> str:
+    words = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
+    return one_line(str(words), 200)
