@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test lint unit coverage test-long demo e2e test-e2e bench bench-kube verify generate build assets clean help
+.PHONY: test lint unit coverage test-long demo e2e test-e2e bench bench-kube bench-sync verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -27,10 +27,13 @@ demo: .venv/ready                   ## See the main job done for real
 e2e test-e2e: assets                ## Real processes, end to end
 	$(BIN)/pytest tests/e2e
 
-bench: bench-kube                   ## Every benchmark
+bench: bench-kube bench-sync        ## Every benchmark
 
 bench-kube: assets                  ## The Kubernetes runtime beside the official client
 	$(BIN)/python bench/kube.py
+
+bench-sync: .venv/ready             ## Git to a folder beside git with rsync, on tmpfs and on disk
+	$(BIN)/python bench/sync.py
 
 verify: .venv/ready                 ## Fail when a generated file is stale
 	$(BIN)/python -m stoker.api.generate --check

@@ -21,12 +21,34 @@ def test_the_demo_runs_to_its_end_and_cleans_up(tmp_path: Path) -> None:
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
-    assert ": 2 added, 2 deleted\n" in done.stdout
-    assert ": nothing to do\n" in done.stdout
+    shown = _acts(done.stdout)
+
+    first = shown["stoker sync brings both"]
+    assert first.count(": 10 added\n") == 2
+    assert "filler: gateway loaded " in first
+    planned = shown["A commit changes"]
+    assert "+\treturn 0 if not seconds else count * 3600 / seconds" in planned
+    moved = shown["stoker sync moves"]
+    assert "filler: main is at " in moved
+    assert ": 2 added, 1 modified, 2 deleted\n" in moved
+    assert "filler: gateway dropped projects/filler/" in moved
+    assert "packer: gateway reloaded " in moved
+    assert ": nothing to do\n" in moved
+    drift = shown["Somebody edits"]
+    assert "projects/packer/com.inductiveautomation.perspective/views/Overview/view.json" in drift
+    assert ": 1 modified\n" in drift
+
     assert "spec.git.ref: Invalid value" in done.stdout
     assert "the ref moved from" in done.stdout
     assert list(tmp_path.iterdir()) == []
     assert str(tmp_path) not in _command_lines()
+
+
+def _acts(output: str) -> dict[str, str]:
+    """What was shown under each title, by the first words of the title."""
+    titles = ("stoker sync brings both", "A commit changes", "stoker sync moves", "Somebody edits")
+    parts = {part.partition("\n")[0]: f"{part}\n" for part in output.split("\n\n")}
+    return {short: next(text for title, text in parts.items() if title.startswith(short)) for short in titles}
 
 
 def _command_lines() -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from stoker.agent.jobs import SyncJob
+from stoker.agent.opening import open_keeper
 from stoker.agent.reporting import SyncReport
-from stoker.agent.syncing import sync_once
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
 from stoker.domain.intent.source import Source
@@ -70,7 +71,7 @@ class Attack:
         before = fingerprint(self.outside, self.data)
         source = Source(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
         try:
-            return await sync_once(source, intent, TemplateValues(), self.data, self.cache)
+            return await open_keeper(SyncJob(source, intent, TemplateValues(), self.data, self.cache)).sync()
         finally:
             assert fingerprint(self.outside, self.data) == before, "something outside the destination changed"
 

@@ -18,7 +18,8 @@ from typing import cast
 
 import pytest
 
-from stoker.agent.syncing import sync_once
+from stoker.agent.jobs import SyncJob
+from stoker.agent.opening import open_keeper
 from stoker.domain.errors import Misconfigured, Wait
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.intent.source import AuthKind, GitAuth, Source
@@ -232,7 +233,7 @@ def test_what_cannot_be_delivered_makes_a_partial_sync(site: Site) -> None:
         (("--ref=nope",), 2, "RefNotFound"),
         (("--ref=-x",), 2, "InvalidValue"),
         (("--repo=ftp://example.test/r.git",), 2, "InvalidValue"),
-        (("--repo=git@example.test:r.git",), 2, "FeatureNotRunning"),
+        (("--repo=git@example.test:r.git",), 2, "Misconfigured"),
         (("--map=nothing",), 2, "InvalidValue"),
         (("--map=a:db",), 2, "InvalidValue"),
         (("--map=a:../x",), 2, "InvalidValue"),
@@ -302,7 +303,7 @@ def test_the_token_stands_in_no_command_line_file_or_output(site: Site) -> None:
 
 
 def test_aiohttp_is_not_loaded_for_a_sync() -> None:
-    code = "import stoker.cli.sync, sys; print(*sys.modules)"
+    code = "import stoker.cli.sync, stoker.cli.orders, stoker.cli.keepers, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = loaded.stdout.split()
     assert "stoker.fs.applying" in modules
@@ -401,7 +402,9 @@ async def test_a_sync_that_is_cancelled_twice_still_ends_before_it_lets_go_of_th
     site.server.users.clear()
     source = Source(RepoUrl(site.url), GitRef("main"))
     intent = FilesIntent((Mapping("services/p", "projects/P"),))
-    call = asyncio.ensure_future(sync_once(source, intent, TemplateValues(), site.data, site.cache))
+    call = asyncio.ensure_future(
+        open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
+    )
     staging = site.data / ".sync-staging"
     await eventually_async((staging / "0").exists, timeout=60, message="the large file is being staged")
     for _ in range(2):
@@ -420,9 +423,9 @@ async def test_two_syncs_on_one_data_folder_exclude_each_other(site: Site) -> No
     intent = FilesIntent((Mapping("services/p", "projects/P"),))
     with DataFolder.opened(site.data) as folder, locked(folder):
         with pytest.raises(Wait, match="another sync"):
-            await sync_once(source, intent, TemplateValues(), site.data, site.cache)
+            await open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
         assert (await asyncio.to_thread(site.run)).code == 3
-    report = await sync_once(source, intent, TemplateValues(), site.data, site.cache)
+    report = await open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
     assert report.done.added == ("projects/P/a",)
 
 
@@ -433,7 +436,7 @@ async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site, damage
     site.server.users.clear()
     source = Source(RepoUrl(site.url), GitRef("main"))
     intent = FilesIntent((Mapping("services/p", "projects/P"),))
-    await sync_once(source, intent, TemplateValues(), site.data, site.cache)
+    await open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
     (site.data / "projects/P/a").unlink()
     (pack,) = site.cache.rglob("*.pack")
     pack.chmod(0o600)
@@ -441,7 +444,7 @@ async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site, damage
     start, end = (12, len(raw) - 20) if damaged == "all of the pack" else (len(raw) // 2, len(raw) // 2 + 100)
     raw[start:end] = bytes(end - start)
     pack.write_bytes(raw)
-    report = await sync_once(source, intent, TemplateValues(), site.data, site.cache)
+    report = await open_keeper(SyncJob(source, intent, TemplateValues(), site.data, site.cache)).sync()
     assert report.done.added == ("projects/P/a",)
     assert site.files() == {"a": content}
 
@@ -449,4 +452,6 @@ async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site, damage
 async def test_credentials_that_are_asked_for_and_missing_are_named(site: Site) -> None:
     source = Source(RepoUrl(site.url), GitRef("main"), GitAuth(AuthKind.TOKEN))
     with pytest.raises(Misconfigured, match="token"):
-        await sync_once(source, FilesIntent((Mapping("a", "b"),)), TemplateValues(), site.data, site.cache)
+        open_keeper(
+            SyncJob(source, FilesIntent((Mapping("a", "b"),)), TemplateValues(), site.data, site.cache)
+        )

@@ -1,5 +1,6 @@
 """Laws of globs: the compiled regex agrees with a plain reading of the rules, and stays linear."""
 
+import re
 import time
 from functools import cache
 
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.globs import Globs
+from stoker.engine.globs import Batch, Globs
 
 names = st.text("ab.", min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
 paths = st.lists(names, min_size=1, max_size=5).map("/".join)
@@ -47,6 +48,33 @@ def test_agrees_with_a_plain_reading_of_the_rules(pattern: str, path: str) -> No
 @given(st.lists(patterns, max_size=4), paths)
 def test_a_set_matches_exactly_what_one_of_its_patterns_matches(several: list[str], path: str) -> None:
     assert Globs(several).matches(path) == any(Globs([one]).matches(path) for one in several)
+
+
+@settings(max_examples=500)
+@given(st.lists(patterns, max_size=4), st.lists(paths, max_size=6), st.booleans())
+def test_many_paths_at_once_are_matched_as_each_of_them_is(
+    several: list[str], many: list[str], ignore_case: bool
+) -> None:
+    globs = Globs(several, ignore_case=ignore_case)
+    many = [*many, *(path.upper() for path in many)]
+    assert globs.matching(Batch(many)) == {path for path in many if globs.matches(path)}
+    plain = [Globs([one], ignore_case=ignore_case) for one in several]
+    assert globs.matching(Batch(many)) == {p for p in many if any(one.matches(p) for one in plain)}
+
+
+@given(st.lists(st.sampled_from(["logs/", "**/k\u0131s", "K/**", "**/*.\u017f"]), max_size=3))
+def test_letters_that_fold_in_odd_ways_are_matched_in_a_batch_too(several: list[str]) -> None:
+    odd = ["log\u017f/x", "LOGS/x", "kis", "\u212a/x", "a.s", "K\u0130S"]
+    globs = Globs(several, ignore_case=True)
+    assert globs.matching(Batch(odd)) == {path for path in odd if globs.matches(path)}
+    found = {path for path in odd for one in several if re.fullmatch(_plain(one), path, re.IGNORECASE)}
+    assert globs.matching(Batch(odd)) == found
+
+
+def _plain(pattern: str) -> str:
+    if pattern.endswith(("/", "/**")):
+        return re.escape(pattern.rstrip("*/")) + "(/.*)?"
+    return "(.*/)?" + re.escape(pattern.removeprefix("**/")).replace(r"\*", "[^/]*")
 
 
 @given(st.lists(patterns, min_size=1, max_size=3), patterns, paths)

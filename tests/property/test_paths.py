@@ -47,3 +47,19 @@ def test_parent_and_name_rebuild_the_path(text: str) -> None:
     if path:
         assert path.parent.joined(path.name) == path
         assert path.is_below(path.parent)
+
+
+@given(st.lists(paths, max_size=5))
+def test_a_batch_is_judged_as_each_of_it_is(texts: list[str]) -> None:
+    assert RelPath.all_of(texts) == all(built(text) is not None for text in texts)
+
+
+@given(paths)
+def test_ancestors_are_what_walking_up_meets(text: str) -> None:
+    path = built(text)
+    if path is not None:
+        met = []
+        while path.parent:
+            path = path.parent
+            met.append(path)
+        assert list(RelPath(text).ancestors()) == met

@@ -3,7 +3,8 @@
 A disk with arbitrary content, an earlier pass, arbitrary changes in between, and a
 new desired state. Whatever they are: applying gives the desired files, planning
 again gives nothing to do, nothing outside the managed folder changes by a bit, and
-only files that an earlier pass wrote are ever deleted.
+nothing is ever deleted that lay there before the first pass; with `owned` only what
+an earlier pass wrote.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from pathlib import Path
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
-from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Mapping
+from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Mapping, Orphans
 from stoker.domain.intent.values import TemplateValues
-from stoker.domain.paths import RelPath
-from stoker.engine.mapping import Desired, map_tree
-from stoker.engine.objects import Blob, BlobId, FileVersion, Tree, TreeEntry, blob_of
+from stoker.engine.layout import Layout
+from stoker.engine.ledger import Ledger
+from stoker.engine.mapping import Desired
+from stoker.engine.objects import Blob, BlobId, FileVersion, Tree, blob_of
 from stoker.engine.planning import plan
 from stoker.engine.plans import Plan
-from stoker.fs import ledger as ledgers
-from stoker.fs.applying import Applied, Stopped, apply
+from stoker.fs.applying import Applied, apply
 from stoker.fs.confined import DataFolder
+from stoker.fs.ledger import JOURNAL, MANIFEST, Book
 from stoker.fs.scanning import scan
+from stoker.fs.stopping import Stopped
 
 MANAGED = "projects/P"
 OUTSIDE = {"outside": b"o", "projects/other/x": b"o", "projects/P2/x": b"o", ".uuid": b"o", "db/x": b"o"}
@@ -92,9 +95,9 @@ def versions(files: Files) -> dict[str, FileVersion]:
 
 def wanted(files: Files) -> Desired:
     """These files and one more: a source that gives nothing at all is another story."""
-    entries = [TreeEntry(RelPath(f"s/{path}"), version) for path, version in versions(files).items()]
-    always = TreeEntry(RelPath("s/z/always"), FileVersion(blob_of(ALWAYS)))
-    return map_tree(FilesIntent((Mapping("s", MANAGED),)), TemplateValues(), Tree((*entries, always)))
+    found = {f"s/{path}": version for path, version in versions(files).items()}
+    found["s/z/always"] = FileVersion(blob_of(ALWAYS))
+    return Layout(FilesIntent((Mapping("s", MANAGED),)), TemplateValues()).map(Tree(found))
 
 
 def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
@@ -102,12 +105,22 @@ def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
 
 
 def pass_over(
-    folder: DataFolder, desired: Desired, stopped: Callable[[], bool] = lambda: False
+    folder: DataFolder,
+    desired: Desired,
+    stopped: Callable[[], bool] = lambda: False,
+    *,
+    orphans: Orphans = Orphans.MIRROR,
 ) -> tuple[Plan, Applied]:
-    ledger = ledgers.load(folder).ledger
-    compared = desired.files.keys() | (ledger.paths if ledger is not None else frozenset())
-    made = plan(desired, scan(folder, desired.managed, compared, digits=40), ledger, DeletionPolicy())
-    return made, apply(folder, made, ledger, read, stopped)
+    book = Book.load(folder)
+    live = scan(
+        folder,
+        book.ledger or Ledger(),
+        managed_folders=desired.managed.folders,
+        managed_files=desired.managed.files,
+        compared=desired.files.keys() | (book.ledger.intended.keys() if book.ledger is not None else set()),
+    )
+    made = plan(desired, live, book.ledger, DeletionPolicy(orphans=orphans))
+    return made, apply(folder, made, book, read, stopped=stopped)
 
 
 @laws
@@ -116,26 +129,40 @@ def pass_over(
     first={"a": (b"", False), "resource.json/a": (b"", False)},
     meddling={"b/a": (b"", False)},
     second={"b": (b"", False)},
+    orphans=Orphans.OWNED,
 )
-@given(trees, trees, trees, trees)
-def test_laws_of_a_pass(strangers: Files, first: Files, meddling: Files, second: Files) -> None:
+@given(trees, trees, trees, trees, st.sampled_from(Orphans))
+def test_laws_of_a_pass(
+    strangers: Files, first: Files, meddling: Files, second: Files, orphans: Orphans
+) -> None:
     with data_folder() as folder:
         lay(folder, strangers)
         before = snapshot(folder)
         desired = wanted(first)
-        check(folder, before, desired, *pass_over(folder, desired), ours=set())
+        made, applied = pass_over(folder, desired, orphans=orphans)
+        check(folder, before, desired, made, applied, orphans, spared=set(before))
 
         ours = set(desired.files) & set(snapshot(folder))
+        spared = set(before) - ours
         lay(folder, meddling)
         before = snapshot(folder)
+        if orphans is Orphans.OWNED:
+            spared = set(before) - ours
         desired = wanted(second)
-        made, applied = pass_over(folder, desired)
+        made, applied = pass_over(folder, desired, orphans=orphans)
         event(f"{bool(made.deletions)=} {bool(made.clearings)=} {bool(made.conflicts)=}")
-        check(folder, before, desired, made, applied, ours=ours)
+        check(folder, before, desired, made, applied, orphans, spared=spared)
 
 
 def check(
-    folder: DataFolder, before: Files, desired: Desired, made: Plan, applied: Applied, *, ours: set[RelPath]
+    folder: DataFolder,
+    before: Files,
+    desired: Desired,
+    made: Plan,
+    applied: Applied,
+    orphans: Orphans,
+    *,
+    spared: set[str],
 ) -> None:
     after = snapshot(folder)
     assert not applied.errors
@@ -144,7 +171,8 @@ def check(
     assert {path: version for path, version in versions(after).items() if path in delivered} == delivered
 
     gone = before.keys() - after.keys()
-    assert gone <= ours
+    assert not gone & spared
+    assert all(path.startswith(f"{MANAGED}/") for path in gone)
     assert gone == set(applied.deleted) - after.keys()
     untouched = before.keys() - delivered.keys() - gone
     assert {path: after[path] for path in untouched} == {path: before[path] for path in untouched}
@@ -152,7 +180,7 @@ def check(
 
     manifests = [write.path.name == "resource.json" for write in made.writes]
     assert manifests == sorted(manifests), "a resource.json was planned before data"
-    again, _ = pass_over(folder, desired)
+    again, _ = pass_over(folder, desired, orphans=orphans)
     assert not again.actions
     assert not (folder.place / ".sync-staging").exists()
 
@@ -165,18 +193,22 @@ def test_a_pass_after_a_kill_reaches_its_goal_whatever_was_done_before(
     """After the stop the ledger is put back as it was at that moment: that is what a kill leaves."""
     with data_folder() as folder:
         pass_over(folder, wanted(first))
-        manifest = folder.place / ledgers.MANIFEST
-        at_the_kill: list[bytes] = []
+        state = [folder.place / MANIFEST, folder.place / JOURNAL]
+        at_the_kill: list[list[bytes | None]] = []
 
         def kill() -> bool:
-            at_the_kill.append(manifest.read_bytes())
+            at_the_kill.append([file.read_bytes() if file.exists() else None for file in state])
             return len(at_the_kill) > moment
 
         with suppress(Stopped):
             pass_over(folder, wanted(killed), kill)
         if len(at_the_kill) > moment:
             event("killed in the middle")
-            manifest.write_bytes(at_the_kill[-1])
+            for file, content in zip(state, at_the_kill[-1], strict=True):
+                if content is None:
+                    file.unlink(missing_ok=True)
+                else:
+                    file.write_bytes(content)
             put(folder.place / ".sync-staging" / "0", b"half a fi")
 
         made, applied = pass_over(folder, wanted(last))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stoker.domain.errors import Stalled
 from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.drifting import Drift
 from stoker.engine.objects import Note
 from stoker.engine.plans import Plan
 from stoker.fs.applying import Applied
@@ -23,11 +24,17 @@ class SyncReport:
     """None for a dry run."""
     stalled: Stalled | None = None
     """Of a dry run: why the plan would not be carried out."""
+    drift: Drift = field(default_factory=Drift)
+    """What somebody else had changed in the managed places, where a walk was made."""
+    diff: tuple[str, ...] = ()
+    """Of a dry run, if it was asked for: what would change, line by line."""
+    unverified: tuple[Note, ...] = ()
+    """Files are in place, and the gateway, or a user's script, does not say that they work."""
     trouble: tuple[Note, ...] = ()
     duration_seconds: float = 0.0
 
-    def after(self, applied: Applied) -> SyncReport:
-        return replace(self, applied=applied)
+    def after(self, applied: Applied, unverified: tuple[Note, ...] = ()) -> SyncReport:
+        return replace(self, applied=applied, unverified=unverified)
 
     def lasting(self, seconds: float) -> SyncReport:
         return replace(self, duration_seconds=seconds)
@@ -65,6 +72,8 @@ class SyncReport:
             "errors": _listed(self.errors),
             "conflicts": _listed(self.plan.conflicts),
             "orphansKept": list(self.plan.orphans_kept),
+            "unverified": _listed(self.unverified),
+            "drift": drift_as_json(self.drift),
             "durationSeconds": round(self.duration_seconds, 3),
             "bytesWritten": done.bytes_written,
             "planDigest": self.plan.digest,
@@ -80,6 +89,9 @@ class SyncReport:
             yield from _cut([f"{word} {note.path}: {note.why}" for note in notes])
         yield from _cut([f"kept {path}: not written by us" for path in self.plan.orphans_kept])
         yield from (f"error {note.path}: {note.why}" for note in self.errors)
+        yield from (f"not verified {note.path}: {note.why}" for note in self.unverified)
+        if self.plan.orphans_kept:
+            yield f"to delete what is not ours as well, approve plan {self.plan.with_orphans().digest}"
         yield self.summary()
 
     def summary(self) -> str:
@@ -97,6 +109,37 @@ class SyncReport:
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         line = f"{self.ref} is at {self.commit.short}: {told or 'nothing to do'}"
         return line if self.applied is not None else f"{line} (not applied; plan {self.plan.digest})"
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """What is not as the last sync left it."""
+
+    commit: str
+    drift: Drift
+    trouble: tuple[Note, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        return not self.drift and not self.trouble
+
+    def as_json(self) -> dict[str, object]:
+        return {"commit": self.commit, **drift_as_json(self.drift), "errors": _listed(self.trouble)}
+
+    def lines(self) -> Iterator[str]:
+        for word, paths in zip(("modified", "missing", "extra"), self.drift.kinds, strict=True):
+            yield from (f"{word} {path}" for path in paths)
+        yield from (f"error {note.path}: {note.why}" for note in self.trouble)
+        counts = [
+            f"{len(paths)} {word}"
+            for word, paths in zip(("modified", "missing", "extra"), self.drift.kinds, strict=True)
+            if paths
+        ]
+        yield f"since the sync of {self.commit[:8]}: {', '.join(counts) or 'nothing was changed'}"
+
+
+def drift_as_json(drift: Drift) -> dict[str, object]:
+    return {"modified": list(drift.modified), "missing": list(drift.missing), "extra": list(drift.extra)}
 
 
 def _as_json(error: Stalled) -> dict[str, object]:

@@ -1,194 +1,179 @@
-"""`stoker sync`: bring a data folder to what a ref of a repository says, once.
+"""`stoker sync`: bring a data folder to what a ref of a repository says, once or for ever.
 
 Exit codes: 0 done, 1 done in part, 2 wrong input, 3 held back by a guard, 4 the
-source cannot be reached. The report goes to standard output, errors to standard
-error; with `--output json` both are one JSON object on standard output.
+source cannot be reached, 5 files in place and not verified by the gateway. The report
+goes to standard output, errors to standard error; with `--output json` both are one
+JSON object on standard output.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import signal
-from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.agent.reporting import SyncReport
-from stoker.agent.syncing import sync_once
-from stoker.cli.exits import Exit, exit_code
-from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
-from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind, WhenMissing
-from stoker.domain.intent.source import AuthKind, GitAuth, Source
-from stoker.domain.intent.values import TemplateValues
-from stoker.domain.refs import GitRef, RepoUrl
-from stoker.domain.secrets import Secret
-from stoker.git.credentials import TOKEN_USER, Credentials
+from stoker.cli import options
+from stoker.cli.exits import Exit
+from stoker.cli.options import Given, SentenceCommand, applied, option
+from stoker.cli.running import run, told
+from stoker.cli.showing import complain, show_lines, show_notices, show_object
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.reasons import Reason
 
-MAX_TOKEN_BYTES = 64 * 1024
+if TYPE_CHECKING:
+    from stoker.agent.outcomes import Outcome
+    from stoker.cli.orders import Order
+
+_WATCH = "With --watch"
+WATCH_FLAGS = {
+    "interval": "--interval",
+    "drift": "--drift",
+    "drift_interval": "--drift-interval",
+    "webhook_address": "--webhook-address",
+    "webhook_secret_file": "--webhook-secret-file",
+    "health_address": "--health-address",
+    "metrics_address": "--metrics-address",
+    "log_level": "--log-level",
+    "log_format": "--log-format",
+}
+WATCH_OPTIONS = (
+    option(
+        "--interval", section=_WATCH, metavar="TIME", help="How often the ref is looked at. [default: 30s]"
+    ),
+    option(
+        "--drift",
+        section=_WATCH,
+        type=click.Choice(["off", "report", "restore"]),
+        help="What happens to changes made on disk. [default: restore; with -f what spec.drift says]",
+    ),
+    option(
+        "--drift-interval",
+        section=_WATCH,
+        metavar="TIME",
+        help="How often they are looked for. [default: 5m]",
+    ),
+    option(
+        "--webhook-secret-file",
+        section=_WATCH,
+        type=Path,
+        metavar="FILE",
+        help="Serve POST /webhook for this secret.",
+    ),
+    option(
+        "--webhook-address",
+        section=_WATCH,
+        metavar="HOST:PORT",
+        help="Where it is served. [default: 127.0.0.1:8443]",
+    ),
+    option(
+        "--health-address",
+        section=_WATCH,
+        default="127.0.0.1:8082",
+        show_default=True,
+        metavar="HOST:PORT",
+        help="Where /healthz, /readyz and /startupz are served; 0 is off.",
+    ),
+    option(
+        "--metrics-address",
+        section=_WATCH,
+        default="127.0.0.1:8083",
+        show_default=True,
+        metavar="HOST:PORT",
+        help="Where /metrics is served; 0 is off.",
+    ),
+    option(
+        "--log-level",
+        section=_WATCH,
+        default="info",
+        show_default=True,
+        help="debug, info, warning or error.",
+    ),
+    option(
+        "--log-format",
+        section=_WATCH,
+        default="auto",
+        show_default=True,
+        help="json, console, or auto by what standard error is.",
+    ),
+)
 
 
-@click.command("sync")
-@click.option("--repo", required=True, metavar="URL", help="Repository: https://, http:// or file:///path.")
-@click.option("--ref", required=True, help="Branch, tag, refs/… name or full commit id.")
-@click.option(
-    "--data-dir",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The gateway's data folder; it must exist.",
+@click.command("sync", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((*options.JOB, options.OUTPUT))
+@option("--once", section="What and where", is_flag=True, help="One pass and out; the default.")
+@option("--watch", section="What and where", is_flag=True, help="Stay, and follow the ref.")
+@option(
+    "--dry-run", section="What and where", is_flag=True, help="Show what would be done and change nothing."
 )
-@click.option(
-    "--map", "folders", multiple=True, metavar="SRC:DST", help="Folder of the repository and its place."
-)
-@click.option(
-    "--map-file", "singles", multiple=True, metavar="SRC:DST", help="File of the repository and its place."
-)
-@click.option(
-    "--exclude",
-    "excludes",
-    multiple=True,
-    metavar="GLOB",
-    help="Leave what matches below the data folder alone.",
-)
-@click.option(
-    "--var", "variables", multiple=True, metavar="NAME=VALUE", help="Value of {{.Vars.NAME}} in paths."
-)
-@click.option(
-    "--token-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File that holds the token or password.",
-)
-@click.option("--username", default=TOKEN_USER, show_default=True, help="User name to go with it.")
-@click.option(
-    "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where mirrors are kept. [default: ~/.cache/stoker]",
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be done and change nothing.")
-@click.option(
-    "--approve-plan",
-    default="",
-    metavar="DIGEST",
-    help="Allow exactly this plan to exceed the deletion budget.",
-)
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@applied(WATCH_OPTIONS)
 @click.pass_context
 def sync_command(
-    context: click.Context,
-    *,
-    repo: str,
-    ref: str,
-    data_dir: Path,
-    folders: Sequence[str],
-    singles: Sequence[str],
-    excludes: Sequence[str],
-    variables: Sequence[str],
-    token_file: Path | None,
-    username: str,
-    cache_dir: Path | None,
-    dry_run: bool,
-    approve_plan: str,
-    output: str,
+    context: click.Context, /, *, once: bool, watch: bool, dry_run: bool, output: str, **rest: Any
 ) -> None:
-    """Bring a data folder to what a ref of a repository says."""
-    try:
-        credentials = _credentials(token_file, username)
-        source = Source(
-            RepoUrl(repo),
-            GitRef(ref),
-            GitAuth(AuthKind.NONE if credentials is None else AuthKind.TOKEN),
+    """Bring a data folder to what a ref of a repository says.
+
+    The files come from flags (--repo, --ref, --map) or from a resource (-f).
+    """
+    given = Given.taken_from(rest)
+
+    def work() -> int:
+        if once and watch:
+            raise InvalidValue("--once and --watch contradict each other")
+        if not watch:
+            useless = options.set_by_hand(context, WATCH_FLAGS)
+            if useless:
+                raise InvalidValue(f"{useless[0]} means nothing without --watch")
+            return sync_once(given, dry_run=dry_run, output=output)
+        if dry_run:
+            raise InvalidValue("--dry-run is for one look; without --watch, or as stoker plan")
+        from stoker.cli.watch import watch_order  # noqa: PLC0415 - an HTTP stack, for those who stay
+
+        return watch_order(given, rest, output)
+
+    told(context, "sync", output, work)
+
+
+def sync_once(given: Given, *, dry_run: bool, output: str) -> int:
+    from stoker.cli.orders import order_from  # noqa: PLC0415 - --help needs none of it
+
+    order = order_from(given)
+    show_notices("sync", order.notices)
+    if order.paused and not dry_run:
+        raise Stalled(
+            f"{order.resource} is paused: nothing is followed until spec.paused is false",
+            reason=Reason.PAUSED,
         )
-        files = FilesIntent(
-            mappings=(
-                *(_mapping(text, MappingKind.DIR) for text in folders),
-                *(_mapping(text, MappingKind.FILE) for text in singles),
-            ),
-            excludes=Excludes(patterns=tuple(excludes)),
+    if order.dry_run and not dry_run:
+        complain(
+            f"stoker sync: warning: the profile of gateway {order.gateway} says dryRun: nothing is written"
         )
-        report = _run(
-            sync_once(
-                source,
-                files,
-                TemplateValues(vars=dict(_pair(text) for text in variables)),
-                data_dir,
-                cache_dir if cache_dir is not None else _default_cache(),
-                credentials=credentials,
-                dry_run=dry_run,
-                approved_plan=approve_plan,
-            )
-        )
-    except StokerError as error:
-        _show_error(error, output)
-        context.exit(exit_code(error))
-    _show(report, output)
-    context.exit(
-        Exit.STALLED if report.stalled is not None else Exit.PARTIAL if report.partial else Exit.DONE
-    )
+    outcome = run(_pass(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
+    return show_outcome(outcome, output)
 
 
-def _run(sync: Coroutine[object, object, SyncReport]) -> SyncReport:
-    """Run it to its end; a request to stop, by either signal, lets it tidy up behind itself first."""
+async def _pass(order: Order, *, walk: bool, dry_run: bool) -> Outcome:
+    from stoker.cli.keepers import Kept  # noqa: PLC0415
+    from stoker.cli.progress import ProgressBar  # noqa: PLC0415
 
-    async def until_told_to_stop() -> SyncReport:
-        task = asyncio.current_task()
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await sync
-
-    try:
-        return asyncio.run(until_told_to_stop())
-    except asyncio.CancelledError:
-        raise SystemExit(128 + signal.SIGTERM) from None
+    with ProgressBar() as bar:
+        async with Kept(order, progress=bar) as kept:
+            return await kept.sync(walk=walk, dry_run=dry_run)
 
 
-def _mapping(text: str, kind: MappingKind) -> Mapping:
-    source, colon, destination = text.partition(":")
-    if not colon or not source or not destination:
-        raise InvalidValue(f"mapping {text!r} is not of the form SRC:DST; write '.' for a root")
-    # Who names a source on the command line means one that is there.
-    return Mapping(source, destination, kind, WhenMissing.FAIL)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InvalidValue(f"variable {text!r} is not of the form NAME=VALUE")
-    return name, value
-
-
-def _credentials(token_file: Path | None, username: str) -> Credentials | None:
-    if token_file is None:
-        return None
-    try:
-        with token_file.open("rb") as file:
-            content = file.read(MAX_TOKEN_BYTES + 1)
-    except OSError as error:
-        raise Misconfigured(f"token file {token_file} cannot be read: {error.strerror}") from error
-    token = Secret(content.strip())
-    if not token or len(content) > MAX_TOKEN_BYTES or not token.is_one_line:
-        raise Misconfigured(f"token file {token_file} does not hold one line with a token")
-    return Credentials(username, token)
-
-
-def _default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "stoker"
-
-
-def _show(report: SyncReport, output: str) -> None:
+def show_outcome(outcome: Outcome, output: str) -> int:
+    """The report, and the exit code that sums it up."""
+    report = outcome.report
     if output == "json":
-        click.echo(json.dumps(report.as_json(), ensure_ascii=False))
-        return
-    for line in report.lines():
-        click.echo(line)
-    if report.stalled is not None:
-        click.echo(f"would stall: {report.stalled.reason}: {report.stalled.message}", err=True)
-
-
-def _show_error(error: StokerError, output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps({"reason": error.reason, "message": error.message}, ensure_ascii=False))
+        notes = [{"path": note.path, "message": note.why} for note in outcome.unverified]
+        show_object({**report.as_json(), "unverified": notes})
     else:
-        click.echo(f"stoker sync: {error.reason}: {error.message}", err=True)
+        unverified = [f"not verified {note.path}: {note.why}" for note in outcome.unverified]
+        show_lines(dict.fromkeys((*report.lines(), *unverified)))
+        if report.stalled is not None:
+            show_lines([f"would stall: {report.stalled.reason}: {report.stalled.message}"])
+    if report.stalled is not None:
+        return Exit.STALLED
+    if report.partial:
+        return Exit.PARTIAL
+    return Exit.UNVERIFIED if outcome.unverified else Exit.DONE

@@ -25,7 +25,6 @@ from stoker.controller.observing import SYNCED_KINDS, Kept, Observed, ResourceKe
 from stoker.controller.secrets import SecretReader
 from stoker.domain.intent.intents import ResourceIntent
 from stoker.domain.refs import CommitId
-from stoker.engine.features import require_running
 from stoker.git.access import Access
 from stoker.git.github_app import AppTokens
 from stoker.git.remote import Remote
@@ -88,7 +87,6 @@ class Steps:
 
     async def _resolve(self, context: Context) -> Context:
         source = _known(context.intent).source
-        require_running(source)
         secrets = SecretReader(self._client, context.key.object.namespace)
 
         async def access() -> Access:

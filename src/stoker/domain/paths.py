@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 
 from stoker.domain.errors import InvalidValue
 
@@ -21,6 +22,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 # Code points that HFS+ drops when it compares names: `.g\u200cit` is `.git` there.
 _IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+# What can be wrong only at the end of a part; `:` and `~` are left for a closer look.
+_PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b"\\:~")
+_DOT_AS_SPACE = bytes(range(256)).lower().replace(b".", b" ")
 _GIT_SHORT_NAME = re.compile(r"git~[0-9]+")
 
 
@@ -34,6 +38,16 @@ class RelPath(str):
         if why:
             raise InvalidValue(f"path {_shown(text)} {why}")
         return super().__new__(cls, text)
+
+    @classmethod
+    def known(cls, text: str) -> RelPath:
+        """A text of which it is already known that it is canonical; nothing is checked again."""
+        return str.__new__(cls, text)
+
+    @classmethod
+    def all_of(cls, texts: Sequence[str]) -> bool:
+        """Whether every one of many texts is a canonical path, at a fraction of the cost of building them."""
+        return _obviously_fine(texts) or all(_why_not(text) is None for text in _not_obvious(texts))
 
     @classmethod
     def clean(cls, text: str) -> RelPath:
@@ -54,6 +68,13 @@ class RelPath(str):
     def parent(self) -> RelPath:
         return str.__new__(RelPath, self.rpartition("/")[0])
 
+    def ancestors(self) -> Iterator[RelPath]:
+        """The folders above, nearest first; the root is not one of them."""
+        end = self.rfind("/")
+        while end > 0:
+            yield str.__new__(RelPath, self[:end])
+            end = self.rfind("/", 0, end)
+
     def joined(self, tail: str) -> RelPath:
         """This path with canonical `tail` below it."""
         if not tail:
@@ -66,7 +87,40 @@ class RelPath(str):
 
     def collision_key(self) -> str:
         """Equal for names that a case-folding or normalizing filesystem would confuse."""
-        return unicodedata.normalize("NFC", self).casefold()
+        return collision_key(self)
+
+
+def collision_key(path: str) -> str:
+    """Equal for names that a case-folding or normalizing filesystem would confuse."""
+    return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()
+
+
+def collision_keys(paths: Iterable[str]) -> list[str]:
+    """The keys of many canonical paths at once: no key crosses a line break, and no path holds one."""
+    joined = "\n".join(paths)
+    return collision_key(joined).split("\n") if joined else []
+
+
+def _not_obvious(texts: Sequence[str]) -> Sequence[str]:
+    """Those that have to be looked at one by one."""
+    odd = [text for text in texts if not text.isascii() or len(text) > MAX_PART_BYTES]
+    plain = [text for text in texts if text.isascii() and len(text) <= MAX_PART_BYTES] if odd else ()
+    return odd if odd and _obviously_fine(plain) else texts
+
+
+def _obviously_fine(texts: Sequence[str]) -> bool:
+    """True only if all are canonical. The whole batch is one text, in which each part stands between slashes
+    and a backslash, which no path may hold, between two paths."""
+    if not texts:
+        return True
+    joined = ("/" + "/\\/".join(texts) + "/").encode(errors="surrogatepass")
+    return (
+        max(map(len, texts)) <= MAX_PART_BYTES  # so no name is too long, nor any path too deep
+        and len(joined.translate(None, _PLAIN)) == len(texts) - 1
+        and b"//" not in (joined := joined.translate(_DOT_AS_SPACE))
+        and b" /" not in joined
+        and b"/ git/" not in joined
+    )
 
 
 def _why_not(text: str) -> str | None:

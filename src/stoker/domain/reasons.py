@@ -102,6 +102,9 @@ class Reason(StrEnum):
     DELETION_BUDGET_EXCEEDED = "DeletionBudgetExceeded"
     SYNC_IN_PROGRESS = "SyncInProgress"
     DATA_VOLUME_FAILED = "DataVolumeFailed"
+    INVALID_JSON = "InvalidJSON"
+    HOOK_FAILED = "HookFailed"
+    NEVER_SYNCED = "NeverSynced"
 
     # The gateway.
     TOKEN_MALFORMED = "TokenMalformed"

@@ -1,215 +1,125 @@
-"""Globs with the meaning that Go's doublestar gives them, all compiled into one regex.
+"""Sets of globs, asked about one path or about many at once.
 
-`*` and `?` stay within a name and match a leading dot too; `**` as a whole part
-matches any number of folders, none included, so `a/**` matches `a`; anywhere else
-it is a `*`, so `**.yaml` does not match `a/b.yaml`. `{a,b/**}` are alternatives,
-`[a-z]`, `[!a]`, `[^a]` classes, `\\` escapes. A trailing `/` means the folder and
-everything below it (C-095).
-
-Users write these patterns and repositories supply the paths, so matching must not
-blow up: alternatives are spelt out (bounded), runs of wildcards are one wildcard,
-and after each wildcard the first fit is kept for good (an atomic group). That is
-enough: what stands between two wildcards has a fixed length, so an earlier fit
-leaves every later one possible, and no part is ever tried in more than one place
-twice.
+What a pattern means is told in `stoker.engine.patterns`. Here it is only made quick:
+nearly all patterns match nothing in nearly all repositories, and that shows without
+trying them on every path. Each pattern has a text that all its matches hold within
+one part of the path. If neither a folder nor a name of the whole batch holds it, the
+pattern is done; otherwise its regex is tried on the paths that do.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 
 from stoker.domain.errors import InvalidValue
+from stoker.engine.patterns import Alternative, read
 
-MAX_PATTERN_LENGTH = 1024
-MAX_ALTERNATIVES = 128
 MAX_TOTAL = 4096
 
-_STAR = "*"
-_SEPARATOR = "/"
-_FOLDERS = "(?>[^/]+/)"
-_END_OF_NAME = "(?![^/])"
+
+def folders_above(paths: Iterable[str]) -> set[str]:
+    """Every folder above one of the paths; not the root."""
+    above: set[str] = set()
+    level = {path.rpartition("/")[0] for path in paths}
+    while level:
+        above |= level
+        level = {path.rpartition("/")[0] for path in level} - above
+    above.discard("")
+    return above
 
 
-@dataclass(frozen=True, slots=True)
-class _One:
-    """Exactly one character of a name, as a regex."""
+class Batch:
+    """Canonical paths that several questions are asked about, taken apart once."""
 
-    regex: str
+    __slots__ = ("_folded", "folders", "paths", "text")
 
+    def __init__(self, paths: Collection[str]) -> None:
+        self.paths = paths
+        self.folders = folders_above(paths)
+        names = {path.rpartition("/")[2] for path in paths}
+        names |= {path.rpartition("/")[2] for path in self.folders}
+        self.text = "/" + "/\n/".join(names) + "/"
+        """Every name of a file or folder once, each between slashes."""
+        self._folded = ""
 
-_Token = _One | str
-_DOUBLE: list[_Token] = [_STAR, _STAR]
+    @property
+    def folded(self) -> str:
+        if not self._folded:
+            self._folded = self.text.lower()
+        return self._folded
 
 
 class Globs:
     """A set of patterns; a path matches when one of them does."""
 
-    __slots__ = ("_regex", "patterns")
+    __slots__ = ("_alternatives", "_flags", "_regexes", "patterns")
 
     def __init__(self, patterns: Iterable[str] = (), *, ignore_case: bool = False) -> None:
         self.patterns = tuple(patterns)
-        spelt = [tokens for pattern in self.patterns for tokens in _Parser(pattern).alternatives()]
+        # Equal ones are kept once: `{a,a,a}` costs what `a` costs.
+        spelt = list(dict.fromkeys(one for pattern in self.patterns for one in read(pattern)))
         if len(spelt) > MAX_TOTAL:
             raise InvalidValue(f"the patterns spell {len(spelt)} alternatives; {MAX_TOTAL} are allowed")
-        # Equal ones are compiled once: `{a,a,a}` costs what `a` costs.
-        regexes = dict.fromkeys(_regex(tokens) for tokens in spelt)
-        flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
-        self._regex = re.compile("|".join(regexes), flags) if regexes else None
+        self._flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+        # A regex folds some letters outside ASCII that `lower` does not: then nothing can be told beforehand.
+        self._alternatives = [
+            ("" if ignore_case and not one.needle.isascii() else self._folded(one.needle), one)
+            for one in spelt
+        ]
+        self._regexes: dict[str, re.Pattern[str]] = {}
 
     def matches(self, path: str) -> bool:
-        return self._regex is not None and self._regex.fullmatch(path) is not None
+        if not self._alternatives:
+            return False
+        text = self._folded(f"/{path}/")
+        sure = self._is_sure(text)
+        for needle, one in self._alternatives:
+            if (needle in text or not sure) and self._regex(one).fullmatch(path):
+                return True
+        return False
+
+    def matching(self, paths: Batch) -> set[str]:
+        """Those of many canonical paths that match."""
+        if not self._alternatives:
+            return set()
+        text = paths.folded if self._flags & re.IGNORECASE else paths.text
+        if not self._is_sure(text):
+            return {path for path in paths.paths if self.matches(path)}
+        found: set[str] = set()
+        left = paths.paths
+        for needle, one in self._alternatives:
+            if needle in text:
+                found.update(self._those(one, needle, left))
+                left = [path for path in left if path not in found]
+        return found
+
+    def _those(self, one: Alternative, needle: str, paths: Collection[str]) -> Iterator[str]:
+        ignore_case = bool(self._flags & re.IGNORECASE)
+        if one.suffix and not ignore_case:
+            return (path for path in paths if path.endswith(one.suffix))
+        fits = self._regex(one).fullmatch
+        inner = needle.strip("/")
+        if ignore_case:
+            return (path for path in paths if inner in path.lower() and fits(path))
+        return (path for path in paths if inner in path and fits(path))
+
+    def _regex(self, one: Alternative) -> re.Pattern[str]:
+        """Compiled when it is first needed: most never are."""
+        found = self._regexes.get(one.regex)
+        if found is None:
+            found = self._regexes[one.regex] = re.compile(one.regex, self._flags)
+        return found
+
+    def _folded(self, text: str) -> str:
+        return text.lower() if self._flags & re.IGNORECASE else text
+
+    def _is_sure(self, text: str) -> bool:
+        """Whether a text in which a needle is missing holds no match."""
+        return not self._flags & re.IGNORECASE or text.isascii()
 
     def __bool__(self) -> bool:
-        return self._regex is not None
+        return bool(self._alternatives)
 
     def __repr__(self) -> str:
         return f"Globs({self.patterns!r})"
-
-
-class _Parser:
-    """Reads one pattern into its alternatives, each a list of tokens without braces."""
-
-    def __init__(self, pattern: str) -> None:
-        self._text = pattern
-        self._at = 0
-        if not pattern:
-            raise InvalidValue("a pattern is empty")
-        if len(pattern) > MAX_PATTERN_LENGTH:
-            raise InvalidValue(f"pattern {pattern[:60]!r}… is longer than {MAX_PATTERN_LENGTH} characters")
-
-    def alternatives(self) -> list[list[_Token]]:
-        found = self._sequence(within_braces=False)
-        return [self._checked(tokens) for tokens in found]
-
-    def _sequence(self, *, within_braces: bool) -> list[list[_Token]]:
-        """Everything up to the end, or up to the `,` or `}` that ends this alternative."""
-        spelt: list[list[_Token]] = [[]]
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if within_braces and char in ",}":
-                break
-            if char == "{":
-                choices = self._braces()
-                if len(spelt) * len(choices) > MAX_ALTERNATIVES:
-                    raise self._wrong(f"spells more than {MAX_ALTERNATIVES} alternatives")
-                spelt = [head + tail for head in spelt for tail in choices]
-            else:
-                token = self._token(char)
-                for tokens in spelt:
-                    tokens.append(token)
-        return spelt
-
-    def _braces(self) -> list[list[_Token]]:
-        self._at += 1
-        choices: list[list[_Token]] = []
-        while True:
-            choices += self._sequence(within_braces=True)
-            if len(choices) > MAX_ALTERNATIVES:
-                raise self._wrong(f"spells more than {MAX_ALTERNATIVES} alternatives")
-            if self._at == len(self._text):
-                raise self._wrong("has a '{' without its '}'")
-            self._at += 1
-            if self._text[self._at - 1] == "}":
-                return choices
-
-    def _token(self, char: str) -> _Token:
-        if char == "[":
-            return self._class()
-        self._at += 1
-        if char == "\\":
-            return _One(re.escape(self._next("ends in a lone backslash")))
-        if char == "?":
-            return _One("[^/]")
-        return char if char in (_STAR, _SEPARATOR) else _One(re.escape(char))
-
-    def _class(self) -> _One:
-        self._at += 1
-        negated = self._text[self._at : self._at + 1] in ("!", "^")
-        self._at += negated
-        ranges = []
-        while (low := self._member()) is not None:
-            high = low
-            if self._text[self._at : self._at + 1] == "-" and self._text[self._at + 1 : self._at + 2] != "]":
-                self._at += 1
-                high = self._member() or ""
-                if high < low:
-                    raise self._wrong(f"has a class with the range {low}-{high}, which is empty")
-            ranges.append(f"{re.escape(low)}-{re.escape(high)}")
-        if not ranges:
-            raise self._wrong("has an empty class '[]'")
-        # A class never matches the separator, not even `[+-9]`, in which it would lie.
-        return _One(f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]")
-
-    def _member(self) -> str | None:
-        char = self._next("has a '[' without its ']'")
-        if char == "]":
-            return None
-        return self._next("has a '[' without its ']'") if char == "\\" else char
-
-    def _next(self, otherwise: str) -> str:
-        if self._at >= len(self._text):
-            raise self._wrong(otherwise)
-        self._at += 1
-        return self._text[self._at - 1]
-
-    def _checked(self, tokens: list[_Token]) -> list[_Token]:
-        """Refuse what could never match a canonical path: a user who wrote it meant something else."""
-        parts = _split(tokens[:-1] if tokens[-1:] == [_SEPARATOR] else tokens, _SEPARATOR)
-        dot = _One(re.escape("."))
-        if any(part in ([], [dot], [dot, dot]) for part in parts):
-            raise self._wrong("is absolute or has a part that is empty, '.' or '..', so it can never match")
-        return tokens
-
-    def _wrong(self, why: str) -> InvalidValue:
-        return InvalidValue(f"pattern {self._text[:200]!r} {why}")
-
-
-def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
-    parts: list[list[_Token]] = [[]]
-    for token in tokens:
-        if token == separator:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
-
-
-def _regex(tokens: list[_Token]) -> str:
-    """The whole pattern: blocks of names with a fixed number of folders, between them any number."""
-    names = _split(tokens, _SEPARATOR)
-    if not names[-1]:
-        names[-1] = _DOUBLE
-    blocks: list[list[str]] = [[]]
-    for name, before in zip(names, [None, *names], strict=False):
-        if name == _DOUBLE:
-            blocks += [] if before == _DOUBLE else [[]]
-        else:
-            blocks[-1].append(_name_regex(name))
-    joined = [_SEPARATOR.join(block) for block in blocks]
-    if len(joined) == 1:
-        return joined[0]
-    return _around_double_stars(joined)
-
-
-def _around_double_stars(blocks: list[str]) -> str:
-    first, *middle, last = blocks
-    if not last:
-        if not middle:
-            return f"{first}(?:/.*)?" if first else ".*"
-        *middle, ending = middle
-        tail = f"(?>{_FOLDERS}*?{ending}{_END_OF_NAME})(?:/.*)?"
-    else:
-        tail = f"{_FOLDERS}*{last}"
-    head = f"{first}/" if first else ""
-    return head + "".join(f"(?>{_FOLDERS}*?{block}/)" for block in middle) + tail
-
-
-def _name_regex(tokens: list[_Token]) -> str:
-    first, *rest = ("".join(t.regex for t in p if isinstance(t, _One)) for p in _split(tokens, _STAR))
-    if not rest:
-        return first
-    *middle, last = rest
-    anywhere = "".join(f"(?>[^/]*?{piece})" for piece in middle if piece)
-    return f"{first}{anywhere}" + (f"(?>[^/]*{last}{_END_OF_NAME})" if last else "[^/]*+")

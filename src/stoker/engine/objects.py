@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
@@ -49,8 +50,7 @@ class BlobHash:
         return str.__new__(BlobId, self._digest.hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
-class FileVersion:
+class FileVersion(NamedTuple):
     """What a file is: its content by id, and whether it may be executed. No other mode exists here."""
 
     blob: BlobId
@@ -61,12 +61,12 @@ class FileVersion:
         return 0o755 if self.executable else 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
-    """A regular file of a commit."""
+class TreeChange(NamedTuple):
+    """A regular file that is not the same in two commits; None on the side where it is not there."""
 
-    path: RelPath
-    version: FileVersion
+    path: str
+    before: FileVersion | None
+    after: FileVersion | None
 
 
 class RefusalKind(StrEnum):
@@ -101,9 +101,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All of a commit: the files that can be delivered and the entries that cannot."""
+    """All of a commit: the files that can be delivered, by canonical path, and the entries that cannot."""
 
-    files: tuple[TreeEntry, ...] = ()
+    files: Mapping[str, FileVersion] = field(default_factory=dict)
     refused: tuple[Refusal, ...] = ()
 
 

@@ -10,18 +10,17 @@ for a file or folder of the same name is deleted up front.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from stoker.domain.paths import RelPath
-from stoker.engine.ledger import Ledger
 from stoker.engine.objects import FileVersion, Note
 
 RESOURCE_MANIFEST = "resource.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """Put this content there, as a whole or not at all."""
 
     path: RelPath
@@ -32,8 +31,7 @@ class Write:
         return f"{'modify' if self.replaces else 'add'} {self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class SetMode:
+class SetMode(NamedTuple):
     """The content is right, the executable bit is not."""
 
     path: RelPath
@@ -43,9 +41,8 @@ class SetMode:
         return f"mode {self.path} {self.version.mode:o}"
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove a file that the ledger says we wrote."""
+class Delete(NamedTuple):
+    """Remove a file of a managed place: one that we wrote, or with `orphans: mirror` any."""
 
     path: RelPath
 
@@ -54,6 +51,21 @@ class Delete:
 
 
 Action = Write | SetMode | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the ledger shall say besides the files, once the plan is carried out."""
+
+    ref: str = ""
+    commit: str = ""
+    settings: str = ""
+    mappings: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    excludes: frozenset[str] = frozenset()
+    mirrored: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +81,36 @@ class Plan:
     refused: tuple[Note, ...] = ()
     conflicts: tuple[Note, ...] = ()
     orphans_kept: tuple[RelPath, ...] = ()
-    """Files in managed folders that we did not write; they stay."""
-    before: Ledger = field(default_factory=Ledger)
-    """What of ours is on disk before the first action; the ledger of a pass without actions."""
-    prunable: frozenset[RelPath] = frozenset()
+    """Files of others in managed folders, found on first contact; they stay until somebody approves."""
+    remembered: Mapping[str, bytes] = field(default_factory=dict)
+    """Records of files that already lie there as wanted and of which the ledger does not say so."""
+    forgotten: frozenset[str] = frozenset()
+    """Paths of the ledger where nothing of ours lies any more."""
+    facts: Facts = field(default_factory=Facts)
+    prunable: frozenset[str] = frozenset()
     """Folders that may go when they become empty, with what is below them; none above."""
+    partial: bool = False
+    """Whether it was made from what changed alone."""
+    lingering: bool = False
+    """Whether the ledger will still hold a file that nothing desires, or a place where nothing may go."""
 
     @property
     def actions(self) -> tuple[Action, ...]:
         return (*self.clearings, *self.writes, *self.modes, *self.deletions)
+
+    @property
+    def delivers_all(self) -> bool:
+        """Whether nothing is left out or over, so that the ledger will be exactly what the mappings give."""
+        return not self.refused and not self.conflicts and not self.lingering
+
+    def with_orphans(self) -> Plan:
+        """The plan that also deletes what is kept; it has a digest of its own, to be approved by a person."""
+        return replace(
+            self,
+            deletions=tuple(sorted((*self.deletions, *map(Delete, self.orphans_kept)), key=deletion_order)),
+            orphans_kept=(),
+            facts=replace(self.facts, kept=self.facts.kept.difference(self.orphans_kept)),
+        )
 
     @property
     def removals(self) -> tuple[Delete, ...]:
@@ -107,11 +140,17 @@ class Plan:
         }
 
 
+def deletion_order(delete: Delete) -> tuple[bool, RelPath]:
+    """A resource is gone before its data is."""
+    return (delete.path.name != RESOURCE_MANIFEST, delete.path)
+
+
 def _canonical(action: Action) -> str:
     if isinstance(action, Delete):
         return f"delete {action.path}"
     verb = "write" if isinstance(action, Write) else "mode"
-    return f"{verb} {action.version.mode:o} {action.version.blob} {action.path}"
+    blob, executable = action.version
+    return f"{verb} {'755' if executable else '644'} {blob} {action.path}"
 
 
 def _as_json(action: Action) -> dict[str, object]:

@@ -12,7 +12,7 @@ from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import Excludes
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.globs import Globs
+from stoker.engine.globs import Batch, Globs
 
 STAGING = RelPath(".sync-staging")
 STATE = RelPath(".sync-state")
@@ -49,20 +49,29 @@ class Protection:
         self._excluded = Globs(excludes.patterns)
         self._mandatory = Globs(excludes.mandatory)
 
-    def why_not_delivered(self, path: RelPath) -> str | None:
-        """Why a file of the repository does not go there; raises when the whole pass must not go on."""
-        if self._excluded.matches(path):
-            return "is excluded"
-        if self._mandatory.matches(path):
+    def undelivered(self, places: Batch) -> dict[str, str]:
+        """Where files of the repository do not go, and why; raises when the whole pass must not go on."""
+        excluded = self._excluded.matching(places)
+        forbidden = self._mandatory.matching(places) - excluded
+        if forbidden:
             raise Stalled(
-                f"the repository would write {path!r}, which belongs to the running gateway; "
+                f"the repository would write {min(forbidden)!r}, which belongs to the running gateway; "
                 "take it out of the repository or exclude it",
                 reason=Reason.STAGING_CONTAINS_RUNTIME_FILES,
             )
-        if SHIELD.matches(path):
-            return "is a place that the gateway keeps for itself"
-        return None
+        shielded = SHIELD.matching(places) - excluded
+        return dict.fromkeys(sorted(excluded), "is excluded") | dict.fromkeys(
+            sorted(shielded), "is a place that the gateway keeps for itself"
+        )
 
-    def covers(self, path: RelPath) -> bool:
+    def covering(self, paths: Batch) -> set[str]:
+        """Those of many paths where what lies on disk is left alone."""
+        return (
+            self._excluded.matching(paths) | self._mandatory.matching(paths) | SHIELD.matching(paths)
+            if paths.paths
+            else set()
+        )
+
+    def covers(self, path: str) -> bool:
         """Whether what lies there on disk is left alone."""
         return self._excluded.matches(path) or self._mandatory.matches(path) or SHIELD.matches(path)

@@ -12,23 +12,20 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
-from stoker.domain.paths import RelPath
-from stoker.engine.protecting import STAGING
+from stoker.domain.failpoints import reached
 
-FOLDER_MODE = 0o755
 PRIVATE_MODE = 0o700
 
-_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe that somebody planted must not make an open wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DataFolder:
@@ -51,12 +48,12 @@ class DataFolder:
             os.close(fd)
 
     @contextmanager
-    def entered(self, folder: RelPath, *, make: int | None = None) -> Iterator[int]:
-        """A descriptor of a folder; with `make`, missing folders are made with that mode."""
+    def entered(self, folder: str) -> Iterator[int]:
+        """A descriptor of one folder; whoever needs many takes a `Descent`."""
         fd = os.dup(self.fd)
         try:
-            for part in folder.parts:
-                below = _enter(fd, part, make)
+            for part in folder.split("/") if folder else ():
+                below = enter(fd, part)
                 os.close(fd)
                 fd = below
             yield fd
@@ -64,97 +61,86 @@ class DataFolder:
             os.close(fd)
 
     @contextmanager
-    def reading(self, path: RelPath) -> Iterator[int]:
+    def reading(self, path: str) -> Iterator[int]:
         """A descriptor of a regular file, to be read."""
-        with self.entered(path.parent) as folder:
-            fd = open_regular(folder, path.name)
+        above, _, name = path.rpartition("/")
+        with self.entered(above) as folder:
+            fd = open_regular(folder, name)
         try:
             yield fd
         finally:
             os.close(fd)
 
-    def remove(self, path: RelPath) -> None:
-        """Delete a file; whatever is not a regular file stays."""
-        with self.entered(path.parent) as folder:
-            _require_regular(os.stat(path.name, dir_fd=folder, follow_symlinks=False))
-            os.unlink(path.name, dir_fd=folder)
 
-    def prune(self, folder: RelPath) -> bool:
-        """Remove a folder if it is empty, and say whether it went."""
-        try:
-            with self.entered(folder.parent) as above:
-                os.rmdir(folder.name, dir_fd=above)
-        except OSError:
-            return False
-        return True
-
-    def set_mode(self, path: RelPath, mode: int) -> None:
-        with self.reading(path) as fd:
-            os.fchmod(fd, mode)
-
-    @contextmanager
-    def staging(self) -> Iterator[int]:
-        """A descriptor of the staging folder, empty at first and gone in the end.
-
-        What an earlier pass left behind when it was killed is thrown away.
-        """
-        self._discard(STAGING)
-        with self.entered(STAGING, make=PRIVATE_MODE) as fd:
-            try:
-                yield fd
-            finally:
-                with suppress(OSError):
-                    self._discard(STAGING)
-
-    def publish(self, staging: int, name: str, folder: int, target: str) -> None:
-        """Move a staged file to its place, in one step: a reader sees the old file or the new one."""
-        with suppress(FileNotFoundError):
-            there = os.stat(target, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISDIR(there.st_mode):
-                _remove_empty(folder, target)
-            else:
-                _require_regular(there)
-        os.rename(name, target, src_dir_fd=staging, dst_dir_fd=folder)
-
-    def flush(self, folders: set[RelPath], *, at_most: int = 64) -> None:
-        """Make the names in these folders durable; above `at_most` one call for the volume is cheaper."""
-        if len(folders) > at_most:
-            sync_volume(self.fd)
-            return
-        for folder in sorted(folders):
-            with suppress(FileNotFoundError, NotADirectoryError), self.entered(folder) as fd:
-                os.fsync(fd)
-
-    def _discard(self, folder: RelPath) -> None:
-        with suppress(FileNotFoundError), self.entered(folder):  # which says by name what is no folder
-            shutil.rmtree(folder, dir_fd=self.fd)
-
-
-def _enter(above: int, name: str, make: int | None) -> int:
+def enter(above: int, name: str) -> int:
+    """A descriptor of a folder in a folder; what is no folder is said by name."""
     try:
-        return _opened(above, name)
-    except FileNotFoundError:
-        if make is None:
-            raise
-    with suppress(FileExistsError):
-        os.mkdir(name, make, dir_fd=above)
-    fd = _opened(above, name)
-    os.fchmod(fd, make)  # whatever the umask took away
-    return fd
-
-
-def _opened(above: int, name: str) -> int:
-    try:
-        return os.open(name, _ENTER, dir_fd=above)
+        return os.open(name, ENTER, dir_fd=above)
     except NotADirectoryError:
         kind = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
         what = "a symlink, which is never followed" if stat.S_ISLNK(kind) else "not a folder"
         raise NotADirectoryError(errno.ENOTDIR, f"{name!r} is {what}") from None
 
 
+def open_regular(folder: int, name: str, flags: int = _READ) -> int:
+    """A descriptor of a regular file in a folder; symlinks, pipes and devices are refused."""
+    fd = os.open(name, flags | _READ, 0o600, dir_fd=folder)
+    try:
+        require_regular(os.fstat(fd))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def publish(source: int, name: str, folder: int, target: str) -> None:
+    """Move a staged file to its place, in one step: a reader sees the old file or the new one."""
+    with suppress(FileNotFoundError):
+        there = os.stat(target, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(there.st_mode):
+            _remove_empty(folder, target)
+        else:
+            require_regular(there)
+    reached("rename.before")
+    os.rename(name, target, src_dir_fd=source, dst_dir_fd=folder)
+    reached("rename.after")
+
+
+def remove(folder: int, name: str) -> None:
+    """Delete a file; whatever is not a regular file stays. One that is gone already is no failure."""
+    with suppress(FileNotFoundError):
+        require_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        reached("unlink.before")
+        os.unlink(name, dir_fd=folder)
+        reached("unlink.after")
+
+
+def set_mode(folder: int, name: str, mode: int) -> None:
+    fd = open_regular(folder, name)
+    try:
+        reached("chmod.before")
+        os.fchmod(fd, mode)
+        reached("chmod.after")
+    finally:
+        os.close(fd)
+
+
+def prune(folder: int, name: str) -> bool:
+    """Remove a folder if it is empty, and say whether it is gone."""
+    try:
+        reached("rmdir.before")
+        os.rmdir(name, dir_fd=folder)
+        reached("rmdir.after")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def _remove_empty(above: int, name: str) -> None:
     """Remove a folder in which there are only folders; raises at the first thing that is not one."""
-    fd = os.open(name, _ENTER, dir_fd=above)
+    fd = os.open(name, ENTER, dir_fd=above)
     try:
         with os.scandir(fd) as entries:
             for inside in [entry.name for entry in entries]:
@@ -162,22 +148,6 @@ def _remove_empty(above: int, name: str) -> None:
     finally:
         os.close(fd)
     os.rmdir(name, dir_fd=above)
-
-
-def open_regular(folder: int, name: str) -> int:
-    """A descriptor of a regular file in a folder; symlinks, pipes and devices are refused."""
-    fd = os.open(name, _READ, dir_fd=folder)
-    try:
-        _require_regular(os.fstat(fd))
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
-def create(folder: int, name: str, mode: int = 0o600) -> int:
-    """A descriptor of a new file, to be written; raises if there is anything of that name."""
-    return os.open(name, _CREATE, mode, dir_fd=folder)
 
 
 def sync_volume(fd: int) -> None:
@@ -189,6 +159,15 @@ def sync_volume(fd: int) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
+def write_all(fd: int, content: bytes) -> None:
+    """All of it: a write may take only a part."""
+    written = os.write(fd, content)
+    if written < len(content):
+        rest = memoryview(content)[written:]
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+
 def why(error: OSError) -> str:
     """The reason in words."""
     if error.errno == errno.ELOOP:
@@ -198,7 +177,7 @@ def why(error: OSError) -> str:
     return f"failed: {error.strerror or error}"
 
 
-def _require_regular(found: os.stat_result) -> None:
+def require_regular(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         what = "a symlink" if stat.S_ISLNK(found.st_mode) else "not a regular file"
         raise OSError(errno.EINVAL, f"what lies there is {what}")

@@ -1,141 +1,277 @@
-"""What lies in a data folder, at and below the places that a pass cares about.
+"""What lies in a data folder and is not as the ledger says.
 
-Content is compared, not dates: each file that is desired or that we wrote is read
-and named by its blob id, so drift cannot hide. Any other file is only listed. No
-symlink is followed; one above a managed place is reported as what stands in the
+A file whose stamp is still the ledger's is taken to be as we left it; any other is
+read and named by its blob id, so drift cannot hide behind a date. Nothing is kept
+of what is as it should be: over 100,000 untouched files a walk remembers nothing.
+No symlink is followed; one above a managed place is reported as what stands in the
 way. Folders that are the gateway's own are not even listed.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable
 
 from stoker.domain.errors import InvalidValue, Retry
-from stoker.domain.paths import RelPath
+from stoker.domain.paths import MAX_DEPTH, RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.ledger import Live, LiveEntry, LiveKind
-from stoker.engine.mapping import Managed
-from stoker.engine.objects import BlobHash, BlobId
+from stoker.engine.ledger import STAT, Ledger
+from stoker.engine.live import Live, LiveEntry, LiveKind
 from stoker.engine.protecting import SHIELD
-from stoker.fs.confined import DataFolder, open_regular, why
+from stoker.fs.confined import ENTER, DataFolder, why
+from stoker.fs.contents import looked_at
+from stoker.fs.descending import Descent
+from stoker.fs.stopping import Stop, go_on, never
 
-_CHUNK = 1 << 20
+_FORMAT, _REGULAR = 0o170000, 0o100000
+_FOLDER = LiveEntry(LiveKind.FOLDER)
+_STRANGER = LiveEntry(LiveKind.FILE)
+
+# Most folders need no closer look: a name like these is neither reserved nor shielded, except near the top.
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII).fullmatch
+_TOP = max(pattern.count("/") for pattern in SHIELD.patterns if not pattern.startswith("**/."))
+_DEEP = MAX_DEPTH // 2
 
 
-def scan(folder: DataFolder, managed: Managed, compared: AbstractSet[RelPath], *, digits: int) -> Live:
-    """The live state; `compared` are the paths whose content matters, `digits` the length of their ids."""
-    scanner = _Scanner(folder, compared, digits)
-    for place in sorted(managed.folders | managed.files):  # where a file shall be there may be a folder
-        scanner.walk(place)
-    for path in sorted(compared):
-        scanner.look(path)
-    return Live(scanner.entries, frozenset(scanner.opaque))
+def scan(
+    folder: DataFolder,
+    ledger: Ledger,
+    *,
+    managed_folders: Collection[str] = (),
+    managed_files: Collection[str] = (),
+    compared: Collection[str] = (),
+    walk: bool = True,
+    digits: int = 40,
+    stopped: Stop = never,
+) -> Live:
+    """The differences; `compared` are further paths whose content matters, `digits` the length of ids.
+
+    With `walk` everything in the managed places is looked at, and all that the ledger
+    names; without it only `compared`.
+    """
+    compared = compared if isinstance(compared, (set, frozenset, dict)) else frozenset(compared)
+    with Descent(folder.fd) as descent:
+        scanner = _Scanner(folder, descent, ledger, compared, digits, stopped)
+        if walk:
+            scanner.walk(managed_folders, managed_files)
+        else:
+            scanner.look_at(compared)
+    return Live(scanner.found, frozenset(scanner.opaque), walked=walk)
 
 
 class _Scanner:
-    def __init__(self, folder: DataFolder, compared: AbstractSet[RelPath], digits: int) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        descent: Descent,
+        ledger: Ledger,
+        compared: Collection[str],
+        digits: int,
+        stopped: Stop,
+    ) -> None:
         self._folder = folder
+        self._descent = descent
+        self._files = ledger.files
         self._compared = compared
         self._digits = digits
-        self._walked: set[RelPath] = set()
-        self._absent: set[RelPath] = set()
-        self.entries: dict[RelPath, LiveEntry] = {}
-        self.opaque: set[RelPath] = set()
+        self._stopped = stopped
+        self._absent: set[str] = set()
+        self._last = "", False
+        self._unreadable: set[str] = set()
+        self._seen = 0
+        self.found: dict[str, LiveEntry | None] = {}
+        self.opaque: set[str] = set()
 
-    def walk(self, place: RelPath) -> None:
-        """Everything in a managed folder."""
-        if any(place.is_below(done) for done in self._walked):
+    def walk(self, folders: Collection[str], files: Collection[str]) -> None:
+        """Everything in the managed places, then what is not in them and still matters."""
+        places: list[str] = []
+        # Where a file shall be may be a folder. With its slash it stands right before what is in it.
+        for inside in sorted({f"{place}/" for place in (*folders, *files)}):
+            if not places or not inside.startswith(f"{places[-1]}/"):
+                places.append(inside[:-1])
+        for place in places:
+            self._place(place)
+        walked = tuple(f"{place}/" for place in places)
+        known = {*places}
+        self.look_at(
+            path
+            for path in self._compared
+            if path not in self._files
+            and path not in known
+            and (not path.startswith(walked) or self._is_hidden(path))
+        )
+        if self._seen < len(self._files):  # some are elsewhere, or gone
+            self.look_at(self._files)
+
+    def look_at(self, paths: Iterable[str]) -> None:
+        """These paths one by one, and what stands in the way above them."""
+        for path in sorted(paths):
+            if path not in self.found:
+                self._look(path)
+
+    def _place(self, place: str) -> None:
+        """A managed place, which may be a folder, a file, or nothing yet."""
+        entered = self._entered(place)
+        if entered is None:
             return
-        self.look(place)
-        if self._is_folder(place):
-            self._walked.add(place)
-            try:
-                with self._folder.entered(place) as fd:
-                    self._list(fd, place)
-            except OSError as error:
-                raise self._unknown(place, error) from error
+        if place in self._files or place in self._compared:
+            self._seen += place in self._files
+            self.found[place] = _FOLDER
+        try:
+            self._list(entered, place, place.count("/") + 1)
+        except OSError as error:
+            raise self._unknown(place, error) from error
 
-    def look(self, path: RelPath) -> None:
-        """One path and, before it, each folder above it: there may be something in the way."""
-        above = path.parent
-        if above and above not in self._absent:
-            self.look(above)
-        if above and not self._is_folder(above):
-            self._absent.add(path)
-        elif path not in self.entries and path not in self._absent:
-            try:
-                with self._folder.entered(above) as fd:
-                    self.entries[path] = self._entry(fd, path)
-            except FileNotFoundError:
-                self._absent.add(path)
-            except OSError as error:
-                raise self._unknown(path, error) from error
+    def _entered(self, folder: str) -> int | None:
+        """A descriptor; None if there is no such folder, and then whatever is in its place was looked at."""
+        if folder in self._absent:
+            return None
+        try:
+            return self._descent.enter(folder)
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            blocking = self._descent.next_of(folder)
+            if blocking not in self._absent:
+                self._absent.add(blocking)
+                self._look(blocking)
+        except OSError as error:
+            raise self._unknown(folder, error) from error
+        self._absent.add(folder)
+        return None
 
-    def _list(self, fd: int, place: RelPath) -> None:
-        for name in sorted(os.listdir(fd)):
-            try:
-                path = place.joined(RelPath(name))
-            except InvalidValue:
-                self.opaque.add(place)
-                continue
-            try:
-                entry = self._entry(fd, path)
-            except FileNotFoundError:  # it went away while we were looking
-                continue
-            except OSError:  # a folder that can be listed and not entered
-                self.opaque.add(place)
-                continue
-            self.entries[path] = entry
-            if entry.kind is LiveKind.FOLDER:
-                self._descend(fd, path)
+    def _look(self, path: str) -> None:
+        above, _, name = path.rpartition("/")
+        if above != self._last[0]:
+            self._last = above, SHIELD.matches(above)
+        if self._last[1]:
+            return
+        fd = self._entered(above)
+        try:
+            if fd is None:
+                raise FileNotFoundError
+            self._entry(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False))
+            if self.found.get(path) is _FOLDER and self._may_enter(path, above):
+                self._descend(fd, name, path, path.count("/") + 1)
+        except FileNotFoundError:
+            if path in self._files:
+                self.found[path] = None
+        except OSError as error:
+            raise self._unknown(path, error) from error
 
-    def _descend(self, above: int, path: RelPath) -> None:
+    def _list(self, fd: int, place: str, depth: int) -> None:
+        """Everything in a folder: the loop in which a walk spends its time."""
+        go_on(self._stopped)
+        inside = f"{place}/"
+        recorded = self._files.get
+        pack = STAT.pack
+        folders: list[str] = []
+        seen = 0
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                name = entry.name
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(name)
+                        continue
+                    there = entry.stat(follow_symlinks=False)
+                    path = inside + name
+                    mode = there.st_mode
+                    kept = recorded(path)
+                    if (
+                        kept is not None
+                        and mode & _FORMAT == _REGULAR
+                        and kept.startswith(
+                            pack(
+                                there.st_size,
+                                there.st_mtime_ns,
+                                there.st_ctime_ns,
+                                there.st_ino,
+                                mode >> 6 & 1,
+                            )
+                        )
+                    ):
+                        seen += 1
+                    elif kept is not None or self._is_path(path, place):
+                        self._entry(fd, name, path, there)
+                except FileNotFoundError:  # it went away while we were looking
+                    continue
+                except OSError:  # a folder that can be listed and not entered
+                    self._hide(place)
+        self._seen += seen
+        for name in folders:
+            path = inside + name
+            # Only near the top, or by an odd name, can a folder be none that we may enter.
+            if not (_TOP < depth < _DEEP and _PLAIN(name)) and not self._may_enter(path, place):
+                continue
+            if path in self._files or path in self._compared:
+                self._seen += path in self._files
+                self.found[path] = _FOLDER
+            self._descend(fd, name, path, depth + 1)
+
+    def _may_enter(self, path: str, place: str) -> bool:
+        if not self._is_path(path, place):
+            return False
         if SHIELD.matches(path):
             self.opaque.add(path)
-            return
+            return False
+        return True
+
+    def _descend(self, above: int, name: str, path: str, depth: int) -> None:
         try:
-            fd = os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            fd = os.open(name, ENTER, dir_fd=above)
         except OSError:  # unreadable, or swapped while we were looking: nothing in it is known
-            self.opaque.add(path)
+            self._hide(path)
             return
         try:
-            self._list(fd, path)
+            self._list(fd, path, depth)
         finally:
             os.close(fd)
 
-    def _entry(self, folder: int, path: RelPath) -> LiveEntry:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISDIR(found.st_mode):
-            return LiveEntry(LiveKind.FOLDER)
-        if stat.S_ISLNK(found.st_mode):
-            return LiveEntry(LiveKind.SYMLINK)
-        if not stat.S_ISREG(found.st_mode):
-            return LiveEntry(LiveKind.SPECIAL)
-        blob = self._blob(folder, path.name) if path in self._compared else None
-        return LiveEntry(LiveKind.FILE, blob, executable=bool(found.st_mode & stat.S_IXUSR))
+    def _entry(self, folder: int, name: str, path: str, there: os.stat_result) -> None:
+        """One thing that is there: put down unless it is as the ledger says."""
+        kept = self._files.get(path)
+        self._seen += kept is not None
+        kind = _kind(there)
+        if kind is LiveKind.FOLDER:
+            if kept is not None or path in self._compared:
+                self.found[path] = _FOLDER
+        elif kind is not LiveKind.FILE:
+            self.found[path] = LiveEntry(kind)
+        elif kept is None and path not in self._compared:
+            self.found[path] = _STRANGER
+        else:
+            live = looked_at(folder, name, there, kept, digits=self._digits)
+            if live is not None:
+                self.found[path] = live
 
-    def _blob(self, folder: int, name: str) -> BlobId | None:
-        """The id of the content; None for one that cannot be read, which then differs from any other."""
+    def _is_path(self, path: str, place: str) -> bool:
+        """Whether a name on disk can be one of ours; a folder with another one holds more than is listed."""
         try:
-            fd = open_regular(folder, name)
-        except OSError:
-            return None
-        try:
-            digest = BlobHash(os.fstat(fd).st_size, digits=self._digits)
-            while chunk := os.read(fd, _CHUNK):
-                digest.update(chunk)
-            return digest.blob()
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
+            RelPath(path)
+        except InvalidValue:
+            self.opaque.add(place)
+            return False
+        return True
 
-    def _unknown(self, path: RelPath, error: OSError) -> Retry:
+    def _hide(self, folder: str) -> None:
+        self.opaque.add(folder)
+        self._unreadable.add(folder)
+
+    def _is_hidden(self, path: str) -> bool:
+        """Whether a path lies where the walk could not look."""
+        return bool(self._unreadable) and path.startswith(tuple(f"{f}/" for f in self._unreadable))
+
+    def _unknown(self, path: str, error: OSError) -> Retry:
         """Without knowing what lies there nothing may be planned."""
         return Retry(f"{self._folder.place / path} {why(error)}", reason=Reason.DATA_VOLUME_FAILED)
 
-    def _is_folder(self, path: RelPath) -> bool:
-        entry = self.entries.get(path)
-        return entry is not None and entry.kind is LiveKind.FOLDER
+
+def _kind(found: os.stat_result) -> LiveKind:
+    if stat.S_ISREG(found.st_mode):
+        return LiveKind.FILE
+    if stat.S_ISDIR(found.st_mode):
+        return LiveKind.FOLDER
+    return LiveKind.SYMLINK if stat.S_ISLNK(found.st_mode) else LiveKind.SPECIAL

@@ -7,7 +7,8 @@
     │              └── HostKeyNotTrusted   or we do not believe that it is who it should be
     ├── Stalled ── SourceTooLarge       it sends more than may be received
     ├── Retry ──── SourceUnreachable    the other side does not answer, or answers with nonsense
-    │              └── FilterRefused    it does not leave out what it was asked to leave out
+    │              ├── FilterRefused    it does not leave out what it was asked to leave out
+    │              └── BrokenPack       nonsense that came as a pack, or that our mirror made of a good one
     └── Retry ──── GitFailed            git itself failed here: a broken mirror, a full disk
 
 The only place that looks at git's words. Messages are one bounded printable line;
@@ -53,6 +54,10 @@ class FilterRefused(SourceUnreachable):
     """A partial fetch is not allowed there; a whole one may be."""
 
 
+class BrokenPack(SourceUnreachable):
+    """Unpacking failed. A pack is completed from what the mirror holds, so either side may be to blame."""
+
+
 class GitFailed(Retry):
     default_reason = Reason.GIT_FAILED
 
@@ -73,12 +78,28 @@ _UNREACHABLE = (
     r"|returned error: [45]\d\d|rpc failed|early eof|hung up|unexpected disconnect|protocol error"
     r"|bad line length|repository .*not found|not appear to be a git repository|remote error"
     r"|could not read from remote|is this a git repository|ssl|gnutls|certificate|invalid server response"
-    r"|bad pack header|pack has bad object|index-pack failed|not allowed|dubious ownership"
+    r"|not allowed|expected '|dubious ownership"
+)
+_PACK = (
+    r"index-pack|bad pack header|pack has bad object|pack is corrupted|premature end of pack|unresolved delta"
+    r"|did not send all necessary objects|bad object|invalid hash|inflate"
 )
 _FILTER = r"filter '[^']*' not supported|filter.* not (?:allowed|enabled)"
-_MEMORY = r"out of memory|cannot allocate memory|cannot create (?:async )?thread"
+_MEMORY = (
+    r"out of memory|cannot allocate memory|cannot create (?:async )?thread"
+    r"|too large to fit into virtual memory"
+)
 _LARGE = r"file too large"
-_HERE = r"no space left|read-only file system|quota exceeded|unable to create|\.lock'"
+_HERE = r"file too large|no space left|read-only file system|quota exceeded|unable to create|\.lock'"
+
+# The first that fits is the one.
+_BY_WORDS: tuple[tuple[str, type[GitError], str], ...] = (
+    (_FILTER, FilterRefused, "allows no partial fetch"),
+    (_REF, RefNotFound, "does not give out what was asked for"),
+    (_AUTH, SourceAuthFailed, "does not let us in"),
+    (_PACK, BrokenPack, "sent what cannot be unpacked"),
+    (_UNREACHABLE, SourceUnreachable, "cannot be read"),
+)
 
 
 def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> GitError:
@@ -102,14 +123,9 @@ def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> G
             f"repository {place} answers with a redirect, which is not followed because credentials "
             f"would go with it; use the address that it leads to: {words}"
         )
-    if _says(_FILTER, said):
-        return FilterRefused(f"repository {place} allows no partial fetch: {words}")
-    if _says(_REF, said):
-        return RefNotFound(f"repository {place} does not give out what was asked for: {words}")
-    if _says(_AUTH, said):
-        return SourceAuthFailed(f"repository {place} does not let us in: {words}")
-    if _says(_UNREACHABLE, said):
-        return SourceUnreachable(f"repository {place} cannot be read: {words}")
+    for pattern, kind, what in _BY_WORDS:
+        if _says(pattern, said):
+            return kind(f"repository {place} {what}: {words}")
     return GitFailed(f"git failed on repository {place}: {words}")
 
 

@@ -1,10 +1,9 @@
 """A bare copy of what is needed of a repository; never a checkout.
 
 One folder per address and credential, so that what one credential opened is never
-served to another. It is a cache: missing, damaged, left locked by a killed
-process, or grown old, it is simply built anew. It is held by one process at a
-time, which is also why a lock file or half a pack that lies in it is always a
-left-over.
+served to another. It is a cache: missing, damaged, left locked by a killed process,
+or grown too large, it is built anew, beside the old one, which goes when the new one
+is there. It is held by one process at a time.
 """
 
 from __future__ import annotations
@@ -13,174 +12,167 @@ import contextlib
 import fcntl
 import os
 import secrets
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
-from stoker.git.errors import GitFailed, RefNotFound, SourceUnreachable
+from stoker.engine.objects import BlobId
+from stoker.git.contents import Objects
+from stoker.git.errors import BrokenPack, GitFailed, SourceUnreachable
+from stoker.git.fetching import Fetcher, Limits
+from stoker.git.layout import Size, healed, make_empty, remove
 from stoker.git.private import private_folder, write_private
 from stoker.git.remote import Remote
-from stoker.git.resolving import full_names
 
-# Every fetch adds a pack. Building anew by one shallow fetch costs less than a repack, and bounds the disk.
-MAX_PACKS = 100
 HOLD_TIMEOUT = 120.0
 _HOLD_PAUSE = 0.1
-
-_WANTED = "refs/stoker/wanted"
-_FETCH = (
-    "fetch",
-    "--quiet",
-    "--force",
-    "--no-tags",
-    "--no-write-fetch-head",
-    "--no-auto-maintenance",
-    "--no-recurse-submodules",
-)
-# Written by us and compared byte by byte before every use: a setting planted here could run a command.
-_CONFIG = {
-    40: b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
-    64: b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n",
-}
+_KEY_BYTES = 32
+_DEFAULT = Limits()
 
 
 class Mirror:
-    """What one credential sees of one repository."""
+    """What one credential sees of one repository; everything but `held` is for while it is held."""
 
-    def __init__(self, remote: Remote, path: Path, clock: Clock | None = None) -> None:
+    def __init__(
+        self, remote: Remote, cache: Path, clock: Clock | None = None, limits: Limits = _DEFAULT
+    ) -> None:
         self._remote = remote
-        self._runner = remote.runner
-        self._url = remote.url
+        self._cache = cache
         self._clock = clock if clock is not None else SystemClock()
-        self.path = path
-
-    @classmethod
-    async def of(cls, remote: Remote, cache: Path, clock: Clock | None = None) -> Mirror:
-        """The one that belongs to what opens the repository now."""
-        cache = private_folder(cache)
-        folder = private_folder(cache / "mirrors")
-        return cls(remote, folder / await remote.identity(_cache_key(cache)), clock)
+        self._limits = limits
+        self._may_rebuild = True
+        self.path = cache / "mirrors/none"
+        """The repository on disk; known while it is held, because the credential may change between."""
+        self.objects = Objects(remote.runner, self.path)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """For this process alone, until done; the kernel lets go of it when the process dies."""
-        fd = os.open(
-            self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-        )
+        cache = private_folder(self._cache)
+        folder = private_folder(cache / "mirrors")
+        path = folder / await self._remote.identity(_cache_key(cache))
+        fd = await self._locked(path.with_suffix(".lock"))
         try:
-            await self._take(fd)
+            self.path = path
+            self.objects = Objects(self._remote.runner, path)
+            self._may_rebuild = True
             yield
         finally:
+            self.objects.close()
             os.close(fd)
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
-        """Have all of `commit` here; `ref` is where to look when the server does not give out ids."""
-        self._prepare(commit)
-        if not await self._has(commit):
+        """Have `commit` here; `ref` is where to look when the server does not give out ids."""
+        with self._disk_trouble_named():
+            size = self._ready(len(commit))
             try:
-                await self._fetch_from_source(commit, ref)
-            except GitFailed:
-                self.discard()
-                self._prepare(commit)
-                await self._fetch_from_source(commit, ref)
+                if size.packs and await self.objects.has(commit):
+                    return
+                if size.packs > self._limits.packs or size.bytes > self._limits.mirror:
+                    await self._rebuild(commit, ref)
+                else:
+                    await self._fetcher(self.path, self.objects).fetch(commit, ref)
+            except (GitFailed, BrokenPack, OSError):
+                if not (size.packs and self._may_rebuild):
+                    raise
+                await self._rebuild(commit, ref)
+
+    async def complete(self, blobs: Collection[BlobId]) -> None:
+        """Have these contents here, in one request."""
+        await self._fetcher(self.path, self.objects).complete(blobs)
 
     def discard(self) -> None:
-        """Forget all of it; the next fetch builds it anew."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        with contextlib.suppress(OSError):  # it is not even a folder
-            self.path.unlink()
+        """Forget all of it; the next fetch builds it anew, and that is the one time in this hold."""
+        self._may_rebuild = False
+        self.objects.close()
+        remove(self.path)
 
-    async def _take(self, fd: int) -> None:
-        deadline = self._clock.monotonic() + HOLD_TIMEOUT
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if self._clock.monotonic() >= deadline:
-                    raise SourceUnreachable(
-                        f"the mirror of {without_userinfo(self._url)} has been in use by another process "
-                        f"for {HOLD_TIMEOUT:g} s"
-                    ) from None
-                await self._clock.sleep(_HOLD_PAUSE)
-            else:
-                return
+    def _ready(self, digits: int) -> Size:
+        """A sound repository, empty if there was none."""
+        size = healed(self.path, digits)
+        if size is None:
+            self.objects.close()
+            remove(self.path)
+            make_empty(self.path, digits)
+            return Size(0, 0)
+        return size
 
-    def _prepare(self, commit: CommitId) -> None:
-        """A folder that git takes for an empty repository, unless a sound one is there."""
-        config = _CONFIG[len(commit)]
-        if self.path.exists() and not self._sound(config):
-            self.discard()
-        if self.path.exists():
-            return
+    async def _rebuild(self, commit: CommitId, ref: GitRef) -> None:
+        """One shallow fetch into a new folder; the old one stays until it has succeeded."""
+        self._may_rebuild = False
+        beside = self.path.with_suffix(".new")
+        remove(beside)
+        make_empty(beside, len(commit))
+        objects = Objects(self._remote.runner, beside)
         try:
-            self.path.mkdir(mode=0o700)
-            for name in ("objects/pack", "refs/heads"):
-                (self.path / name).mkdir(parents=True)
-            (self.path / "HEAD").write_bytes(b"ref: refs/heads/none\n")
-            write_private(self.path / "config", config, 0o600)
+            await self._fetcher(beside, objects).fetch(commit, ref)
+        except BaseException:
+            objects.close()
+            remove(beside)
+            raise
+        objects.close()
+        self.objects.close()
+        remove(self.path)
+        beside.rename(self.path)
+
+    @contextmanager
+    def _disk_trouble_named(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            raise GitFailed(f"mirror folder {self.path} cannot be made: {error.strerror}") from error
+            raise GitFailed(f"mirror folder {self.path} cannot be used: {error.strerror}") from error
 
-    def _sound(self, config: bytes) -> bool:
-        """Whether it can be used as it is; damage inside a pack shows when it is read."""
-        try:
-            if (self.path / "config").read_bytes() != config:
-                return False
-            packs = self.path / "objects/pack"
-            few = sum(1 for _ in packs.glob("*.pack")) <= MAX_PACKS
-            return few and not any(packs.glob("tmp_*")) and not any(self.path.rglob("*.lock"))
-        except OSError:
-            return False
+    def _fetcher(self, repository: Path, objects: Objects) -> Fetcher:
+        return Fetcher(self._remote, repository, objects, self._limits)
 
-    async def _has(self, commit: CommitId) -> bool:
-        try:
-            await self._runner.run(["cat-file", "-e"], [f"{commit}^{{commit}}"], repository=self.path)
-        except GitFailed:
-            return False
-        return True
+    async def _locked(self, lock: Path) -> int:
+        deadline = self._clock.monotonic() + HOLD_TIMEOUT
+        while (fd := self._try_lock(lock)) is None:
+            if self._clock.monotonic() >= deadline:
+                raise SourceUnreachable(
+                    f"the mirror of {without_userinfo(self._remote.url)} has been in use by another process "
+                    f"for {HOLD_TIMEOUT:g} s"
+                )
+            await self._clock.sleep(_HOLD_PAUSE)
+        return fd
 
-    async def _fetch_from_source(self, commit: CommitId, ref: GitRef) -> None:
-        """The commit alone; else the ref; else everything (C-025)."""
-        try:
-            await self._git_fetch(["--depth=1"], [f"+{commit}:{_WANTED}"])
-        except RefNotFound:
-            if await self._fetch_by_ref(commit, ref):
-                return
-            deepen = ["--unshallow"] if (self.path / "shallow").exists() else []
-            await self._git_fetch(
-                deepen, ["+refs/heads/*:refs/stoker/heads/*", "+refs/tags/*:refs/stoker/tags/*"]
-            )
-            if not await self._has(commit):
-                raise RefNotFound(
-                    f"commit {commit} is not in repository {without_userinfo(self._url)}"
-                ) from None
-
-    async def _fetch_by_ref(self, commit: CommitId, ref: GitRef) -> bool:
-        if str(ref) == str(commit):
-            return False
-        for name in full_names(ref):
+    def _try_lock(self, lock: Path) -> int | None:
+        with self._disk_trouble_named():
             try:
-                await self._git_fetch(["--depth=1"], [f"+{name}:{_WANTED}"])
-            except RefNotFound:
-                continue
-            if await self._has(commit):
-                return True
-        return False
+                return try_lock(lock)
+            except OSError:  # whatever stands in its place is no lock of ours
+                remove(lock)
+                return try_lock(lock)
 
-    async def _git_fetch(self, options: list[str], refspecs: list[str]) -> None:
-        await self._remote.git([*_FETCH, *options], [self._url, *refspecs], repository=self.path)
+
+def try_lock(lock: Path) -> int | None:
+    """A descriptor that holds the lock, None if another process holds it."""
+    while True:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.utime(fd)  # when it was last used, for housekeeping
+            if os.fstat(fd).st_nlink:
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        os.close(fd)  # housekeeping took it away in this moment
 
 
 def _cache_key(cache: Path) -> bytes:
     """The random key of this cache, made once; without it nobody can tell which folder is whose."""
     path = cache / "key"
-    if not path.exists():
-        mine = path.with_name(f"key.{secrets.token_hex(8)}")
-        write_private(mine, secrets.token_bytes(32), 0o600)
-        with contextlib.suppress(FileExistsError):  # another process was first; its key is the cache's
-            path.hardlink_to(mine)
-        mine.unlink()
+    with contextlib.suppress(FileNotFoundError):
+        key = path.read_bytes()
+        if len(key) == _KEY_BYTES:
+            return key
+        path.unlink()  # torn when the machine went down
+    mine = path.with_name(f"key.{secrets.token_hex(8)}")
+    write_private(mine, secrets.token_bytes(_KEY_BYTES), 0o600)
+    with contextlib.suppress(FileExistsError):  # another process was first; its key is the cache's
+        path.hardlink_to(mine)
+    mine.unlink()
     return path.read_bytes()

@@ -90,10 +90,10 @@ class GitRunner:
                 self._environment(repository, url, opened, seconds),
                 stdin,
                 max_output,
-                (command[0], seconds, url),
+                (_verb(command), seconds, url),
             )
             if ended.output is None:
-                raise _too_much(command[0], max_output, url)
+                raise _too_much(_verb(command), max_output, url)
             if ended.code != 0:
                 raise _failed(ended.complaint, url, access, opened.hidden, max_bytes)
         return ended.output
@@ -150,7 +150,7 @@ class GitRunner:
     ) -> dict[str, str]:
         own = {"PATH": os.environ.get("PATH", os.defpath)}
         # Whoever would end a silent git may be killed first; then it ends by itself.
-        config = {"http.lowSpeedTime": str(math.ceil(seconds))}
+        config = {"http.lowSpeedTime": str(math.ceil(min(seconds, self._timeout)))}
         if repository is not None:
             own["GIT_DIR"] = str(repository)
             config["safe.directory"] = str(repository)
@@ -197,6 +197,11 @@ def _failed(
             return distrust(said, url, access.login)
         said = without_chatter(said)
     return error_for(said, url, max_bytes)
+
+
+def _verb(command: Sequence[str]) -> str:
+    """What git is asked to do; settings may stand before it."""
+    return next(word for word in command if word[0] != "-" and word.replace("-", "").isalpha())
 
 
 def _too_long(command: str, seconds: float, url: RepoUrl | None) -> StokerError:

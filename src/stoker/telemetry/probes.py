@@ -135,7 +135,7 @@ class ProbeServer:
 
 
 class _QuietServer(web.Server):
-    """Routes by path alone, for GET and HEAD, and hands each connection to a `_QuietHandler`."""
+    """Routes by path alone, for GET and HEAD, and hands each connection to a `QuietHandler`."""
 
     def __init__(self, routes: dict[str, Answer]) -> None:
         super().__init__(self._answer)
@@ -144,7 +144,7 @@ class _QuietServer(web.Server):
     def __call__(self) -> web.RequestHandler:
         loop = asyncio.get_running_loop()
         no_log = None
-        return _QuietHandler(self, loop=loop, access_log=no_log, keepalive_timeout=15.0)  # type: ignore[arg-type]
+        return QuietHandler(self, loop=loop, access_log=no_log, keepalive_timeout=15.0)  # type: ignore[arg-type]
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = self._routes.get(request.path)
@@ -155,7 +155,7 @@ class _QuietServer(web.Server):
         return await answer()
 
 
-class _QuietHandler(web.RequestHandler):
+class QuietHandler(web.RequestHandler):
     """Answers what is broken without a name, a version or a trace; port scanners fill no log."""
 
     __slots__ = ()

@@ -4,6 +4,8 @@ Speaks what a forge speaks (protocol v2, shallow and partial clones, pushes),
 because `git http-backend` does the talking; this module only carries requests to
 it and decides who may pass. Credentials can be changed while it runs, as an
 administrator would, and every request is on record.
+
+    python -m stoker.testing.git_http FOLDER    serve it to anyone, print the address, until told to stop
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import asyncio
 import base64
 import binascii
 import hmac
+import signal
 import socket
 import ssl
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,3 +212,15 @@ def _basic(credentials: str) -> tuple[str, str]:
 
 def _same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
+
+
+def main() -> None:
+    with GitHttpServer.start(Path(sys.argv[1])) as server:
+        sys.stdout.write(server.url("").rstrip("/") + "\n")
+        sys.stdout.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+if __name__ == "__main__":
+    main()

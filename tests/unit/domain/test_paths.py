@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.paths import RelPath
+from stoker.domain.paths import RelPath, collision_keys
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,48 @@ def test_parts_name_parent_and_joining() -> None:
     assert RelPath("a").joined("") == RelPath("a")
     with pytest.raises(InvalidValue):
         RelPath("a").joined("../b")
+
+
+def test_ancestors_are_the_folders_above_nearest_first() -> None:
+    assert list(RelPath("a/b/c").ancestors()) == ["a/b", "a"]
+    assert not list(RelPath("a").ancestors())
+    assert not list(RelPath("").ancestors())
+
+
+ODD = [
+    "/a", "a/", "a//b", ".", "a/..", "a./b", "a /b", "a\\b", "a\nb", "a\x7fb", "C:", "x/.git", "x/.GIT/y",
+    "git~1", "x/GIT~2", "x" * 256, "/".join(["a"] * 129), "\udcff", ".gi\u200ct", "\u00e9" * 128,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_text_that_is_no_path_spoils_the_batch(odd: str) -> None:
+    assert not RelPath.all_of(["a/b", odd, "c"])
+    assert not RelPath.all_of([odd])
+
+
+def test_a_batch_of_paths_is_all_paths() -> None:
+    good = [
+        "a",
+        "a/b.json",
+        ".resources/x",
+        "Area 1/View.x",
+        "a~1",
+        "agit~1",
+        "L\u00ednea 1/x",
+        "xx:y/z",
+        "a" * 255,
+    ]
+    assert RelPath.all_of(good)
+    assert RelPath.all_of([*good, "", "/".join(["b" * 200] * 20)])
+    assert RelPath.all_of([])
+
+
+def test_keys_of_many_are_the_keys_of_each() -> None:
+    paths = ["View/a", "e\u0301", "\u0301x", "stra\u00dfe", "b"]
+    assert collision_keys(paths) == [RelPath(path).collision_key() for path in paths]
+    assert collision_keys(paths[:1]) == ["view/a"]
+    assert not collision_keys([])
 
 
 def test_names_that_a_filesystem_would_confuse_share_a_key() -> None:

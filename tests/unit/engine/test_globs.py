@@ -34,6 +34,7 @@ from stoker.engine.globs import Globs
         ("[-a]", "-"),
         ("[a\\]]", "]"),
         (r"\*\{", "*{"),
+        (r"a\/b", "a/b"),
         ("**/.git/", ".git"),
         ("**/.git/", "x/.git/hooks/y"),
         ("**/tag-*/MQTT Engine/", "config/tag-x/MQTT Engine/tags.json"),

@@ -7,8 +7,9 @@ from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKi
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.mapping import Desired, map_tree
-from stoker.engine.objects import FileVersion, Note, Refusal, RefusalKind, Tree, TreeEntry, blob_of
+from stoker.engine.layout import Layout
+from stoker.engine.mapping import Desired
+from stoker.engine.objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
 
 
 def version(content: str, *, executable: bool = False) -> FileVersion:
@@ -16,7 +17,7 @@ def version(content: str, *, executable: bool = False) -> FileVersion:
 
 
 def tree(files: dict[str, str], *refused: Refusal) -> Tree:
-    return Tree(tuple(TreeEntry(RelPath(path), version(text)) for path, text in files.items()), refused)
+    return Tree({path: version(text) for path, text in files.items()}, refused)
 
 
 def refusal(path: str, kind: RefusalKind) -> Refusal:
@@ -31,7 +32,7 @@ def mapped(
     values: TemplateValues | None = None,
 ) -> Desired:
     intent = FilesIntent(mappings, excludes=Excludes(excludes, mandatory))
-    return map_tree(intent, values or TemplateValues(), source)
+    return Layout(intent, values or TemplateValues()).map(source)
 
 
 def paths(desired: Desired) -> list[str]:

@@ -4,21 +4,21 @@ from collections.abc import Mapping
 
 import pytest
 
-from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
 from stoker.domain.paths import RelPath
-from stoker.domain.reasons import Reason
-from stoker.engine.guarding import check_sources, left_behind, over_budget
-from stoker.engine.ledger import Ledger, Live, LiveEntry, LiveKind
+from stoker.engine.ledger import STAT, UNSEEN, Ledger, record
+from stoker.engine.live import Live, LiveEntry, LiveKind
 from stoker.engine.mapping import Desired, Managed
-from stoker.engine.objects import FileVersion, blob_of
+from stoker.engine.objects import FileVersion, Note, blob_of
 from stoker.engine.planning import plan
 from stoker.engine.plans import Plan
 from stoker.engine.protecting import Protection
 
 POLICY = DeletionPolicy()
+OWNED = DeletionPolicy(orphans=Orphans.OWNED)
 FOLDER = LiveEntry(LiveKind.FOLDER)
 SYMLINK = LiveEntry(LiveKind.SYMLINK)
+OURS = frozenset({"d"})
 
 
 def version(content: str, *, executable: bool = False) -> FileVersion:
@@ -31,35 +31,48 @@ def desired(
     excludes: tuple[str, ...] = (),
     kept: tuple[str, ...] = (),
     incomplete: tuple[str, ...] = (),
-    delivered: tuple[str, ...] = ("s -> d",),
-    undelivered: tuple[str, ...] = (),
-    missed: tuple[str, ...] = (),
+    orphans: dict[str, Orphans] | None = None,
+    folders: tuple[str, ...] = ("d",),
+    removed: tuple[str, ...] | None = None,
 ) -> Desired:
     return Desired(
-        files={RelPath(path): version(text) for path, text in sorted(files.items())},
-        managed=Managed(folders=frozenset({RelPath("d")})),
+        files={path: version(text) for path, text in sorted(files.items())},
+        managed=Managed(folders=frozenset(map(RelPath, folders))),
         protection=Protection(Excludes(excludes)),
-        kept=frozenset(map(RelPath, kept)),
-        incomplete=frozenset(map(RelPath, incomplete)),
-        delivered=frozenset(delivered),
-        undelivered=frozenset(undelivered),
-        missed={RelPath(place): f"t -> {place}" for place in missed},
+        kept=frozenset(kept),
+        incomplete=frozenset(incomplete),
+        delivered=frozenset({"s -> d"}),
+        orphans=orphans or {},
+        partial=removed is not None,
+        removed=frozenset(removed or ()),
     )
 
 
-def on_disk(entries: Mapping[str, str | LiveEntry]) -> Live:
-    found: dict[RelPath, LiveEntry] = {}
-    for text, what in entries.items():
-        path = RelPath(text)
-        found[path] = LiveEntry(LiveKind.FILE, version(what).blob) if isinstance(what, str) else what
-        while path.parent:
-            path = path.parent
-            found.setdefault(path, FOLDER)
-    return Live(found)
+def on_disk(entries: Mapping[str, str | LiveEntry], ledger: Ledger | None = None) -> Live:
+    """What a walk would find: everything that the ledger does not say."""
+    found: dict[str, LiveEntry | None] = {}
+    known = ledger if ledger is not None else Ledger()
+    for path, what in entries.items():
+        entry = LiveEntry(LiveKind.FILE, version(what)) if isinstance(what, str) else what
+        if entry.version is None or entry.version != known.version(path):
+            found[path] = entry
+        for above in RelPath(path).ancestors():
+            if above in known.files:
+                found[above] = FOLDER
+    folders = {above for path in entries for above in RelPath(path).ancestors()}
+    found |= {path: None for path in known.files if path not in entries and path not in folders}
+    return Live(found, walked=True)
 
 
-def wrote(files: dict[str, str], **more: frozenset[str]) -> Ledger:
-    return Ledger({RelPath(path): version(text) for path, text in files.items()}, **more)  # type: ignore[arg-type]
+def as_folder(path: str, entries: Mapping[str, str | LiveEntry], ledger: Ledger | None = None) -> Live:
+    """The same with a folder where a file shall be."""
+    live = on_disk(entries, ledger)
+    return Live({**live.found, path: FOLDER}, walked=True)
+
+
+def wrote(files: dict[str, str], **more: object) -> Ledger:
+    facts = {"folders": OURS, **more}
+    return Ledger({path: record(version(text)) for path, text in files.items()}, **facts)  # type: ignore[arg-type]
 
 
 def actions(made: Plan) -> list[str]:
@@ -77,22 +90,32 @@ def test_missing_files_are_added_and_different_ones_replaced() -> None:
     assert actions(made) == ["add d/a", "modify d/b"]
 
 
+def test_what_the_ledger_says_need_not_be_found_again() -> None:
+    ledger = wrote({"d/a": "1", "d/b": "old", "d/c": "3"})
+    made = plan(desired({"d/a": "1", "d/b": "2", "d/c": "3"}), Live(walked=True), ledger, POLICY)
+    assert actions(made) == ["modify d/b"]
+
+
 def test_a_file_whose_content_cannot_be_read_is_replaced() -> None:
     made = plan(desired({"d/a": "1"}), on_disk({"d/a": LiveEntry(LiveKind.FILE)}), None, POLICY)
     assert actions(made) == ["modify d/a"]
 
 
 def test_only_the_executable_bit_is_changed_when_only_it_differs() -> None:
-    there = on_disk({"d/a": LiveEntry(LiveKind.FILE, version("1").blob, executable=True)})
-    made = plan(desired({"d/a": "1"}), there, None, POLICY)
+    executable = version("1", executable=True)
+    there = on_disk({"d/a": LiveEntry(LiveKind.FILE, executable)})
+    assert actions(plan(desired({"d/a": "1"}), there, None, POLICY)) == ["mode d/a 644"]
+    kept = record(executable, STAT.pack(1, 1, 1, 1, 1))
+    made = plan(desired({"d/a": "1"}), Live(walked=True), Ledger({"d/a": kept}), POLICY)
     assert actions(made) == ["mode d/a 644"]
 
 
 def test_data_comes_before_its_resource_json_and_deletions_come_last() -> None:
+    lying = {"d/old/resource.json": "x", "d/old/data": "x"}
     made = plan(
         desired({"d/v/resource.json": "new", "d/v/view.json": "new", "d/z": "new"}),
-        on_disk({"d/old/resource.json": "x", "d/old/data": "x"}),
-        wrote({"d/old/resource.json": "x", "d/old/data": "x"}),
+        Live(walked=True),
+        wrote(lying),
         POLICY,
     )
     assert actions(made) == [
@@ -104,74 +127,145 @@ def test_data_comes_before_its_resource_json_and_deletions_come_last() -> None:
     ]
 
 
-def test_only_what_the_ledger_names_is_deleted() -> None:
-    made = plan(
-        desired({"d/a": "1"}),
-        on_disk({"d/a": "1", "d/ours": "x", "d/theirs": "x", "e/ours": "x"}),
-        wrote({"d/a": "1", "d/ours": "x", "e/ours": "x", "d/vanished": "x"}),
-        POLICY,
-    )
+def test_with_owned_only_what_the_ledger_names_is_deleted() -> None:
+    ledger = wrote({"d/a": "1", "d/ours": "x", "e/ours": "x", "d/vanished": "x"})
+    there = on_disk({"d/a": "1", "d/ours": "x", "d/theirs": "x", "e/ours": "x"}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, OWNED)
     assert actions(made) == ["delete d/ours", "delete e/ours"]
-    assert made.orphans_kept == (RelPath("d/theirs"),)
+    assert not made.orphans_kept
+    assert made.forgotten == {"d/vanished"}
 
 
-def test_without_a_ledger_nothing_is_deleted() -> None:
+def test_with_mirror_a_strangers_file_goes_like_ours() -> None:
+    ledger = wrote({"d/a": "1", "d/ours": "x"})
+    there = on_disk({"d/a": "1", "d/ours": "x", "d/theirs": "x", "e/theirs": "x"}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
+    assert actions(made) == ["delete d/ours", "delete d/theirs"]
+    assert not made.orphans_kept
+
+
+def test_on_first_contact_nothing_is_deleted_and_strangers_are_kept() -> None:
     made = plan(desired({"d/a": "1"}), on_disk({"d/a": "1", "d/x": "2"}), None, POLICY)
     assert not made.actions
-    assert made.orphans_kept == (RelPath("d/x"),)
+    assert made.orphans_kept == ("d/x",)
+    assert made.facts.kept == {"d/x"}
 
 
-def test_orphans_are_not_reported_when_only_owned_files_matter() -> None:
-    made = plan(desired({"d/a": "1"}), on_disk({"d/x": "2"}), None, DeletionPolicy(orphans=Orphans.OWNED))
-    assert not made.orphans_kept
+def test_a_ledger_does_not_help_when_the_first_boot_came_between() -> None:
+    ledger = wrote({"d/a": "1", "d/ours": "x"})
+    there = on_disk({"d/a": "1", "d/ours": "x", "d/theirs": "x"}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, POLICY, first_contact=True)
+    assert not made.actions
+    assert made.facts.kept == {"d/theirs"}
+    assert not made.delivers_all
+
+
+def test_a_folder_that_was_not_managed_before_is_met_for_the_first_time() -> None:
+    ledger = wrote({"d/a": "1"})
+    there = on_disk({"d/a": "1", "e/theirs": "x", "d/theirs": "x"}, ledger)
+    made = plan(desired({"d/a": "1", "e/b": "1"}, folders=("d", "e")), there, ledger, POLICY)
+    assert actions(made) == ["add e/b", "delete d/theirs"]
+    assert made.orphans_kept == ("e/theirs",)
+    assert made.facts.folders == {"d", "e"}
+
+
+def test_a_folder_in_which_nobody_looked_for_strangers_is_still_to_be_met() -> None:
+    ledger = wrote({"d/a": "1"})
+    made = plan(desired({"d/a": "1", "e/b": "1"}, folders=("d", "e")), Live(), ledger, POLICY)
+    assert made.facts.folders == {"d"}
+
+
+def test_kept_files_stay_until_the_plan_that_deletes_them_is_approved() -> None:
+    ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before", "d/vanished", "d/wanted"}))
+    there = on_disk({"d/a": "1", "d/before": "x", "d/new": "x", "d/wanted": "x"}, ledger)
+    made = plan(desired({"d/a": "1", "d/wanted": "1"}), there, ledger, POLICY)
+    assert actions(made) == ["modify d/wanted", "delete d/new"]
+    assert made.orphans_kept == ("d/before",)
+    assert made.facts.kept == {"d/before"}
+    approved = made.with_orphans()
+    assert actions(approved) == ["modify d/wanted", "delete d/before", "delete d/new"]
+    assert approved.facts.kept == frozenset()
+    assert approved.digest != made.digest
+
+
+def test_kept_files_that_nobody_looked_for_stay_kept() -> None:
+    ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before"}))
+    made = plan(desired({"d/b": "1"}, removed=()), Live(), ledger, POLICY)
+    assert made.orphans_kept == ("d/before",)
+    assert made.facts.kept == {"d/before"}
+
+
+def test_the_deepest_destination_decides_about_strangers() -> None:
+    ledger = wrote({"d/a": "1"})
+    there = on_disk({"d/a": "1", "d/x": "2", "d/e/x": "2", "d/e/f/x": "2"}, ledger)
+    rules = {"d/e": Orphans.OWNED, "d/e/f": Orphans.MIRROR}
+    made = plan(desired({"d/a": "1"}, orphans=rules), there, ledger, POLICY)
+    assert actions(made) == ["delete d/e/f/x", "delete d/x"]
+    other_way = plan(desired({"d/a": "1"}, orphans={"d/e": Orphans.MIRROR}), there, ledger, OWNED)
+    assert actions(other_way) == ["delete d/e/f/x", "delete d/e/x"]
+
+
+def test_what_is_no_file_is_never_deleted_and_is_named() -> None:
+    ledger = wrote({"d/a": "1"})
+    there = on_disk({"d/a": "1", "d/link": SYMLINK, "d/pipe": LiveEntry(LiveKind.SPECIAL)}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
+    assert not made.actions
+    assert [note.path for note in made.skipped] == ["d/link", "d/pipe"]
 
 
 def test_what_is_excluded_shielded_or_kept_is_neither_deleted_nor_an_orphan() -> None:
-    there = {"d/x.bak": "1", "d/.resources/x": "1", "d/link/x": "1", "d/stranger.bak": "1"}
-    ledger = wrote({path: "1" for path in there if "stranger" not in path})
+    there = {"d/x.bak": "1", "d/.resources/x": "1", "d/link/x": "1"}
+    ledger = wrote(there)
     made = plan(
         desired({"d/a": "1"}, excludes=("**/*.bak",), kept=("d/link",)),
-        on_disk({"d/a": "1", **there}),
+        on_disk({"d/a": "1", "d/stranger.bak": "1", "d/link/y": "1", **there}, ledger),
         ledger,
         POLICY,
     )
     assert not made.actions
     assert not made.orphans_kept
-    assert made.before.files.keys() >= ledger.files.keys()
+    assert not made.forgotten
+    assert not made.delivers_all, "the ledger holds what nothing desires"
 
 
 def test_an_intended_write_counts_as_ours_only_with_exactly_that_content() -> None:
-    ledger = Ledger(intended={RelPath("d/reached"): version("new"), RelPath("d/stranger"): version("new")})
-    made = plan(
-        desired({"d/a": "1"}),
-        on_disk({"d/a": "1", "d/reached": "new", "d/stranger": "theirs"}),
-        ledger,
-        POLICY,
+    ledger = Ledger(
+        {"d/a": record(version("1"))}, {"d/reached": version("new"), "d/stranger": version("new")}
     )
+    there = on_disk({"d/a": "1", "d/reached": "new", "d/stranger": "theirs"}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
     assert actions(made) == ["delete d/reached"]
-    assert made.orphans_kept == (RelPath("d/stranger"),)
+    assert made.orphans_kept == ("d/stranger",)
 
 
 def test_a_file_that_already_has_the_desired_content_becomes_ours() -> None:
-    made = plan(desired({"d/a": "1"}), on_disk({"d/a": "1"}), None, POLICY)
-    assert made.before.files == {RelPath("d/a"): version("1")}
+    stat = STAT.pack(1, 2, 3, 4, 0)
+    there = Live({"d/a": LiveEntry(LiveKind.FILE, version("1"), stat)}, walked=True)
+    assert plan(desired({"d/a": "1"}), there, None, POLICY).remembered == {"d/a": record(version("1"), stat)}
+    ledger = wrote({"d/a": "1"})
+    assert plan(desired({"d/a": "1"}), there, ledger, POLICY).remembered == {
+        "d/a": record(version("1"), stat)
+    }
+    same = Ledger({"d/a": record(version("1"), stat)})
+    assert not plan(desired({"d/a": "1"}), there, same, POLICY).remembered
 
 
 def test_a_symlink_or_device_in_the_place_of_a_file_is_a_conflict() -> None:
+    ledger = wrote({"d/a": "1"})
     made = plan(
         desired({"d/a": "1", "d/b": "1", "d/c": "1"}),
-        on_disk({"d/a": SYMLINK, "d/b": LiveEntry(LiveKind.SPECIAL)}),
-        wrote({"d/a": "1"}),
+        on_disk({"d/a": SYMLINK, "d/b": LiveEntry(LiveKind.SPECIAL)}, ledger),
+        ledger,
         POLICY,
     )
     assert actions(made) == ["add d/c"]
     assert set(conflicts(made)) == {"d/a", "d/b"}
+    assert made.forgotten == {"d/a"}
 
 
 def test_nothing_is_written_below_a_symlink() -> None:
-    made = plan(
-        desired({"d/p/a": "1", "d/p/b/c": "1"}), on_disk({"d/p": SYMLINK}), wrote({"d/p": "1"}), POLICY
-    )
+    ledger = wrote({"d/p": "1"})
+    made = plan(desired({"d/p/a": "1", "d/p/b/c": "1"}), on_disk({"d/p": SYMLINK}, ledger), ledger, POLICY)
     assert not made.actions
     assert (
         conflicts(made)["d/p/b/c"] == "cannot be written: d/p is a symlink on the data volume, not a folder"
@@ -179,34 +273,39 @@ def test_nothing_is_written_below_a_symlink() -> None:
 
 
 def test_our_file_makes_room_for_a_folder_of_its_name() -> None:
-    made = plan(desired({"d/a/b": "1"}), on_disk({"d/a": "x"}), wrote({"d/a": "x"}), POLICY)
+    made = plan(desired({"d/a/b": "1"}), Live(walked=True), wrote({"d/a": "x"}), POLICY)
     assert actions(made) == ["delete d/a", "add d/a/b"]
 
 
-def test_a_strangers_file_does_not_make_room() -> None:
-    made = plan(desired({"d/a/b": "1"}), on_disk({"d/a": "x"}), wrote({"d/q": "x"}), POLICY)
-    assert not made.actions
-    assert set(conflicts(made)) == {"d/a/b"}
+def test_a_strangers_file_makes_room_only_where_the_source_is_mirrored() -> None:
+    ledger = wrote({"d/q": "x"})
+    there = on_disk({"d/q": "x", "d/a": "x"}, ledger)
+    wanted = desired({"d/q": "x", "d/a/b": "1"})
+    assert set(conflicts(plan(wanted, there, ledger, OWNED))) == {"d/a/b"}
+    assert actions(plan(wanted, there, ledger, POLICY)) == ["delete d/a", "add d/a/b"]
+    assert set(conflicts(plan(wanted, there, None, POLICY))) == {"d/a/b"}
 
 
 def test_our_folder_makes_room_for_a_file_of_its_name() -> None:
-    there = on_disk({"d/a/b/c": "x", "d/a/empty": FOLDER})
-    made = plan(desired({"d/a": "1"}), there, wrote({"d/a/b/c": "x"}), POLICY)
+    ledger = wrote({"d/a/b/c": "x"})
+    there = as_folder("d/a", {"d/a/b/c": "x", "d/a/empty": FOLDER}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
     assert actions(made) == ["delete d/a/b/c", "add d/a"]
 
 
 @pytest.mark.parametrize("stranger", ["x", SYMLINK])
 def test_a_folder_with_something_foreign_in_it_does_not_make_room(stranger: str | LiveEntry) -> None:
-    made = plan(
-        desired({"d/a": "1"}), on_disk({"d/a/b": "x", "d/a/c": stranger}), wrote({"d/a/b": "x"}), POLICY
-    )
+    ledger = wrote({"d/a/b": "x"})
+    there = as_folder("d/a", {"d/a/b": "x", "d/a/c": stranger}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, OWNED)
     assert actions(made) == ["delete d/a/b"]
     assert "d/a/c" in conflicts(made)["d/a"]
 
 
 def test_a_folder_with_unlisted_content_does_not_make_room() -> None:
-    there = Live(on_disk({"d/a/b": "x"}).entries, opaque=frozenset({RelPath("d/a")}))
-    made = plan(desired({"d/a": "1"}), there, wrote({"d/a/b": "x"}), POLICY)
+    ledger = wrote({"d/a/b": "x"})
+    there = Live({"d/a": FOLDER}, opaque=frozenset({"d/a"}), walked=True)
+    made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
     assert set(conflicts(made)) == {"d/a"}
 
 
@@ -228,23 +327,58 @@ def test_a_resource_json_is_held_back_with_a_file_that_was_refused() -> None:
 
 
 def test_a_resource_json_that_stays_keeps_the_files_that_it_names() -> None:
-    lying = {"d/v/resource.json": "old", "d/v/old.json": "x", "d/w/old.json": "x"}
+    lying: dict[str, str] = {"d/v/resource.json": "old", "d/v/old.json": "x", "d/w/old.json": "x"}
+    ledger = wrote(lying)
     made = plan(
         desired({"d/v/resource.json": "new", "d/v/new.json": "1", "d/w/new.json": "1"}),
-        on_disk({**lying, "d/v/new.json": SYMLINK, "d/w/new.json": SYMLINK}),
-        wrote(lying),
+        on_disk({**lying, "d/v/new.json": SYMLINK, "d/w/new.json": SYMLINK}, ledger),
+        ledger,
         POLICY,
     )
     assert actions(made) == ["delete d/w/old.json"]
-    assert RelPath("d/v/old.json") in made.before.files
+    assert "d/v/old.json" not in made.forgotten
 
 
 def test_a_folder_that_is_still_to_be_emptied_stays_in_the_ledger_until_it_is() -> None:
-    ledger = wrote({"e/f/old": "x"}, folders=frozenset({RelPath("e/f"), RelPath("g")}))
-    made = plan(desired({"d/a": "1"}), on_disk({"e/f/old": "x"}), ledger, POLICY)
-    assert made.before.folders == {"d", "e/f"}
-    after = plan(desired({"d/a": "1"}), on_disk({"d/a": "1"}), made.before, POLICY)
-    assert after.before.folders == {"d"}
+    ledger = wrote({"e/f/old": "x"}, folders=frozenset({"e/f", "g"}))
+    made = plan(desired({"d/a": "1"}), Live(walked=True), ledger, POLICY)
+    assert made.facts.folders == {"d", "e/f"}
+    after = plan(
+        desired({"d/a": "1"}), Live(walked=True), wrote({"d/a": "1"}, folders=made.facts.folders), POLICY
+    )
+    assert after.facts.folders == {"d"}
+
+
+def test_of_a_partial_state_the_rest_stays_as_the_ledger_says() -> None:
+    ledger = wrote({"d/a": "1", "d/b": "1", "d/gone": "1", "d/other": "1"})
+    made = plan(desired({"d/a": "2", "d/new": "1"}, removed=("d/gone",)), Live(), ledger, POLICY)
+    assert actions(made) == ["modify d/a", "add d/new", "delete d/gone"]
+    assert made.partial
+    assert made.delivers_all
+
+
+def test_of_a_partial_state_drift_is_put_right_and_touched_files_are_remembered() -> None:
+    ledger = wrote({"d/a": "1", "d/changed": "1", "d/lost": "1", "d/touched": "1"})
+    touched = STAT.pack(9, 9, 9, 9, 0)
+    live = Live(
+        {
+            "d/changed": LiveEntry(LiveKind.FILE, version("by hand")),
+            "d/lost": None,
+            "d/touched": LiveEntry(LiveKind.FILE, version("1"), touched),
+            "d/theirs": LiveEntry(LiveKind.FILE),
+        },
+        walked=True,
+    )
+    made = plan(desired({}, removed=()), live, ledger, POLICY)
+    assert actions(made) == ["modify d/changed", "add d/lost", "delete d/theirs"]
+    assert made.remembered == {"d/touched": record(version("1"), touched)}
+
+
+def test_a_file_whose_stat_data_was_never_seen_is_not_remembered_without_need() -> None:
+    ledger = Ledger({"d/a": record(version("1"), UNSEEN)}, folders=OURS)
+    made = plan(desired({"d/a": "1"}), Live(walked=True), ledger, POLICY)
+    assert made == plan(desired({"d/a": "1"}), Live(walked=True), ledger, POLICY)
+    assert not made.remembered
 
 
 def test_the_digest_names_exactly_the_actions() -> None:
@@ -256,10 +390,11 @@ def test_the_digest_names_exactly_the_actions() -> None:
 
 
 def test_a_plan_prints_as_text_and_as_json() -> None:
+    ledger = wrote({"d/old": "x"}, kept=frozenset({"d/other"}))
     made = plan(
         desired({"d/a": "1", "d/b": "1"}),
-        on_disk({"d/b": SYMLINK, "d/old": "x", "d/other": "x"}),
-        wrote({"d/old": "x"}),
+        on_disk({"d/b": SYMLINK, "d/old": "x", "d/other": "x"}, ledger),
+        ledger,
         POLICY,
     )
     assert list(made.lines()) == [
@@ -274,60 +409,9 @@ def test_a_plan_prints_as_text_and_as_json() -> None:
     ]
 
 
-def many(count: int) -> dict[str, str]:
-    return {f"d/{number}": "x" for number in range(count)}
-
-
-def test_more_deletions_than_the_budget_stall_until_exactly_this_plan_is_approved() -> None:
-    ledger = wrote({**many(51), "d/a": "1"})
-    made = plan(desired({"d/a": "1"}), on_disk({**many(51), "d/a": "1"}), ledger, POLICY)
-    stalled = over_budget(made, ledger, POLICY)
-    assert stalled is not None
-    assert stalled.reason is Reason.DELETION_BUDGET_EXCEEDED
-    assert made.digest in stalled.message
-    assert over_budget(made, ledger, POLICY, approved="0" * 64) is not None
-    assert over_budget(made, ledger, POLICY, approved=made.digest) is None
-
-
-@pytest.mark.parametrize(("deleted", "kept"), [(50, 0), (51, 51), (100, 100)])
-def test_few_files_or_a_small_part_of_them_stay_within_the_budget(deleted: int, kept: int) -> None:
-    staying = {f"d/stay{number}": "1" for number in range(kept)} | {"d/a": "1"}
-    ledger = wrote({**many(deleted), **staying})
-    made = plan(desired(staying), on_disk({**many(deleted), **staying}), ledger, POLICY)
-    assert len(made.removals) == deleted
-    assert over_budget(made, ledger, POLICY) is None
-
-
-def test_a_mapping_that_gives_nothing_loses_nothing_at_its_destination_unless_that_is_approved() -> None:
-    there = {"d/a": "1", "e/ours": "x"}
-    wanted = desired({"d/a": "1"}, missed=("e", "d"))
-    made = plan(wanted, on_disk(there), wrote(there), POLICY)
-    stalled = left_behind(made, wanted)
-    assert stalled is not None
-    assert stalled.reason is Reason.SOURCE_EMPTY
-    assert "t -> e gives no file" in stalled.message
-    assert "e/ours" in stalled.message
-    assert left_behind(made, wanted, approved=made.digest) is None
-
-
-def test_what_another_mapping_manages_may_go_from_the_destination_of_one_that_gives_nothing() -> None:
-    there = {"d/a": "1", "d/gone": "x", "f/gone": "x"}
-    wanted = desired({"d/a": "1"}, missed=("d", "e"))
-    made = plan(wanted, on_disk(there), wrote(there), POLICY)
-    assert actions(made) == ["delete d/gone", "delete f/gone"]
-    assert left_behind(made, wanted) is None
-
-
-def test_a_mapping_that_gave_files_before_and_gives_none_now_stalls() -> None:
-    ledger = wrote({"d/a": "1"}, mappings=frozenset({"t -> e"}))
-    with pytest.raises(Stalled, match="t -> e gave files before") as stalled:
-        check_sources(desired({"d/a": "1"}, undelivered=("t -> e",)), ledger)
-    assert stalled.value.reason is Reason.SOURCE_EMPTY
-
-
-def test_a_mapping_that_never_gave_files_may_be_absent() -> None:
-    ledger = wrote({"d/a": "1"}, mappings=frozenset({"s -> d"}))
-    check_sources(desired({"d/a": "1"}, undelivered=("t -> e",)), ledger)
-    check_sources(desired({"d/a": "1"}, undelivered=("t -> e",)), None)
-    with pytest.raises(Stalled):
-        check_sources(desired({}, delivered=(), undelivered=("t -> e",)), None)
+def test_contents_that_are_refused_keep_what_lies_there() -> None:
+    ledger = wrote({"d/a": "1", "d/big": "old"})
+    wanted = desired({"d/a": "1", "d/big": "pointer"}).without({"d/big": "is a pointer"})
+    made = plan(wanted, Live(walked=True), ledger, POLICY)
+    assert not made.actions
+    assert made.refused == (Note("d/big", "is a pointer"),)

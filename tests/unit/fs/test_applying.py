@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import resource
 import signal
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from stoker.domain import failpoints
 from stoker.domain.errors import Retry
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.ledger import Ledger
-from stoker.engine.objects import Blob, BlobId, FileVersion, blob_of
-from stoker.engine.plans import Delete, Plan, SetMode, Write
-from stoker.fs.applying import SYNC_EACH, Applied, Stopped, apply
-from stoker.fs.confined import DataFolder, why
-from stoker.fs.ledger import MANIFEST, load, save
+from stoker.engine.ledger import STAT, Ledger, record, version_of
+from stoker.engine.objects import Blob, BlobHash, BlobId, FileVersion, Note, blob_of
+from stoker.engine.plans import Delete, Facts, Plan, SetMode, Write
+from stoker.fs.applying import SYNC_EACH, Applied, FileRules, Stopped, apply
+from stoker.fs.confined import DataFolder
+from stoker.fs.ledger import JOURNAL, MANIFEST, Book
+from stoker.fs.scanning import scan
+from stoker.fs.stamps import stamp, unseen
+from stoker.fs.stopping import never
 
 
 class Disk:
@@ -39,15 +47,21 @@ class Disk:
     def read(self, ids: Sequence[BlobId]) -> Iterator[Blob]:
         return (Blob(blob, len(self.contents[blob]), iter([self.contents[blob]])) for blob in ids)
 
-    def apply(self, plan: Plan) -> Applied:
-        return apply(self.folder, plan, load(self.folder).ledger, self.read)
+    def apply(
+        self, plan: Plan, rules: FileRules | None = None, stopped: Callable[[], bool] = never
+    ) -> Applied:
+        book = Book.load(self.folder)
+        return apply(self.folder, plan, book, self.read, rules=rules or FileRules(), stopped=stopped)
+
+    @property
+    def ledger(self) -> Ledger:
+        ledger = Book.load(self.folder).ledger
+        assert ledger is not None
+        return ledger
 
     @property
     def ours(self) -> set[str]:
-        ledger = load(self.folder).ledger
-        assert ledger is not None
-        assert not ledger.intended
-        return set(ledger.files)
+        return set(self.ledger.files)
 
 
 @pytest.fixture
@@ -56,17 +70,35 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield Disk(folder)
 
 
-def paths(*names: str) -> frozenset[RelPath]:
-    return frozenset(map(RelPath, names))
+def deletes(*paths: str) -> tuple[Delete, ...]:
+    return tuple(Delete(RelPath(path)) for path in paths)
 
 
-def ours(files: dict[str, bytes], *folders: str) -> Ledger:
-    written = {RelPath(path): FileVersion(blob_of(content)) for path, content in files.items()}
-    return Ledger(written, folders=paths(*folders))
+def reached(name: str, action: Callable[[], object]) -> Callable[[str], None]:
+    """Does something once, when the pass comes to a failpoint."""
+    actions = [action]
+
+    def listener(spoken: str) -> None:
+        if spoken == name and actions:
+            actions.pop()()
+
+    return listener
+
+
+@contextmanager
+def meanwhile(name: str, action: Callable[[], object]) -> Iterator[None]:
+    failpoints.listen(reached(name, action))
+    try:
+        yield
+    finally:
+        failpoints.listen(None)
 
 
 @pytest.mark.parametrize("count", [3, SYNC_EACH + 1])
-def test_files_get_content_mode_and_a_place_in_the_ledger(disk: Disk, count: int) -> None:
+@pytest.mark.parametrize("there", [False, True], ids=["new folder", "folder that is there"])
+def test_files_get_content_mode_and_a_place_in_the_ledger(disk: Disk, count: int, there: bool) -> None:
+    if there:
+        (disk.place / "d").mkdir()
     writes = [disk.write(f"d/{n}", b"%d" % n, executable=n == 1) for n in range(count)]
     applied = disk.apply(Plan(writes=tuple(writes)))
     assert len(applied.added) == count
@@ -74,44 +106,177 @@ def test_files_get_content_mode_and_a_place_in_the_ledger(disk: Disk, count: int
     assert {(disk.place / f"d/{n}").read_text() for n in range(count)} == {str(n) for n in range(count)}
     modes = {n: stat.S_IMODE((disk.place / f"d/{n}").stat().st_mode) for n in range(3)}
     assert modes == {0: 0o644, 1: 0o755, 2: 0o644}
-    assert disk.ours == {f"d/{n}" for n in range(count)}
+    ledger = disk.ledger
+    assert {path: version_of(kept) for path, kept in ledger.files.items()} == {
+        write.path: write.version for write in writes
+    }
+    assert dict(applied.records) == dict(ledger.files)
+    assert ledger.complete
+    assert not ledger.intended
 
 
 def test_a_plan_without_actions_writes_the_ledger_once_and_then_nothing(disk: Disk) -> None:
-    plan = Plan(before=ours({"d/a": b"1"}))
+    plan = Plan(remembered={"d/a": record(FileVersion(blob_of(b"1")))}, facts=Facts(commit="c"))
     assert disk.apply(plan) == Applied()
-    first = (disk.place / MANIFEST).stat()
+    first = {path: path.stat() for path in disk.place.rglob("*")}
     assert disk.apply(plan) == Applied()
-    assert (disk.place / MANIFEST).stat().st_ino == first.st_ino
+    later = {path: path.stat() for path in disk.place.rglob("*")}
+    assert {p: s.st_mtime_ns for p, s in first.items()} == {p: s.st_mtime_ns for p, s in later.items()}
+    assert disk.ledger.commit == "c"
+    assert disk.ours == {"d/a"}
+
+
+def test_what_is_remembered_and_forgotten_is_in_the_ledger(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/x/b", b"1"))))
+    (disk.place / "d/x/b").unlink()
+    plan = Plan(
+        remembered={"d/c": record(FileVersion(blob_of(b"c")))},
+        forgotten=frozenset({"d/x/b"}),
+        prunable=frozenset({"d"}),
+    )
+    disk.apply(plan)
+    assert disk.ours == {"d/a", "d/c"}
+    assert not (disk.place / "d/x").exists()  # a killed pass had not come to that
+
+
+def test_a_new_folder_appears_at_once(disk: Disk) -> None:
+    (disk.place / "p").mkdir()
+    writes = [
+        disk.write(f"p/new/{n}/{name}", b"1") for n in range(3) for name in ("resource.json", "view.json")
+    ]
+    seen: list[list[str]] = []
+
+    def look() -> None:
+        seen.append(sorted(str(path) for path in (disk.place / "p").rglob("*")))
+
+    with meanwhile("folder.rename.before", look):
+        disk.apply(Plan(writes=tuple(writes)))
+    assert seen == [[]]
+    assert len(list((disk.place / "p/new").rglob("*.json"))) == 6
+
+
+def test_the_stamps_of_a_new_folder_are_known_and_need_no_second_look(disk: Disk) -> None:
+    writes = tuple(disk.write(f"d/x/{n}", b"%d" % n) for n in range(3))
+    with meanwhile("base.flush.after", lambda: time.sleep(0.05)):  # they are staged, and not yet live
+        disk.apply(Plan(writes=writes))
+    expected = {w.path: record(w.version, stamp((disk.place / w.path).stat())) for w in writes}
+    assert disk.ledger.files == expected
+    assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
+
+
+def test_the_stamps_of_renamed_files_are_those_after_the_rename(disk: Disk) -> None:
+    (disk.place / "d").mkdir()
+    writes = tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(3))
+    with meanwhile("flush.after", lambda: time.sleep(0.05)):
+        disk.apply(Plan(writes=writes))
+    expected = {w.path: record(w.version, stamp((disk.place / w.path).stat())) for w in writes}
+    assert disk.ledger.files == expected
+    assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
+
+
+def test_a_file_that_was_changed_at_once_again_is_read_by_the_next_walk(disk: Disk) -> None:
+    (disk.place / "d").mkdir()
+    write = disk.write("d/a", b"1", executable=True)
+
+    def edit() -> None:
+        (disk.place / "d/a").write_bytes(b"2")
+        time.sleep(0.05)  # long enough to be at rest again
+
+    with meanwhile("flush.before", edit):
+        disk.apply(Plan(writes=(write,)))
+    assert disk.ledger.files == {"d/a": record(write.version, unseen(True))}
+    entry = scan(disk.folder, disk.ledger, managed_folders=["d"]).found["d/a"]
+    assert entry is not None
+    assert entry.version == FileVersion(blob_of(b"2"), True)
+
+
+@pytest.mark.parametrize("somebody", ["a folder", "a full folder"])
+def test_a_folder_that_somebody_made_meanwhile_is_filled_file_by_file(disk: Disk, somebody: str) -> None:
+    names = ("code.py", "resource.json", "sub/x")
+    writes = tuple(disk.write(f"d/new/{name}", name.encode()) for name in names)
+
+    def make() -> None:
+        (disk.place / "d/new").mkdir(parents=True)
+        if somebody == "a full folder":
+            (disk.place / "d/new/theirs").write_text("untouched")
+
+    with meanwhile("stage.sync.after", make):
+        applied = disk.apply(Plan(writes=writes))
+    assert not applied.errors
+    assert {name: (disk.place / "d/new" / name).read_bytes() for name in names} == {
+        name: name.encode() for name in names
+    }
+    assert disk.ours == {f"d/new/{name}" for name in names}
+    assert (disk.place / "d/new/theirs").exists() == (somebody == "a full folder")
+
+
+@pytest.mark.parametrize("what", ["symlink", "file"])
+def test_something_else_in_the_place_of_a_new_folder_is_an_error_of_its_files(disk: Disk, what: str) -> None:
+    (disk.place / "outside").mkdir()
+
+    def plant() -> None:
+        if what == "symlink":
+            (disk.place / "d").symlink_to(disk.place / "outside")
+        else:
+            (disk.place / "d").write_text("theirs")
+
+    with meanwhile("stage.sync.after", plant):
+        applied = disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("e/b", b"1"))))
+    assert applied.added == ("e/b",)
+    assert [note.path for note in applied.errors] == ["d/a"]
+    assert ("symlink" if what == "symlink" else "not a folder") in applied.errors[0].why
+    assert list((disk.place / "outside").iterdir()) == []
+    assert disk.ours == {"e/b"}
+    assert not disk.ledger.complete
 
 
 def test_deleted_files_take_their_emptied_folders_with_them_up_to_the_managed_one(disk: Disk) -> None:
     disk.apply(Plan(writes=(disk.write("p/d/x/y/a", b"1"), disk.write("p/d/b", b"1"))))
     (disk.place / "p/d/stranger").mkdir()
-    plan = Plan(
-        deletions=(Delete(RelPath("p/d/x/y/a")), Delete(RelPath("p/d/b"))),
-        before=ours({"p/d/x/y/a": b"1", "p/d/b": b"1"}),
-        prunable=paths("p/d"),
-    )
+    plan = Plan(deletions=deletes("p/d/x/y/a", "p/d/b"), prunable=frozenset({"p/d"}))
     assert set(disk.apply(plan).deleted) == {"p/d/x/y/a", "p/d/b"}
     assert [path.name for path in (disk.place / "p/d").iterdir()] == ["stranger"]
     assert disk.ours == set()
     (disk.place / "p/d/stranger").rmdir()
     disk.apply(Plan(writes=(disk.write("p/d/b", b"1"),)))
-    disk.apply(
-        Plan(deletions=(Delete(RelPath("p/d/b")),), before=ours({"p/d/b": b"1"}), prunable=paths("p/d"))
-    )
+    disk.apply(Plan(deletions=deletes("p/d/b"), prunable=frozenset({"p/d"})))
     assert not (disk.place / "p/d").exists()
     assert (disk.place / "p").exists()
+
+
+def test_a_file_that_is_gone_already_is_deleted(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/x/b", b"1"))))
+    (disk.place / "d/x/b").unlink()
+    (disk.place / "d/x").rmdir()
+    (disk.place / "d/a").unlink()
+    applied = disk.apply(Plan(deletions=deletes("d/a", "d/x/b"), prunable=frozenset({"d"})))
+    assert applied.deleted == ("d/a", "d/x/b")
+    assert not applied.errors
+    assert not (disk.place / "d").exists()
+
+
+def test_what_became_something_else_is_not_deleted(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"1"), disk.write("d/x/c", b"1"))))
+    (disk.place / "outside").mkdir()
+    (disk.place / "outside/c").touch()
+    (disk.place / "d/a").unlink()
+    (disk.place / "d/a").symlink_to(disk.place / "outside/c")
+    (disk.place / "d/x/c").unlink()
+    (disk.place / "d/x").rmdir()
+    (disk.place / "d/x").symlink_to(disk.place / "outside")
+    applied = disk.apply(Plan(deletions=deletes("d/a", "d/b", "d/x/c"), prunable=frozenset({"d"})))
+    assert applied.deleted == ("d/b",)
+    assert {note.path for note in applied.errors} == {"d/a", "d/x/c"}
+    assert (disk.place / "outside/c").exists()
+    assert disk.ours == {"d/a", "d/x/c"}
 
 
 def test_a_file_and_a_folder_change_places(disk: Disk) -> None:
     disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b/c", b"1"))))
     plan = Plan(
-        clearings=(Delete(RelPath("d/a")), Delete(RelPath("d/b/c"))),
+        clearings=deletes("d/a", "d/b/c"),
         writes=(disk.write("d/a/x", b"2"), disk.write("d/b", b"2")),
-        before=ours({"d/a": b"1", "d/b/c": b"1"}),
-        prunable=paths("d"),
+        prunable=frozenset({"d"}),
     )
     assert not disk.apply(plan).errors
     assert (disk.place / "d/a/x").read_bytes() == (disk.place / "d/b").read_bytes() == b"2"
@@ -122,23 +287,64 @@ def test_only_the_mode_changes(disk: Disk) -> None:
     disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
     before = (disk.place / "d/a").stat()
     version = FileVersion(blob_of(b"1"), executable=True)
-    disk.apply(Plan(modes=(SetMode(RelPath("d/a"), version),), before=ours({"d/a": b"1"})))
+    disk.apply(Plan(modes=(SetMode(RelPath("d/a"), version),)), FileRules(umask=0o027))
     after = (disk.place / "d/a").stat()
     assert after.st_ino == before.st_ino
-    assert stat.S_IMODE(after.st_mode) == 0o755
-    ledger = load(disk.folder).ledger
-    assert ledger is not None
-    assert ledger.files == {RelPath("d/a"): version}
+    assert stat.S_IMODE(after.st_mode) == 0o750
+    assert disk.ledger.version("d/a") == version
+
+
+def test_files_and_folders_have_their_mode_whatever_the_umask_of_the_process(disk: Disk) -> None:
+    (disk.place / "there").mkdir()
+    before = os.umask(0o077)
+    try:
+        disk.apply(Plan(writes=(disk.write("a/b/c", b"1"), disk.write("there/d", b"1", executable=True))))
+    finally:
+        os.umask(before)
+    modes = {
+        path: stat.S_IMODE((disk.place / path).stat().st_mode) for path in ("a", "a/b", "a/b/c", "there/d")
+    }
+    assert modes == {"a": 0o755, "a/b": 0o755, "a/b/c": 0o644, "there/d": 0o755}
+
+
+def test_the_umask_that_was_asked_for_takes_from_files_and_folders(disk: Disk) -> None:
+    writes = (disk.write("a/b/c", b"1"), disk.write("a/run", b"1", executable=True))
+    disk.apply(Plan(writes=writes), FileRules(umask=0o027))
+    modes = {
+        path: stat.S_IMODE((disk.place / path).stat().st_mode) for path in ("a", "a/b", "a/b/c", "a/run")
+    }
+    assert modes == {"a": 0o750, "a/b": 0o750, "a/b/c": 0o640, "a/run": 0o750}
+
+
+@pytest.mark.parametrize("asked", [None, (2004, 2005)])
+def test_what_is_written_belongs_to_the_gateway(disk: Disk, asked: tuple[int, int] | None) -> None:
+    """As root; whoever is not can have only what is his own."""
+    mine = (os.geteuid(), os.getegid())
+    wanted = (asked or (2003, 2003)) if os.geteuid() == 0 else mine
+    if os.geteuid() == 0:
+        os.chown(disk.place, 2003, 2003)
+    else:
+        asked = None
+    (disk.place / "there").mkdir()
+    disk.apply(
+        Plan(writes=(disk.write("new/x/a", b"1"), disk.write("there/x/b", b"1"))), FileRules(owner=asked)
+    )
+    owners = {
+        path: (disk.place / path).stat() for path in ("new", "new/x", "new/x/a", "there/x", "there/x/b")
+    }
+    assert {(found.st_uid, found.st_gid) for found in owners.values()} == {wanted}
 
 
 def test_one_file_that_fails_is_reported_others_go_on_and_nothing_is_deleted(disk: Disk) -> None:
-    disk.apply(Plan(writes=(disk.write("d/old", b"1"),)))
+    disk.apply(
+        Plan(writes=(disk.write("d/old", b"1"),), facts=Facts(commit="first", kept=frozenset({"d/k"})))
+    )
     (disk.place / "outside").mkdir()
     (disk.place / "d/link").symlink_to(disk.place / "outside")
     plan = Plan(
         writes=(disk.write("d/a", b"2"), disk.write("d/link/x", b"2"), disk.write("d/z", b"2")),
-        deletions=(Delete(RelPath("d/old")),),
-        before=ours({"d/old": b"1"}),
+        deletions=deletes("d/old"),
+        facts=Facts(commit="second"),
     )
     applied = disk.apply(plan)
     assert set(applied.added) == {"d/a", "d/z"}
@@ -148,6 +354,14 @@ def test_one_file_that_fails_is_reported_others_go_on_and_nothing_is_deleted(dis
     assert (disk.place / "d/old").exists()
     assert list((disk.place / "outside").iterdir()) == []
     assert disk.ours == {"d/a", "d/z", "d/old"}
+    # The pass is to be made again: it counts neither as done nor as allowed to delete.
+    assert (disk.ledger.complete, disk.ledger.commit) == (False, "first")
+    assert disk.ledger.kept == {"d/k"}
+
+
+def test_a_plan_that_leaves_something_out_is_done_but_not_complete(disk: Disk) -> None:
+    disk.apply(Plan(refused=(Note("s/x", "no"),), facts=Facts(commit="c")))
+    assert (disk.ledger.complete, disk.ledger.commit) == (False, "c")
 
 
 def test_a_resource_json_waits_for_its_data(disk: Disk) -> None:
@@ -168,9 +382,34 @@ def test_a_resource_json_waits_for_its_data(disk: Disk) -> None:
     assert not (disk.place / "d/v/resource.json").exists()
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["new folder", "folder that is there"])
+def test_data_comes_before_its_resource_json_and_a_resource_goes_before_its_data(
+    disk: Disk, there: bool
+) -> None:
+    if there:
+        (disk.place / "d/v").mkdir(parents=True)
+    names = ["a.bin", "resource.json", "z.bin"]
+    seen: list[set[str]] = []
+
+    def look(_: str) -> None:
+        with suppress(FileNotFoundError):
+            seen.append({path.name for path in (disk.place / "d/v").iterdir()})
+
+    failpoints.listen(look)
+    try:
+        disk.apply(Plan(writes=tuple(disk.write(f"d/v/{name}", b"1") for name in names)))
+        gone = deletes("d/v/resource.json", "d/v/a.bin", "d/v/z.bin")
+        disk.apply(Plan(deletions=gone, prunable=frozenset({"d"})))
+    finally:
+        failpoints.listen(None)
+    states = [set(state) for state, _ in itertools.groupby(seen)]
+    grows = [set[str](), {"a.bin"}, {"a.bin", "z.bin"}] if there else []
+    assert states == [*grows, set(names), {"a.bin", "z.bin"}, {"z.bin"}, set()]
+
+
 @contextmanager
 def full_disk(at_bytes: int) -> Iterator[None]:
-    """No file may grow beyond that size: the kernel answers as it does when the volume is full."""
+    """No file may grow beyond that size: the kernel answers as it does when a file is too large."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (at_bytes, limits[1]))
@@ -183,12 +422,9 @@ def full_disk(at_bytes: int) -> Iterator[None]:
 
 def test_a_file_for_which_there_is_no_room_leaves_the_old_one_whole(disk: Disk) -> None:
     disk.apply(Plan(writes=(disk.write("d/big", b"old"),)))
-    plan = Plan(
-        writes=(disk.write("d/big", b"x" * 100_000, replaces=True), disk.write("d/small", b"1")),
-        before=ours({"d/big": b"old"}),
-    )
+    big = disk.write("d/big", b"x" * 100_000, replaces=True)
     with full_disk(50_000):
-        applied = disk.apply(plan)
+        applied = disk.apply(Plan(writes=(big, disk.write("d/small", b"1"))))
     assert [note.path for note in applied.errors] == ["d/big"]
     assert applied.added == ("d/small",)
     assert applied.bytes_written == 1
@@ -196,13 +432,48 @@ def test_a_file_for_which_there_is_no_room_leaves_the_old_one_whole(disk: Disk) 
     assert not (disk.place / ".sync-staging").exists()
 
 
+def test_a_new_folder_holds_nothing_half_done(disk: Disk) -> None:
+    names = ("v/big", "v/resource.json", "v/small", "w/resource.json", "w/view.json", "alone/big")
+    writes = tuple(
+        disk.write(f"d/{name}", b"x" * 100_000 if name.endswith("big") else name.encode()) for name in names
+    )
+    with full_disk(50_000):
+        applied = disk.apply(Plan(writes=writes))
+    assert {note.path for note in applied.errors} == {"d/v/big", "d/v/resource.json", "d/alone/big"}
+    found = {str(path.relative_to(disk.place)) for path in (disk.place / "d").rglob("*") if path.is_file()}
+    assert found == {"d/v/small", "d/w/resource.json", "d/w/view.json"} == disk.ours
+
+
+def test_the_pieces_of_a_file_that_failed_are_read_before_the_next(disk: Disk) -> None:
+    """A source that streams can give the next content only after this one."""
+    writes = [disk.write("d/a", b"x" * 100_000), disk.write("d/b", b"2")]
+    left: list[int] = []
+
+    def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
+        for blob in ids:
+            assert not left
+            content = disk.contents[blob]
+            pieces = [content[at : at + 1000] for at in range(0, len(content), 1000)]
+            left.extend(range(len(pieces)))
+
+            def chunks(pieces: list[bytes] = pieces) -> Iterator[bytes]:
+                for piece in pieces:
+                    left.pop()
+                    yield piece
+
+            yield Blob(blob, len(content), chunks())
+
+    with full_disk(50_000):
+        applied = apply(disk.folder, Plan(writes=tuple(writes)), Book.load(disk.folder), read)
+    assert applied.added == ("d/b",)
+
+
 def test_a_file_does_not_make_room_for_one_that_could_not_be_staged(disk: Disk) -> None:
     disk.apply(Plan(writes=(disk.write("d/a", b"old"),)))
     plan = Plan(
-        clearings=(Delete(RelPath("d/a")),),
+        clearings=deletes("d/a"),
         writes=(disk.write("d/a/big", b"x" * 100_000),),
-        before=ours({"d/a": b"old"}),
-        prunable=paths("d"),
+        prunable=frozenset({"d"}),
     )
     with full_disk(50_000):
         applied = disk.apply(plan)
@@ -234,37 +505,180 @@ def test_a_content_that_is_not_what_its_id_says_changes_nothing(disk: Disk) -> N
         disk.apply(plan)
     assert failed.value.reason is Reason.GIT_FAILED
     assert not (disk.place / "d").exists()
+    assert not (disk.place / ".sync-staging").exists()
+
+
+def test_a_source_that_ends_too_early_changes_nothing(disk: Disk) -> None:
+    plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
+    with pytest.raises(Retry, match="fewer contents") as failed:
+        apply(disk.folder, plan, Book.load(disk.folder), lambda ids: disk.read(ids[:1]))
+    assert failed.value.reason is Reason.GIT_FAILED
+    assert not (disk.place / "d").exists()
 
 
 def test_before_the_first_change_the_ledger_says_what_is_intended(disk: Disk) -> None:
+    (disk.place / "d").mkdir()
     plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
     seen: list[Ledger | None] = []
 
     def stopped() -> bool:
-        seen.append(load(disk.folder).ledger)
+        seen.append(Book.load(disk.folder).ledger)
         return (disk.place / "d/a").exists()
 
     with pytest.raises(Stopped):
-        apply(disk.folder, plan, None, disk.read, stopped)
+        disk.apply(plan, stopped=stopped)
     assert seen[0] is None  # while staging
     intended = seen[-1]
     assert intended is not None
     assert set(intended.intended) == {"d/a", "d/b"}
     assert disk.ours == {"d/a"}
+    assert set(disk.ledger.intended) == {"d/b"}
+    assert not disk.ledger.complete
+    assert not (disk.place / "d/b").exists()
+    assert not (disk.place / ".sync-staging").exists()
+
+
+def test_a_stop_while_staging_leaves_no_trace(disk: Disk) -> None:
+    with pytest.raises(Stopped):
+        disk.apply(Plan(writes=(disk.write("d/a", b"1"),)), stopped=lambda: True)
+    assert list(disk.place.iterdir()) == []
+
+
+def test_a_stop_between_deletions_leaves_no_empty_folder(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/x/a", b"1"), disk.write("d/y/b", b"1"))))
+    plan = Plan(deletions=deletes("d/x/a", "d/y/b"), prunable=frozenset({"d"}))
+    with pytest.raises(Stopped):
+        disk.apply(plan, stopped=lambda: not (disk.place / "d/x/a").exists())
+    assert [path.name for path in (disk.place / "d").iterdir()] == ["y"]
+    assert disk.ours == {"d/y/b"}
+
+
+def test_a_folder_that_cannot_be_made_in_staging_fails_its_files_alone(disk: Disk) -> None:
+    def fail(name: str) -> None:
+        if name == "stage.mkdir.before" and (disk.place / ".sync-staging/t0/a").exists():
+            raise OSError(errno.EMLINK, "Too many links")
+
+    writes = tuple(disk.write(f"d/{name}", b"1") for name in ("a/x", "b/resource.json", "b/y", "c"))
+    failpoints.listen(fail)
+    try:
+        applied = disk.apply(Plan(writes=writes))
+    finally:
+        failpoints.listen(None)
+    assert applied.added == ("d/a/x", "d/c")
+    assert {note.path: note.why for note in applied.errors} == dict.fromkeys(
+        ("d/b/resource.json", "d/b/y"), "failed: Too many links"
+    )
     assert not (disk.place / "d/b").exists()
 
 
-def test_another_volume_below_the_data_folder_is_said_so() -> None:
-    assert (
-        why(OSError(errno.EXDEV, os.strerror(errno.EXDEV))) == "lies on another volume than the data folder"
-    )
+def test_a_ledger_that_cannot_be_settled_is_not_hidden_and_nothing_is_lost(disk: Disk) -> None:
+    plan = Plan(writes=(disk.write("d/a", b"1"),))
+    book = Book.load(disk.folder)
 
+    def spoil() -> None:
+        (disk.place / JOURNAL).mkdir()
 
-def test_a_save_that_fails_in_the_end_is_not_hidden(disk: Disk) -> None:
-    save(disk.folder, Ledger())
-    (disk.place / MANIFEST).unlink()
-    (disk.place / MANIFEST).mkdir()
-    (disk.place / MANIFEST / "x").touch()
-    with pytest.raises(Retry) as failed:
-        apply(disk.folder, Plan(writes=(disk.write("d/a", b"1"),)), None, disk.read)
+    with meanwhile("folder.rename.after", spoil), pytest.raises(Retry) as failed:
+        apply(disk.folder, plan, book, disk.read)
     assert failed.value.reason is Reason.DATA_VOLUME_FAILED
+    assert not book.unchanged_on_disk(disk.folder)
+    (disk.place / JOURNAL).rmdir()
+    assert set(disk.ledger.intended) == {"d/a"}
+
+
+def test_the_bytes_of_a_large_file_are_never_all_in_memory(disk: Disk) -> None:
+    piece, count = b"x" * (1 << 20), 50
+    digest = BlobHash(len(piece) * count)
+    for _ in range(count):
+        digest.update(piece)
+    write = Write(RelPath("d/big"), FileVersion(digest.blob()), replaces=False)
+
+    def read(ids: Sequence[BlobId]) -> Iterator[Blob]:
+        return (Blob(one, len(piece) * count, (bytes(bytearray(piece)) for _ in range(count))) for one in ids)
+
+    tracemalloc.start()
+    try:
+        applied = apply(disk.folder, Plan(writes=(write,)), Book.load(disk.folder), read)
+        live = scan(disk.folder, Ledger(), managed_folders=["d"], compared=["d/big"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert applied.bytes_written == len(piece) * count
+    entry = live.found["d/big"]
+    assert entry is not None
+    assert entry.version == write.version
+    assert peak < 6 * len(piece)
+
+
+def written_bytes() -> int:
+    counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counters["wchar"])
+
+
+def test_a_small_change_beside_a_large_ledger_writes_little_more_than_itself(disk: Disk) -> None:
+    book = Book.load(disk.folder)
+    kept = {f"d/folder{n % 100}/file{n}.json": record(FileVersion(blob_of(b"%d" % n))) for n in range(10_000)}
+    book.settle(disk.folder, kept, (), Facts(), complete=True)
+    for turn in range(3):
+        writes = tuple(
+            disk.write(f"d/folder{n}/file{n}.json", os.urandom(7_000), replaces=True) for n in range(16)
+        )
+        before = written_bytes()
+        applied = apply(disk.folder, Plan(writes=writes, facts=Facts(commit=f"c{turn}")), book, disk.read)
+        spent = written_bytes() - before
+        assert applied.bytes_written == 16 * 7_000
+        assert applied.bytes_written < spent < 1.1 * applied.bytes_written
+        before = written_bytes()
+        apply(disk.folder, Plan(facts=Facts(commit=f"c{turn}")), book, disk.read)
+        assert written_bytes() == before
+
+
+def test_progress_is_told(disk: Disk) -> None:
+    told: list[tuple[str, int, int]] = []
+    (disk.place / "d").mkdir()
+    plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
+    apply(disk.folder, plan, Book.load(disk.folder), disk.read, progress=lambda *step: told.append(step))
+    assert told == [("staging", 1, 2), ("staging", 2, 2), ("publishing", 1, 2), ("publishing", 2, 2)]
+
+
+def test_folders_that_are_swapped_for_symlinks_all_the_time_let_nothing_out(
+    disk: Disk, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("untouched")
+    done = threading.Event()
+
+    def flip() -> None:
+        for number in itertools.takewhile(lambda _: not done.is_set(), itertools.count()):
+            for name in ("P", "P/sub"):
+                with suppress(OSError):
+                    (disk.place / name).rename(disk.place / f"aside-{number}-{name.replace('/', '-')}")
+                with suppress(OSError):
+                    (disk.place / name).symlink_to(outside)
+                time.sleep(0.0002)
+                with suppress(OSError):
+                    (disk.place / name).unlink()
+
+    flipping = threading.Thread(target=flip)
+    flipping.start()
+    written = refused = 0
+    try:
+        for turn in range(400):
+            writes = (disk.write("P/x", b"%d" % turn), disk.write("P/sub/x", b"%d" % turn))
+            applied = disk.apply(Plan(writes=writes, deletions=deletes("P/x"), prunable=frozenset({"P"})))
+            written += len(applied.added)
+            refused += len(applied.errors)
+    finally:
+        done.set()
+        flipping.join()
+    assert written > 100
+    assert refused > 10
+    assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("x", "untouched")]
+
+
+def test_sizes_are_those_of_what_was_written(disk: Disk) -> None:
+    applied = disk.apply(Plan(writes=(disk.write("d/a", b"12345"),)))
+    assert STAT.size == 33
+    assert applied.bytes_written == 5
+    assert (disk.place / MANIFEST).exists()

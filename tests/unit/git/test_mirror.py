@@ -1,22 +1,24 @@
-"""A mirror holds one commit, belongs to one credential, and heals itself."""
+"""A mirror belongs to one credential and one process at a time, and heals itself."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
+import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, Password, always
-from stoker.git.errors import GitFailed, RefNotFound, SourceAuthFailed, SourceUnreachable
-from stoker.git.mirror import HOLD_TIMEOUT, MAX_PACKS, Mirror
+from stoker.git.access import Access, Login, Password, always
+from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
+from stoker.git.fetching import Limits
+from stoker.git.layout import TIPS
+from stoker.git.mirror import HOLD_TIMEOUT, Mirror
 from stoker.git.reading import read_tree
 from stoker.git.remote import Remote
 from stoker.git.runner import GitRunner
@@ -37,14 +39,25 @@ class World:
         self.repository = Repository.create(tmp_path / "r.git")
         self.url = RepoUrl(self.repository.path.as_uri())
 
-    def remote(self, url: RepoUrl | None = None, login: Password | None = None) -> Remote:
-        return Remote(self.runner, url or self.url, always(Access(login)))
+    def mirror(
+        self,
+        url: RepoUrl | None = None,
+        login: Login | None = None,
+        clock: ManualClock | None = None,
+        limits: Limits | None = None,
+    ) -> Mirror:
+        remote = Remote(self.runner, url or self.url, always(Access(login)))
+        return Mirror(remote, self.cache, clock, limits or Limits())
 
-    async def mirror(self, url: RepoUrl | None = None, login: Password | None = None) -> Mirror:
-        return await Mirror.of(self.remote(url, login), self.cache)
+    async def fetched(self, commit: CommitId, mirror: Mirror | None = None) -> Path:
+        """Where it lies afterwards."""
+        mirror = mirror or self.mirror()
+        async with mirror.held():
+            await mirror.fetch(commit, MAIN)
+        return mirror.path
 
-    async def names(self, mirror: Mirror, commit: CommitId) -> list[str]:
-        return [str(entry.path) for entry in (await read_tree(self.runner, mirror.path, commit)).files]
+    async def names(self, mirror: Path, commit: CommitId) -> list[str]:
+        return list((await read_tree(self.runner, mirror, commit)).files)
 
 
 @pytest.fixture
@@ -52,153 +65,197 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_fetches_one_commit_without_history_and_without_a_checkout(world: World) -> None:
-    world.repository.commit({"old": "1"})
-    commit = world.repository.commit({"a": "1"})
-    mirror = await world.mirror()
-    await mirror.fetch(commit, MAIN)
-    assert await world.names(mirror, commit) == ["a", "old"]
-    assert (mirror.path / "shallow").read_text().strip() == commit
-    assert not list(mirror.path.rglob("index"))
-    assert not list(mirror.path.rglob("FETCH_HEAD"))
-
-
 async def test_its_folder_is_private_and_its_configuration_fixed(world: World) -> None:
-    mirror = await world.mirror()
-    await mirror.fetch(world.repository.commit({"a": "1"}), MAIN)
-    assert stat.S_IMODE(mirror.path.stat().st_mode) == 0o700
-    assert (mirror.path / "config").read_text() == "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+    path = await world.fetched(world.repository.commit({"a": "1"}))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert (path / "config").read_text() == "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 
 
-async def test_a_commit_that_is_here_is_not_fetched_again(world: World) -> None:
+def one_pack(path: Path, suffix: str = ".pack") -> Path:
+    (found,) = path.rglob(f"*{suffix}")
+    found.chmod(0o600)
+    return found
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def plant_alternates(path: Path) -> None:
+    (path / "objects/info").mkdir()
+    (path / "objects/info/alternates").write_text("/nowhere\n")
+
+
+def plant_info(name: str) -> Callable[[Path], None]:
+    def plant(path: Path) -> None:
+        (path / "info").mkdir()
+        (path / "info" / name).write_text("* filter=evil\n")
+
+    return plant
+
+
+def plant_replacement(path: Path) -> None:
+    (path / "refs/replace").mkdir()
+    (tip,) = (path / TIPS).iterdir()
+    (path / "refs/replace" / tip.read_text().strip()).write_text(tip.read_text())
+
+
+def in_place_of(name: str, target: str = "/nowhere") -> Callable[[Path], None]:
+    def swap(path: Path) -> None:
+        (path / name).rename(path.with_name("moved"))
+        (path / name).symlink_to(target)
+
+    return swap
+
+
+def become(kind: str) -> Callable[[Path], None]:
+    def swap(path: Path) -> None:
+        path.rename(path.with_name("moved"))
+        if kind == "file":
+            path.write_text("not a folder")
+        elif kind == "symlink":
+            path.symlink_to(path.with_name("moved"))
+        elif kind == "fifo":
+            os.mkfifo(path)
+
+    return swap
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "shallow.lock": lambda path: (path / "shallow.lock").touch(),
+    "packed-refs.lock": lambda path: (path / "packed-refs.lock").touch(),
+    "index.lock": lambda path: (path / "index.lock").touch(),
+    "config.lock": lambda path: (path / "config.lock").touch(),
+    "lock of a ref": lambda path: next((path / TIPS).iterdir()).with_suffix(".lock").touch(),
+    "half a pack": lambda path: (path / "objects/pack/tmp_pack_x").write_bytes(b"PACK"),
+    "half an index": lambda path: (path / "objects/pack/tmp_idx_x").touch(),
+    "pack kept": lambda path: one_pack(path).with_suffix(".keep").touch(),
+    "truncated pack": lambda path: truncate(one_pack(path)),
+    "empty pack": lambda path: os.truncate(one_pack(path), 0),
+    "truncated index": lambda path: truncate(one_pack(path, ".idx")),
+    "no index": lambda path: one_pack(path, ".idx").unlink(),
+    "no pack": lambda path: one_pack(path).unlink(),
+    "empty ref": lambda path: os.truncate(next((path / TIPS).iterdir()), 0),
+    "torn ref": lambda path: os.truncate(next((path / TIPS).iterdir()), 20),
+    "ref to nothing": lambda path: next((path / TIPS).iterdir()).write_text("1" * 40 + "\n"),
+    "no refs": lambda path: (path / "refs").rename(path.with_name("moved")),
+    "no objects": lambda path: (path / "objects").rename(path.with_name("moved")),
+    "no HEAD": lambda path: (path / "HEAD").unlink(),
+    "other HEAD": lambda path: (path / "HEAD").write_text("nonsense"),
+    "nonsense in shallow": lambda path: (path / "shallow").write_text("nonsense\n"),
+    "empty shallow": lambda path: os.truncate(path / "shallow", 0),
+    "vanished": become("nothing"),
+    "a file": become("file"),
+    "a symlink": become("symlink"),
+    "a pipe": become("fifo"),
+    "objects are a symlink": in_place_of("objects"),
+    "config is a symlink": in_place_of("config", "/dev/null"),
+    "open to others": lambda path: path.chmod(0o755),
+    "unreadable": lambda path: (path / "objects/pack").chmod(0),
+    "planted config": lambda path: (path / "config").write_text("[core]\n\tsshCommand = touch /x\n"),
+    "planted hooks": lambda path: (path / "hooks").mkdir(),
+    "planted alternates": plant_alternates,
+    "planted attributes": plant_info("attributes"),
+    "planted grafts": plant_info("grafts"),
+    "planted replacement": plant_replacement,
+    "planted packed refs": lambda path: (path / "packed-refs").write_text("nonsense\n"),
+    "planted worktree config": lambda path: (path / "config.worktree").write_text("[core]\n"),
+    "planted commondir": lambda path: (path / "commondir").write_text("/nowhere\n"),
+}
+
+
+@pytest.mark.parametrize("same_commit", [True, False], ids=["same commit", "next commit"])
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_mirror_heals(world: World, damage: str, same_commit: bool) -> None:
     commit = world.repository.commit({"a": "1"})
-    await (await world.mirror()).fetch(commit, MAIN)
-    world.repository.path.rename(world.repository.path.with_name("moved.git"))
-    mirror = await world.mirror()
-    await mirror.fetch(commit, MAIN)
-    assert await world.names(mirror, commit) == ["a"]
+    path = await world.fetched(commit)
+    DAMAGES[damage](path)
+    if not same_commit:
+        commit = world.repository.commit({"b": "1"})
+    await world.fetched(commit)
+    assert await world.names(path, commit) == (["a"] if same_commit else ["a", "b"])
+    known = {"HEAD", "config", "objects", "refs", "shallow"}
+    assert {entry.name for entry in path.iterdir()} <= known
+    assert {entry.name for entry in path.parent.iterdir()} <= {path.name, f"{path.name}.lock", "moved"}
+    assert not [*path.rglob("*.lock"), *path.rglob("tmp_*"), *path.rglob("*.keep")]
+    assert "sshCommand" not in (path / "config").read_text()
 
 
-async def test_the_next_commit_brings_only_what_is_new(world: World) -> None:
-    first = world.repository.commit({f"f{n}": secrets.token_bytes(1000) for n in range(200)})
-    mirror = await world.mirror()
-    await mirror.fetch(first, MAIN)
-    second = world.repository.commit({"f0": "changed"})
-    await mirror.fetch(second, MAIN)
-    assert len(await world.names(mirror, second)) == 200
-    sizes = sorted(pack.stat().st_size for pack in mirror.path.rglob("*.pack"))
-    assert sizes[0] < 20_000
-    assert sizes[1] > 200_000
+async def test_a_left_over_lock_costs_no_second_download(world: World) -> None:
+    path = await world.fetched(world.repository.commit({"a": "1"}))
+    pack = one_pack(path)
+    (path / "shallow.lock").touch()
+    (path / "objects/pack/tmp_pack_x").touch()
+    await world.fetched(world.repository.commit({"b": "1"}))
+    assert pack.exists()
 
 
-class OldServer(GitHttpServer):
-    """Speaks version 0 of the protocol, in which only what is advertised is given out."""
-
-    def _environment(self, request: web.Request, user: str) -> dict[str, str]:
-        return super()._environment(request, user) | {"GIT_PROTOCOL": ""}
-
-
-@pytest.fixture
-def old_server(repositories: Path) -> Iterator[OldServer]:
-    with OldServer.start(repositories) as server:
-        yield server
-
-
-@pytest.fixture
-def strict(repositories: Path) -> Repository:
-    repository = Repository.create(repositories / "strict.git")
-    repository.git("config", "uploadpack.allowAnySHA1InWant", "false")
-    return repository
-
-
-async def test_a_server_that_gives_out_no_ids_is_asked_for_the_ref(
-    world: World, old_server: OldServer, strict: Repository
-) -> None:
-    tagged = strict.commit({"a": "1"})
-    strict.tag("v1", tagged, message="Release")
-    strict.commit({"a": "2"})
-    mirror = await world.mirror(RepoUrl(old_server.url("strict.git")))
-    await mirror.fetch(tagged, GitRef("v1"))
-    assert await world.names(mirror, tagged) == ["a"]
-    assert (mirror.path / "shallow").read_text().strip() == tagged
-
-
-async def test_a_commit_in_the_history_is_found_as_a_last_resort(
-    world: World, old_server: OldServer, strict: Repository
-) -> None:
-    old = strict.commit({"old": "1"})
-    strict.commit({"new": "1"})
-    mirror = await world.mirror(RepoUrl(old_server.url("strict.git")))
-    await mirror.fetch(old, MAIN)
-    assert await world.names(mirror, old) == ["old"]
-
-
-async def test_a_commit_that_is_nowhere_is_named(
-    world: World, old_server: OldServer, strict: Repository
-) -> None:
-    strict.commit({"a": "1"})
-    missing = CommitId("1" * 40)
-    for url in (RepoUrl(old_server.url("strict.git")), RepoUrl(strict.path.as_uri())):
-        with pytest.raises(RefNotFound, match=missing):
-            await (await world.mirror(url)).fetch(missing, MAIN)
-
-
-@pytest.mark.parametrize("damage", ["config", "HEAD", "objects", "lock", "half a pack", "junk", "file"])
-async def test_a_damaged_mirror_is_built_anew(world: World, damage: str) -> None:
+async def test_what_another_user_planted_is_built_anew(world: World) -> None:
     commit = world.repository.commit({"a": "1"})
-    mirror = await world.mirror()
-    await mirror.fetch(commit, MAIN)
-    if damage == "config":
-        (mirror.path / "config").write_text("[core]\n\tsshCommand = touch /x\n")
-    elif damage == "HEAD":
-        (mirror.path / "HEAD").unlink()
-    elif damage == "objects":
-        for pack in mirror.path.rglob("*.idx"):
-            pack.unlink()
-    elif damage == "lock":
-        (mirror.path / "shallow.lock").touch()
-        commit = world.repository.commit({"b": "1"})
-    elif damage == "half a pack":
-        (mirror.path / "objects/pack/tmp_pack_x").touch()
-        commit = world.repository.commit({"b": "1"})
-    elif damage == "junk":
-        (mirror.path / "shallow").write_text("nonsense\n")
-        commit = world.repository.commit({"b": "1"})
+    path = await world.fetched(commit)
+    if os.geteuid() == 0:
+        os.chown(path, 12345, 12345)
     else:
+        path.chmod(0o777)
+    with one_pack(path).open("rb") as old:
+        await world.fetched(commit)
+        assert not os.path.samestat(os.fstat(old.fileno()), one_pack(path).stat())
+    assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (os.geteuid(), 0o700)
+
+
+async def test_a_missing_object_is_found_out_by_whoever_reads_and_mended_by_discarding(world: World) -> None:
+    first = world.repository.commit({"d/a": "1", "e": "1"})
+    path = await world.fetched(first)
+    old = one_pack(path)
+    second = world.repository.commit({"e": "2"})
+    mirror = world.mirror()
+    async with mirror.held():
+        await mirror.fetch(second, MAIN)
+        old.write_bytes(b"")  # holds the folder `d`, which the second commit shares
+        with pytest.raises(GitFailed):
+            await world.names(mirror.path, second)
         mirror.discard()
-        mirror.path.write_text("not a folder")
-    await mirror.fetch(commit, MAIN)
-    assert "a" in await world.names(mirror, commit)
-    assert "sshCommand" not in (mirror.path / "config").read_text()
-    assert not [*mirror.path.rglob("*.lock"), *mirror.path.rglob("tmp_*")]
+        await mirror.fetch(second, MAIN)
+        assert await world.names(mirror.path, second) == ["d/a", "e"]
 
 
-async def test_a_mirror_that_vanishes_is_built_anew(world: World) -> None:
+async def test_a_rebuild_that_fails_leaves_the_old_mirror(world: World) -> None:
     commit = world.repository.commit({"a": "1"})
-    mirror = await world.mirror()
-    await mirror.fetch(commit, MAIN)
-    mirror.discard()
-    await mirror.fetch(commit, MAIN)
-    assert await world.names(mirror, commit) == ["a"]
+    mirror = world.mirror(limits=Limits(packs=0))
+    async with mirror.held():
+        await mirror.fetch(commit, MAIN)
+        later = world.repository.commit({"b": "1"})
+        world.repository.path.rename(world.repository.path.with_name("away"))
+        with pytest.raises(SourceUnreachable):
+            await mirror.fetch(later, MAIN)
+        assert await world.names(mirror.path, commit) == ["a"]
+        assert not mirror.path.with_suffix(".new").exists()
+        world.repository.path.with_name("away").rename(world.repository.path)
+        await mirror.fetch(later, MAIN)
+        assert await world.names(mirror.path, later) == ["a", "b"]
 
 
-async def test_a_mirror_of_many_packs_is_built_anew(world: World) -> None:
-    mirror = await world.mirror()
-    await mirror.fetch(world.repository.commit({"a": "1"}), MAIN)
-    for number in range(MAX_PACKS):
-        (mirror.path / f"objects/pack/pack-{number}.pack").touch()
-    commit = world.repository.commit({"b": "1"})
-    await mirror.fetch(commit, MAIN)
-    assert len(list(mirror.path.rglob("*.pack"))) == 1
-    assert await world.names(mirror, commit) == ["a", "b"]
+@pytest.mark.parametrize("limits", [Limits(packs=2), Limits(mirror=2000)], ids=["packs", "bytes"])
+async def test_a_mirror_that_has_grown_is_built_anew(world: World, limits: Limits) -> None:
+    mirror = world.mirror(limits=limits)
+    counts = []
+    async with mirror.held():
+        for number in range(6):
+            commit = world.repository.commit({f"f{number}": "1"})
+            await mirror.fetch(commit, MAIN)
+            counts.append(len(list(mirror.path.rglob("*.pack"))))
+        assert len(await world.names(mirror.path, commit)) == 6
+    assert counts == [1, 2, 3, 1, 2, 3] if limits.packs == 2 else max(counts) < 6
 
 
 async def test_sha256_repositories_have_their_own_form(world: World, tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "256.git", object_format="sha256")
-    commit = repository.commit({"a": "1"})
-    mirror = await world.mirror(RepoUrl(repository.path.as_uri()))
-    await mirror.fetch(commit, MAIN)
-    assert await world.names(mirror, commit) == ["a"]
+    mirror = world.mirror(RepoUrl(repository.path.as_uri()))
+    for number in range(2):
+        commit = repository.commit({f"f{number}": "1"})
+        await world.fetched(commit, mirror)
+    assert await world.names(mirror.path, commit) == ["f0", "f1"]
 
 
 async def test_what_one_credential_opened_is_not_served_to_another(
@@ -207,44 +264,63 @@ async def test_what_one_credential_opened_is_not_served_to_another(
     commit = Repository.create(repositories / "secret.git").commit({"a": "1"})
     git_http.users.update(alice="right", bob="right too")
     url = RepoUrl(git_http.url("secret.git"))
-    alice = await world.mirror(url, Password("alice", Secret("right")))
-    await alice.fetch(commit, MAIN)
+    alice = await world.fetched(commit, world.mirror(url, Password("alice", Secret("right"))))
     mallory = [None, Password("alice", Secret("wrong")), Password("alic", Secret("eright"))]
     for login in mallory:
-        mirror = await world.mirror(url, login)
-        assert mirror.path != alice.path
-        with pytest.raises(SourceAuthFailed):
-            await mirror.fetch(commit, MAIN)
-    bob = await world.mirror(url, Password("bob", Secret("right too")))
-    await bob.fetch(commit, MAIN)
-    assert bob.path != alice.path
-    assert (await world.mirror(url, Password("alice", Secret("right")))).path == alice.path
+        mirror = world.mirror(url, login)
+        async with mirror.held():
+            assert mirror.path != alice
+            with pytest.raises(SourceAuthFailed):
+                await mirror.fetch(commit, MAIN)
+    assert await world.fetched(commit, world.mirror(url, Password("bob", Secret("right too")))) != alice
+    assert await world.fetched(commit, world.mirror(url, Password("alice", Secret("right")))) == alice
 
 
 async def test_names_of_folders_differ_between_caches(world: World, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    assert (await Mirror.of(world.remote(), other)).path.name != (await world.mirror()).path.name
+    commit = world.repository.commit({"a": "1"})
+    path = await world.fetched(commit)
+    world.cache = tmp_path / "other"
+    assert (await world.fetched(commit)).name != path.name
+
+
+async def test_a_cache_that_was_emptied_is_furnished_anew(world: World) -> None:
+    commit = world.repository.commit({"a": "1"})
+    path = await world.fetched(commit)
+    for name in ("mirrors", "key"):
+        (world.cache / name).rename(world.cache.with_name(name))
+    again = await world.fetched(commit)
+    assert again.name != path.name
+    assert await world.names(again, commit) == ["a"]
+
+
+async def test_a_torn_key_is_made_anew(world: World) -> None:
+    commit = world.repository.commit({"a": "1"})
+    path = await world.fetched(commit)
+    os.truncate(world.cache / "key", 0)
+    again = await world.fetched(commit)
+    assert again.name != path.name
+    assert len((world.cache / "key").read_bytes()) == 32
+    assert await world.fetched(commit) == again
 
 
 async def test_one_process_at_a_time_holds_it(world: World) -> None:
-    mirror = await world.mirror()
+    mirror = world.mirror()
     hold = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.flock(f, fcntl.LOCK_EX); "
         "print('held', flush=True); sys.stdin.read()"
     )
     async with mirror.held():
         pass
-    lock = str(mirror.path.with_suffix(".lock"))
+    lock = mirror.path.with_suffix(".lock")
     clock = ManualClock()
     holder = await asyncio.create_subprocess_exec(
         sys.executable, "-c", hold, lock, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
-    waiting = await Mirror.of(world.remote(), world.cache, clock)
 
     async def take() -> None:
-        async with waiting.held():
+        async with world.mirror(clock=clock).held():
             raise AssertionError("two holders at once")
 
     taking = asyncio.ensure_future(take())
@@ -255,13 +331,57 @@ async def test_one_process_at_a_time_holds_it(world: World) -> None:
     holder.kill()
     await holder.wait()
     async with mirror.held():
-        assert mirror.path.with_suffix(".lock").exists()
+        assert lock.exists()
+
+
+@pytest.mark.parametrize("kind", ["symlink", "folder"])
+async def test_what_stands_in_the_place_of_the_lock_is_not_followed(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    mirror = world.mirror()
+    async with mirror.held():
+        pass
+    lock = mirror.path.with_suffix(".lock")
+    lock.unlink()
+    if kind == "symlink":
+        lock.symlink_to(tmp_path / "elsewhere")
+    else:
+        (lock / "inside").mkdir(parents=True)
+    async with mirror.held():
+        assert lock.is_file()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_no_git_outlives_the_hold(world: World) -> None:
+    commit = world.repository.commit({"a": "1"})
+    mirror = world.mirror()
+    async with mirror.held():
+        await mirror.fetch(commit, MAIN)
+        assert await mirror.objects.has(commit)
+        (git,) = mirror.objects._started
+        pid = git._process.pid
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_a_git_that_dies_meanwhile_is_started_again(world: World) -> None:
+    commit = world.repository.commit({"a": "1"})
+    mirror = world.mirror()
+    async with mirror.held():
+        await mirror.fetch(commit, MAIN)
+        (git,) = mirror.objects._started
+        os.kill(git._process.pid, signal.SIGKILL)
+        with pytest.raises(GitFailed):
+            await mirror.objects.has(commit)
+        assert await mirror.objects.has(commit)
 
 
 async def test_a_cache_that_cannot_be_written_is_a_failure_with_a_name(world: World) -> None:
     commit = world.repository.commit({"a": "1"})
-    mirror = await world.mirror()
-    mirror.path.parent.rmdir()
-    mirror.path.parent.write_text("in the way")
-    with pytest.raises(GitFailed, match="cannot be made: Not a directory"):
-        await mirror.fetch(commit, MAIN)
+    mirror = world.mirror()
+    async with mirror.held():
+        mirror.path.parent.rename(world.cache / "away")
+        mirror.path.parent.write_text("in the way")
+        with pytest.raises(GitFailed, match="cannot be made: Not a directory"):
+            await mirror.fetch(commit, MAIN)

@@ -1,0 +1,106 @@
+"""A plan, carried out with everything around it, or only rehearsed.
+
+Contents that the local copy of the source lacks come in one request. Then they are
+staged; hooks are entered when all of them lie ready and nothing live has been
+touched, so that a gateway's scan lock is held for the renames and not for the
+download. A rehearsal reads the same contents, so that what would stop the real
+thing is known before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from stoker.agent.contents import Contents, Derivation
+from stoker.agent.differences import diff_lines
+from stoker.agent.hooks import Change, PassHook
+from stoker.agent.threads import in_thread
+from stoker.engine.objects import BlobId, Note
+from stoker.engine.sources import SourceReader
+from stoker.fs.applying import Applied, FileRules, Progress, Stopped, apply
+from stoker.fs.confined import DataFolder
+from stoker.fs.ledger import Book
+
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """One change on its way into one data folder."""
+
+    change: Change
+    folder: DataFolder
+    book: Book
+    reader: SourceReader
+    derived: Mapping[BlobId, Derivation]
+
+    async def out(
+        self, rules: FileRules, hooks: Sequence[PassHook], progress: Progress | None
+    ) -> tuple[Applied, tuple[Note, ...]]:
+        """What came of it, and what the hooks could not verify; the caller holds the lock."""
+        plan = self.change.plan
+        contents = await self._contents()
+        if not plan.actions:
+            hooks = ()
+        async with AsyncExitStack() as around:
+
+            async def enter() -> None:
+                for hook in hooks:
+                    await around.enter_async_context(hook.around(self.change))
+
+            loop = asyncio.get_running_loop()
+
+            def carry(stop: threading.Event) -> Applied:
+                def ready() -> None:
+                    _wait_for(asyncio.run_coroutine_threadsafe(enter(), loop), stop)
+
+                return apply(
+                    self.folder,
+                    plan,
+                    self.book,
+                    contents,
+                    rules=rules,
+                    ready=ready if hooks else None,
+                    stopped=stop.is_set,
+                    progress=progress,
+                )
+
+            applied = await in_thread(carry)
+            notes = [note for hook in hooks for note in await hook.after(self.change, applied)]
+        return applied, tuple(notes)
+
+    async def rehearse(self, *, diff: bool) -> tuple[str, ...]:
+        """Read what would be written; raises what would stop it. The lines that would change, if asked."""
+        contents, writes = await self._contents(), self.change.plan.writes
+        if diff:
+            return await in_thread(lambda _: tuple(diff_lines(self.folder, self.change.plan, contents)))
+        await in_thread(lambda _: _read_all(contents, [write.version.blob for write in writes]))
+        return ()
+
+    async def _contents(self) -> Contents:
+        writes = self.change.plan.writes
+        contents = Contents.of(self.reader, self.derived, writes)
+        if writes:
+            await self.reader.complete({contents.source(write.version.blob) for write in writes})
+        return contents
+
+
+def _read_all(contents: Contents, blobs: Collection[BlobId]) -> None:
+    for blob in contents(tuple(blobs)):
+        for _ in blob.chunks:
+            pass
+
+
+def _wait_for(entering: Future[None], stop: threading.Event) -> None:
+    """Until the hooks are entered, unless the pass is told to stop meanwhile."""
+    while not entering.done():
+        wait([entering], _LOOK_SECONDS)
+        if stop.is_set():
+            entering.cancel()
+            raise Stopped("the sync was stopped")
+    entering.result()

@@ -1,0 +1,124 @@
+"""Contents on their way from the source to the data folder: derived, checked, streamed.
+
+A file that a template, a normalization or a patch shapes has a content that git
+does not have; it is made here from the one that git has, at the moment it is
+needed, and named by its own blob id. Every content is looked at once as it passes
+into staging, where nothing live has been touched yet: a Git LFS pointer or a
+`.json` that is none comes out by name, and the pass ends before its first rename.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stoker.domain.errors import InvalidValue, Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.engine.json_checking import why_not_json
+from stoker.engine.objects import Blob, BlobId, blob_of
+from stoker.engine.plans import Write
+from stoker.engine.sources import SourceReader
+
+MAX_SHAPED = 16 << 20
+"""A larger file is not templated, normalized, patched or checked: nobody writes such a one by hand."""
+_NAMED = 5
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_MAX_POINTER = 1024
+
+
+class Recipe(Protocol):
+    def apply(self, content: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """How a content that git does not have comes about."""
+
+    source: BlobId
+    recipe: Recipe
+
+
+class PointersFound(StokerError):
+    """These contents only point at content that lies elsewhere; the caller plans again without them."""
+
+    def __init__(self, blobs: frozenset[BlobId]) -> None:
+        super().__init__("the repository holds Git LFS pointers")
+        self.blobs = blobs
+
+
+def derive(
+    reader: SourceReader, wanted: Mapping[str, tuple[BlobId, Recipe]]
+) -> tuple[dict[str, BlobId], dict[BlobId, Derivation]]:
+    """The id of each file's content after its recipe, and how to make it again; for a worker thread."""
+    results: dict[str, BlobId] = {}
+    derived: dict[BlobId, Derivation] = {}
+    sources = [source for source, _ in wanted.values()]
+    for (path, (source, recipe)), blob in zip(wanted.items(), reader.contents(sources), strict=True):
+        made = _shaped(blob, recipe, path)
+        results[path] = blob_of(made, digits=len(source))
+        if results[path] != source:
+            derived[results[path]] = Derivation(source, recipe)
+    return results, derived
+
+
+@dataclass(slots=True)
+class Contents:
+    """The contents of one plan, by blob id."""
+
+    reader: SourceReader
+    derived: Mapping[BlobId, Derivation]
+    checked: Mapping[BlobId, str]
+    """What must be JSON, with a path to name it by."""
+    pointers: set[BlobId] = field(default_factory=set)
+    broken: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, reader: SourceReader, derived: Mapping[BlobId, Derivation], writes: Sequence[Write]
+    ) -> Contents:
+        checked = {write.version.blob: write.path for write in writes if write.path.endswith(".json")}
+        return cls(reader, derived, checked)
+
+    def __call__(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        """For a worker thread. Raises after the last one if something of it must not go live."""
+        sources = [self.source(blob) for blob in blobs]
+        for wanted, blob in zip(blobs, self.reader.contents(sources), strict=True):
+            yield self._passed(wanted, blob)
+        if self.pointers:
+            raise PointersFound(frozenset(self.pointers))
+        if self.broken:
+            raise _broken(self.broken)
+
+    def source(self, blob: BlobId) -> BlobId:
+        made = self.derived.get(blob)
+        return blob if made is None else made.source
+
+    def _passed(self, wanted: BlobId, blob: Blob) -> Blob:
+        made = self.derived.get(wanted)
+        path = self.checked.get(wanted)
+        if made is None and (path is None or blob.size > MAX_SHAPED) and blob.size > _MAX_POINTER:
+            return blob
+        content = b"".join(blob.chunks) if made is None else _shaped(blob, made.recipe, path or wanted)
+        if len(content) <= _MAX_POINTER and content.startswith(_POINTER):
+            self.pointers.add(wanted)
+        elif path is not None and (why := why_not_json(content)) is not None:
+            self.broken[path] = why
+        return Blob(wanted, len(content), iter((content,)))
+
+
+def _shaped(blob: Blob, recipe: Recipe, name: str) -> bytes:
+    if blob.size > MAX_SHAPED:
+        raise InvalidValue(
+            f"{name} has {blob.size} bytes; a file of more than {MAX_SHAPED} is not templated or patched"
+        )
+    return recipe.apply(b"".join(blob.chunks))
+
+
+def _broken(broken: Mapping[str, str]) -> Stalled:
+    named = "; ".join(f"{path} {why}" for path, why in sorted(broken.items())[:_NAMED])
+    more = f"; and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
+    return Stalled(
+        f"{named}{more}; nothing was changed (mend it in the repository, or exclude it)",
+        reason=Reason.INVALID_JSON,
+    )

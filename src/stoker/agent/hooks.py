@@ -1,0 +1,38 @@
+"""What others want to do around a change: the gateway's scan, a user's scripts.
+
+A hook stands around the moment in which live files change, and only that: a pass
+that finds nothing to do calls none. The papers' `PreSyncHook` is the first half of
+`around`, their `PostSyncHook` is `after`. The engine knows none of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.objects import Note
+from stoker.engine.plans import Plan
+from stoker.fs.applying import Applied
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is about to happen, or has: the plan, and where it comes from."""
+
+    commit: CommitId
+    ref: GitRef
+    plan: Plan
+    initial: bool
+    """The first sync of this data folder: the gateway has seen none of it."""
+
+
+class PassHook(Protocol):
+    def around(self, change: Change) -> AbstractAsyncContextManager[None]:
+        """Entered after every guard and before the first live change; raising keeps everything as it is."""
+        ...
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        """Called when the files are in place; what it returns is told as not verified."""
+        ...

@@ -1,0 +1,44 @@
+"""What one data folder is to be kept at, and how a pass is to go about it, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.values import TemplateValues
+from stoker.domain.refs import CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """Where the files come from, which of them go where, and whose they are on disk."""
+
+    source: Source
+    files: FilesIntent
+    values: TemplateValues
+    data_dir: Path
+    cache_dir: Path
+    hooks: tuple[Path, ...] = ()
+    """Folders in which `pre-sync.sh` and `post-sync.sh` are looked for."""
+    owner: tuple[int, int] | None = None
+    """User and group of what is written; None takes the data folder's own, where we may."""
+    umask: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How one pass is to go about it."""
+
+    walk: bool = True
+    """Look at every managed file; otherwise the ledger is trusted for what the source did not change."""
+    dry_run: bool = False
+    diff: bool = False
+    """Of a dry run: tell line by line what would change."""
+    approved: frozenset[str] = frozenset()
+    """Digests of plans that a person has seen and wants."""
+    commit: CommitId | None = None
+    """The commit that somebody has resolved already; otherwise what the ref means now."""
+    first_contact: bool = False
+    """Delete nothing without approval although there is a ledger: the gateway's first boot came between."""

@@ -1,0 +1,90 @@
+"""Keeps one data folder at what its source says, pass by pass.
+
+What `stoker sync` and the agent share. A keeper remembers between its passes what
+it would otherwise read again: the ledger, unless another process has written it
+meanwhile. The pass itself is told in `stoker.agent.passing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from stoker.agent.hooks import PassHook
+from stoker.agent.jobs import SyncJob, Wish
+from stoker.agent.passing import Pass
+from stoker.agent.reporting import DriftReport, SyncReport
+from stoker.agent.shell_hooks import ShellHooks
+from stoker.agent.threads import in_thread
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.engine.drifting import drift
+from stoker.engine.sources import SourceReader
+from stoker.fs.applying import Progress
+from stoker.fs.confined import DataFolder
+from stoker.fs.ledger import Book, locked
+from stoker.fs.scanning import scan
+
+EVERYTHING = Wish()
+
+
+class Keeper:
+    """One per data folder and process; never two passes at once."""
+
+    def __init__(
+        self,
+        job: SyncJob,
+        reader: SourceReader,
+        *,
+        hooks: Sequence[PassHook] = (),
+        clock: Clock | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.job = job
+        self._reader = reader
+        self._hooks = (*hooks, ShellHooks(job.hooks, job.data_dir)) if job.hooks else tuple(hooks)
+        self._clock = clock if clock is not None else SystemClock()
+        self._progress = progress
+        self._book: Book | None = None
+
+    async def sync(self, wish: Wish = EVERYTHING) -> SyncReport:
+        """Bring the data folder to what the ref means now; raises when a guard or the source stops it."""
+        started = self._clock.monotonic()
+        commit = wish.commit if wish.commit is not None else await self._reader.resolve(self.job.source.ref)
+        with DataFolder.opened(self.job.data_dir) as folder, _alone(folder, wish):
+            this = Pass(
+                self.job, wish, commit, self._reader, self._hooks, folder, self._open(folder), self._progress
+            )
+            report = await this.run()
+        return report.lasting(self._clock.monotonic() - started)
+
+    def _open(self, folder: DataFolder) -> Book:
+        if self._book is None or not self._book.unchanged_on_disk(folder):
+            self._book = Book.load(folder)
+        return self._book
+
+
+async def verify(data_dir: Path) -> DriftReport:
+    """What is not as the last pass left it: told by the folder alone, whatever it was kept at."""
+    with DataFolder.opened(data_dir) as folder:
+        book = Book.load(folder)
+        ledger = book.ledger
+        if ledger is None:
+            raise Stalled(
+                f"data folder {data_dir} has no ledger: nothing was ever synced there, or it was taken away",
+                reason=Reason.NEVER_SYNCED,
+            )
+        digits = len(ledger.commit) or 40
+        live = await in_thread(
+            lambda stop: scan(
+                folder, ledger, managed_folders=ledger.folders, digits=digits, stopped=stop.is_set
+            )
+        )
+    return DriftReport(ledger.commit, drift(ledger, live), book.trouble)
+
+
+def _alone(folder: DataFolder, wish: Wish) -> AbstractContextManager[None]:
+    """A dry run leaves no trace, so it takes no lock."""
+    return nullcontext() if wish.dry_run else locked(folder)

@@ -1,0 +1,56 @@
+"""The metrics of what keeps one data folder (C-137): passes, files, durations, drift."""
+
+from __future__ import annotations
+
+from stoker.agent.outcomes import Outcome, Result
+from stoker.domain.clock import Clock
+from stoker.telemetry.metrics import Metrics
+
+_GATEWAY = ("namespace", "cr", "gateway")
+
+
+class PassMetrics:
+    """Declares them once and takes reports about one gateway."""
+
+    def __init__(self, metrics: Metrics, clock: Clock, *, namespace: str, cr: str, gateway: str) -> None:
+        self._clock = clock
+        self._labels = {"namespace": namespace, "cr": cr, "gateway": gateway}
+        self._passes = metrics.counter(
+            "ignition_sync_syncs_total",
+            "Passes over a data folder, by how they ended.",
+            (*_GATEWAY, "result"),
+        )
+        self._failures = metrics.counter(
+            "ignition_sync_sync_failures_total", "Passes that failed, by reason.", (*_GATEWAY, "reason")
+        )
+        self._seconds = metrics.histogram(
+            "ignition_sync_sync_duration_seconds", "How long a pass took.", _GATEWAY
+        )
+        self._files = metrics.counter(
+            "ignition_sync_files_changed_total", "Files added, modified or deleted.", _GATEWAY
+        )
+        self._last = metrics.gauge(
+            "ignition_sync_last_sync_timestamp",
+            "Unix time of the last pass that left nothing undone.",
+            _GATEWAY,
+        )
+        self._drifted = metrics.gauge(
+            "ignition_sync_drifted_files",
+            "Managed files that somebody else changed, as last looked.",
+            _GATEWAY,
+        )
+
+    def passed(self, outcome: Outcome) -> None:
+        self._passes.inc(**self._labels, result=outcome.result)
+        self._seconds.observe(outcome.report.duration_seconds, **self._labels)
+        if outcome.report.applied is not None:
+            self._files.inc(outcome.files_changed, **self._labels)
+        if outcome.result is Result.DONE:
+            self._last.set(self._clock.now().timestamp(), **self._labels)
+
+    def failed(self, result: Result, reason: str) -> None:
+        self._passes.inc(**self._labels, result=result)
+        self._failures.inc(**self._labels, reason=reason)
+
+    def drifted(self, files: int) -> None:
+        self._drifted.set(files, **self._labels)

@@ -1,0 +1,43 @@
+"""A keeper whose source is a git repository, put together from a job and what opens the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stoker.agent.hooks import PassHook
+from stoker.agent.jobs import SyncJob
+from stoker.agent.keeping import Keeper
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Misconfigured
+from stoker.domain.intent.source import AuthKind
+from stoker.engine.features import require_running
+from stoker.fs.applying import Progress
+from stoker.git.access import Access, AccessReader, always
+from stoker.git.remote import Remote
+from stoker.git.runner import GitRunner
+from stoker.git.source import GitSource
+from stoker.git.trusting import KeysReader, Rules
+
+
+def open_keeper(
+    job: SyncJob,
+    *,
+    access: AccessReader | None = None,
+    keys: KeysReader | None = None,
+    hooks: Sequence[PassHook] = (),
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> Keeper:
+    """Raises at once if the job asks for what cannot be done."""
+    require_running(job.files)
+    clock = clock if clock is not None else SystemClock()
+    if access is None:
+        if job.source.auth.kind is not AuthKind.NONE:
+            raise Misconfigured(
+                f"the source asks for {job.source.auth.kind} authentication and no credentials were given"
+            )
+        access = always(Access())
+    remote = Remote(GitRunner(job.cache_dir), job.source.url, access)
+    rules = Rules(job.source.signatures.mode, keys, job.source.allow_rewrite)
+    reader = GitSource(remote, job.cache_dir, clock, rules=(rules.check,))
+    return Keeper(job, reader, hooks=hooks, clock=clock, progress=progress)

@@ -1,0 +1,237 @@
+"""One pass from a source to one data folder: observe, plan, apply, report.
+
+It holds no algorithm. Each step is a verb of another room: the source fetches and
+reads, the engine maps, guards and plans, fs scans and applies. Nothing live is
+touched before every guard has let the plan pass, and a dry run ends there.
+
+What a pass costs follows from what there is to do. The ledger says at which commit
+and with which settings the folder is. If both are still so, nothing is asked of the
+source, and a walk over the folder is made only if drift is to be found. If the
+commit moved, what changed between the two is mapped and nothing else. Everything is
+mapped anew when the settings changed, when something was left undone, and whenever
+the short way cannot be sure to end where the long one would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stoker.agent.carrying import Carrying
+from stoker.agent.contents import Derivation, PointersFound, derive
+from stoker.agent.hooks import Change, PassHook
+from stoker.agent.jobs import SyncJob, Wish
+from stoker.agent.reporting import SyncReport
+from stoker.agent.threads import in_thread
+from stoker.domain.errors import Retry, Stalled
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.values import TemplateValues
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.engine.drifting import Drift, drift
+from stoker.engine.guarding import why_stalled
+from stoker.engine.layout import Layout
+from stoker.engine.ledger import Ledger
+from stoker.engine.live import Live
+from stoker.engine.mapping import Desired, Managed
+from stoker.engine.objects import BlobId, RefusalKind
+from stoker.engine.planning import plan as plan_for
+from stoker.engine.plans import Plan
+from stoker.engine.sources import SourceReader
+from stoker.engine.transforming import Transforming
+from stoker.fs.applying import Applied, FileRules, Progress
+from stoker.fs.confined import DataFolder
+from stoker.fs.ledger import Book
+from stoker.fs.scanning import scan
+
+# Only where everything is mapped is the real time asked for; what does not count for the settings needs none.
+_SOME_TIME = 0
+
+
+@dataclass(slots=True)
+class Pass:
+    """One commit on its way into one data folder."""
+
+    job: SyncJob
+    wish: Wish
+    commit: CommitId
+    reader: SourceReader
+    hooks: Sequence[PassHook]
+    folder: DataFolder
+    book: Book
+    progress: Progress | None = None
+
+    async def run(self) -> SyncReport:
+        layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, _SOME_TIME))
+        live = None
+        if self._is_current(layout):
+            live = await self._look(None) if self.wish.walk else Live()
+            if self._is_at_rest(live):
+                return self._report(self._nothing(live), live)
+        async with self.reader.held():
+            try:
+                return await self._bring(layout, live)
+            except Retry as error:
+                if error.reason is not Reason.GIT_FAILED:
+                    raise
+                # A damaged copy shows before anything live is touched: build it anew, once.
+                self.reader.discard()
+                return await self._bring(layout, live)
+
+    @property
+    def _ledger(self) -> Ledger | None:
+        return self.book.ledger
+
+    def _is_current(self, layout: Layout) -> bool:
+        ledger = self._ledger
+        return (
+            ledger is not None
+            and ledger.complete
+            and (ledger.commit, ledger.settings) == (self.commit, layout.settings)
+        )
+
+    def _is_at_rest(self, live: Live) -> bool:
+        """Whether what was found is nobody's business: excluded, or kept until somebody approves."""
+        ledger = self._ledger
+        if ledger is None or (ledger.kept and self.wish.approved):
+            return False
+        return not drift(ledger, live) and ledger.files.keys().isdisjoint(live.found)
+
+    def _nothing(self, live: Live) -> Plan:
+        kept = self._ledger.kept if self._ledger is not None else frozenset()
+        return Plan(orphans_kept=tuple(RelPath.known(path) for path in sorted(kept) if path in live.found))
+
+    def _layout(self, values: TemplateValues) -> Layout:
+        return Layout(self.job.files, values, Transforming(self.job.files.transforms, values))
+
+    async def _bring(self, layout: Layout, live: Live | None) -> SyncReport:
+        """From a commit that is somewhere to files that are here."""
+        ref, ledger = self.job.source.ref, self._ledger
+        follows = ledger is not None and ledger.ref == ref and ledger.commit
+        await self.reader.fetch(self.commit, ref)
+        await self.reader.vouch(self.commit, ref, CommitId(ledger.commit) if ledger and follows else None)
+        desired = await self._changed(layout, ())
+        if desired is None:
+            desired = await self._all(layout)
+        if live is None:
+            live = await self._look(desired)
+        if desired.partial and (lost := self._lost(layout, live)):
+            desired = await self._changed(layout, lost) or await self._all(layout)
+        desired, derived = await self._shaped(desired)
+        return await self._decide(desired, derived, live)
+
+    async def _changed(self, layout: Layout, lost: Collection[str]) -> Desired | None:
+        """What the commit changes, and what was `lost` besides; None when all of it has to be mapped."""
+        ledger = self._ledger
+        if ledger is None or not ledger.complete or ledger.settings != layout.settings or layout.volatile:
+            return None
+        before = CommitId(ledger.commit)
+        changes = () if before == self.commit else await self.reader.changes(before, self.commit)
+        if changes is None:
+            return None
+        asked = layout.questions(changes, lost)
+        answers = await self.reader.look_up(self.commit, asked) if asked else {}
+        return layout.map_changes(changes, answers, ledger, drifted=lost)
+
+    async def _all(self, layout: Layout) -> Desired:
+        if _uses_time(self.job.files):
+            made = await self.reader.committed_at(self.commit)
+            layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, made))
+        tree = await self.reader.tree(self.commit)
+        return await in_thread(lambda _: layout.map(tree))
+
+    async def _look(self, desired: Desired | None) -> Live:
+        """What is not as the ledger says, where it matters for what is desired."""
+        ledger = self._ledger or Ledger()
+        managed = desired.managed if desired is not None else Managed()
+        return await in_thread(
+            lambda stop: scan(
+                self.folder,
+                ledger,
+                managed_folders=managed.folders | ledger.folders,
+                managed_files=managed.files,
+                compared=desired.paths.union(ledger.intended) if desired is not None else (),
+                walk=self.wish.walk or desired is None or not desired.partial,
+                digits=len(self.commit),
+                stopped=stop.is_set,
+            )
+        )
+
+    def _lost(self, layout: Layout, live: Live) -> frozenset[str]:
+        """What was touched of files whose content the source does not have as such: it is made again."""
+        ledger = self._ledger
+        if ledger is None:
+            return frozenset()
+        return frozenset(path for path in live.found if path in ledger.files and layout.derives(path))
+
+    async def _shaped(self, desired: Desired) -> tuple[Desired, Mapping[BlobId, Derivation]]:
+        """With the ids of what templates, normalization and patches make of contents."""
+        if not desired.recipes:
+            return desired, {}
+        wanted = {path: (desired.files[path].blob, recipe) for path, recipe in desired.recipes.items()}
+        await self.reader.complete({blob for blob, _ in wanted.values()})
+        results, derived = await in_thread(lambda _: derive(self.reader, wanted))
+        return desired.derived(results), derived
+
+    async def _decide(self, desired: Desired, derived: Mapping[BlobId, Derivation], live: Live) -> SyncReport:
+        plan = self._plan(desired, live)
+        stalled = self._why_stalled(plan, desired)
+        if stalled is not None and not self.wish.dry_run:
+            raise stalled
+        initial = self._ledger is None
+        change = Change(self.commit, self.job.source.ref, plan, initial=initial)
+        carrying = Carrying(change, self.folder, self.book, self.reader, derived)
+        report = replace(self._report(plan, live), stalled=stalled)
+        try:
+            if self.wish.dry_run:
+                return await self._rehearse(carrying, report)
+            rules = FileRules(self.job.owner, self.job.umask)
+            applied, unverified = await carrying.out(rules, self.hooks, self.progress)
+        except PointersFound as found:
+            without = desired.refusing(found.blobs, RefusalKind.LFS_POINTER)
+            return await self._decide(without, derived, live)
+        return report.after(applied, unverified)
+
+    async def _rehearse(self, carrying: Carrying, report: SyncReport) -> SyncReport:
+        try:
+            return replace(report, diff=await carrying.rehearse(diff=self.wish.diff))
+        except Stalled as error:
+            return replace(report, stalled=report.stalled or error)
+
+    def _plan(self, desired: Desired, live: Live) -> Plan:
+        """The plan; with the deletion of what is not ours if a person has approved exactly that."""
+        plan = plan_for(
+            desired,
+            live,
+            self._ledger,
+            self.job.files.deletion,
+            commit=str(self.commit),
+            first_contact=self.wish.first_contact,
+        )
+        plan = replace(plan, facts=replace(plan.facts, ref=str(self.job.source.ref)))
+        more = plan.with_orphans() if plan.orphans_kept else plan
+        return more if more.digest in self.wish.approved else plan
+
+    def _why_stalled(self, plan: Plan, desired: Desired) -> Stalled | None:
+        approved = plan.digest if plan.digest in self.wish.approved else ""
+        return why_stalled(plan, desired, self._ledger, self.job.files.deletion, approved)
+
+    def _report(self, plan: Plan, live: Live) -> SyncReport:
+        ledger = self._ledger
+        found = drift(ledger, live) if ledger is not None and live.walked else Drift()
+        return SyncReport(
+            self.commit,
+            self.job.source.ref,
+            plan,
+            applied=None if self.wish.dry_run else Applied(),
+            drift=found,
+            trouble=self.book.trouble,
+        )
+
+
+def _uses_time(files: FilesIntent) -> bool:
+    """Whether a content may name the time of the commit, which has to be asked for."""
+    texts = [files.transforms.system_name or "", *(one.value_template for one in files.transforms.fields)]
+    texts += [value for patch in files.transforms.patches for _, value in patch.values]
+    return any(mapping.template for mapping in files.mappings) or any(".Timestamp" in text for text in texts)

@@ -1,0 +1,166 @@
+"""The local webhook: `POST /webhook` nudges the watcher, and does nothing else.
+
+Off unless there is a secret. The body is capped before it is read and read only to
+be authenticated: HMAC-SHA256 as GitHub, Gitea, Forgejo, Gogs and Bitbucket send it,
+GitLab's token, or a bearer token. What a request says is never looked at: the ref that
+is followed stands in the order, and the source itself says where it is. Who fails too
+often is not listened to for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Misconfigured, StokerError
+from stoker.domain.secrets import Secret
+from stoker.kube.deadlines import deadline
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.probes import QuietHandler, parse_address
+
+MAX_BODY = 1 << 20
+BODY_SECONDS = 10.0
+SHUTDOWN_SECONDS = 2.0
+MAX_FAILURES = 100
+FAILURES_WITHIN = 60.0
+
+_PATH = "/webhook"
+_SIGNATURES = (
+    "X-Hub-Signature-256",
+    "X-Hub-Signature",
+    "X-Gitea-Signature",
+    "X-Forgejo-Signature",
+    "X-Gogs-Signature",
+)
+_HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
+
+log = get_logger(__name__)
+
+SecretsReader = Callable[[], Sequence[Secret]]
+
+
+def authentic(headers: Mapping[str, str], body: bytes, secret: Secret) -> bool:
+    """Whether the sender knows the secret. Every comparison takes the same time, right or wrong."""
+    key = secret.reveal_bytes()
+    expected = hmac.new(key, body, hashlib.sha256).hexdigest().encode()
+    offered = [_bytes(headers.get(name, "").removeprefix("sha256=").lower()) for name in _SIGNATURES]
+    scheme, _, bearer = headers.get("Authorization", "").partition(" ")
+    tokens = [headers.get("X-Gitlab-Token", ""), bearer.strip() if scheme.lower() == "bearer" else ""]
+    right = [hmac.compare_digest(one, expected) for one in offered]
+    right += [hmac.compare_digest(_bytes(one), key) for one in tokens]
+    return any(right)
+
+
+def _bytes(header: str) -> bytes:
+    """As it came; a header may hold anything."""
+    return header.encode(errors="surrogateescape")
+
+
+class WebhookServer:
+    """Listens for the time of an `async with`."""
+
+    def __init__(
+        self,
+        address: str,
+        secrets: SecretsReader,
+        nudge: Callable[[str], None],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._address = parse_address(address)
+        self._secrets = secrets
+        self._nudge = nudge
+        self._clock = clock if clock is not None else SystemClock()
+        self._failures: deque[float] = deque(maxlen=MAX_FAILURES)
+        self._runner: web.ServerRunner | None = None
+        self.port: int | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._address is None:
+            return self
+        self._runner = web.ServerRunner(_Server(self._answer), shutdown_timeout=SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._address.host or None, self._address.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise Misconfigured(f"cannot listen on {self._address} for webhooks: {error.strerror}") from error
+        self.port = self._runner.addresses[0][1]
+        log.info("webhook.listening", address=str(self._address), port=self.port)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._shut():
+            return _text(429, "too many failures")
+        if request.path != _PATH or request.method != "POST":
+            return self._refused(404, "not found")
+        if (request.content_length or 0) > MAX_BODY:
+            return self._refused(413, "too large")
+        body = await self._body(request)
+        if body is None:
+            return self._refused(413, "too large or too slow")
+        if not self._known(request.headers, body):
+            return self._refused(401, "unauthorized")
+        self._nudge("webhook")
+        return _text(202, "accepted")
+
+    async def _body(self, request: web.BaseRequest) -> bytes | None:
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with deadline(self._clock, BODY_SECONDS):
+                async for chunk in request.content.iter_any():
+                    size += len(chunk)
+                    if size > MAX_BODY:
+                        return None
+                    parts.append(chunk)
+        except TimeoutError:
+            return None
+        return b"".join(parts)
+
+    def _known(self, headers: Mapping[str, str], body: bytes) -> bool:
+        try:
+            secrets = self._secrets()
+        except StokerError as error:
+            log.warning("webhook.secret_unreadable", error=error.message)
+            return False
+        return any(authentic(headers, body, secret) for secret in secrets if secret)
+
+    def _refused(self, status: int, text: str) -> web.Response:
+        self._failures.append(self._clock.monotonic())
+        response = _text(status, text)
+        response.force_close()
+        return response
+
+    def _shut(self) -> bool:
+        full = len(self._failures) == MAX_FAILURES
+        return full and self._clock.monotonic() - self._failures[0] < FAILURES_WITHIN
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return QuietHandler(
+            self,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # the library's way to say none
+            keepalive_timeout=15.0,
+            lingering_time=0.0,  # what is left of a refused body is not waited for
+        )
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n", headers=_HEADERS)

@@ -1,0 +1,28 @@
+"""Work that would hold up the event loop, in a thread of its own, stopped when its task is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
+    """What the work returns; on cancellation wait for it to stop, for it holds descriptors."""
+    stop = threading.Event()
+    running = asyncio.get_running_loop().run_in_executor(None, work, stop)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        while not running.done():  # however often we are told to hurry
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        raise
+    finally:
+        if running.done() and not running.cancelled():
+            running.exception()  # looked at, so that nobody is told it never was

@@ -1,0 +1,303 @@
+"""The loop that keeps a data folder at its source: poll, check drift, react, rest.
+
+One pass at a time. A nudge (a webhook, a signal, an edited file) ends a rest at
+once; one that comes during a pass causes exactly one more, however many there were.
+What fails is tried again with growing pauses, which have a ceiling. When told to
+stop it finishes the pass that runs, within its grace, and returns. It is silent
+while nothing happens: a line for each change, one for each new trouble, one when
+the trouble is over.
+
+It knows neither where its orders come from (`assign`) nor who listens; the standalone
+command and the sidecar both run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random as chance
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stoker.agent.outcomes import Outcome, Result
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.reasons import Reason
+from stoker.kube.backoff import Backoff
+from stoker.telemetry.health import Heartbeat
+from stoker.telemetry.logs import bind_pass, get_logger
+
+GRACE = 30.0
+JITTER = 0.1
+LONGEST_REST = 60.0
+LONGEST_PAUSE = 3600.0
+STUCK_AFTER = 7200.0
+
+log = get_logger(__name__)
+
+
+class Drifted(Protocol):
+    """What somebody else did to managed files: paths."""
+
+    @property
+    def modified(self) -> Sequence[str]: ...
+    @property
+    def missing(self) -> Sequence[str]: ...
+    @property
+    def extra(self) -> Sequence[str]: ...
+
+
+class Keeping(Protocol):
+    """A data folder that can be brought to its source and looked at."""
+
+    async def sync(self, *, walk: bool) -> Outcome: ...
+
+    async def verify(self) -> Drifted: ...
+
+
+class Meter(Protocol):
+    """Who counts what happens."""
+
+    def passed(self, outcome: Outcome) -> None: ...
+
+    def failed(self, result: Result, reason: str) -> None: ...
+
+    def drifted(self, files: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What is to be kept, and how; asked for before each turn, because it may have changed."""
+
+    kept: Keeping
+    interval: float = 30.0
+    """Seconds between two looks at the source; infinite: only when nudged."""
+    drift: Drift = field(default_factory=Drift)
+    paused: bool = False
+
+
+class Watcher:
+    """Runs until `stop`."""
+
+    def __init__(
+        self,
+        assign: Callable[[], Awaitable[Assignment]],
+        *,
+        meter: Meter | None = None,
+        told: Callable[[Outcome], None] | None = None,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        random: Callable[[], float] = chance.random,
+        grace: float = GRACE,
+    ) -> None:
+        self._assign = assign
+        self._meter = meter
+        self._told = told
+        self._clock = clock if clock is not None else SystemClock()
+        self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=300.0)
+        self._random = random
+        self._grace = grace
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._nudged_by = "start"
+        self._next_look = self._next_drift = self._not_before = -math.inf
+        self._failures = 0
+        self._story = _Story()
+        self.heartbeat = Heartbeat(self._clock, STUCK_AFTER)
+
+    def nudge(self, by: str) -> None:
+        """Look now, or as soon as the pass that runs is over."""
+        self._nudged_by = by
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Finish what runs, and return from `run`."""
+        self._stopping.set()
+        self._wake.set()
+
+    def why_not_ready(self) -> str | None:
+        """For the readiness check: the files are in place since a first pass went well."""
+        if self._story.commit:
+            return None
+        return self._story.trouble or "no sync has been done yet"
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            self.heartbeat.beat()
+            await self._finished(self._turn())
+            if not self._stopping.is_set():
+                await self._rest()
+        log.info("watch.stopped")
+
+    async def _turn(self) -> None:
+        """One look at what is due; every error ends here."""
+        nudged_by, self._nudged_by = self._nudged_by, ""
+        self._wake.clear()  # what comes from now on causes another turn
+        try:
+            now = await self._assign()
+            if now.paused:
+                self._story.paused()
+                self._next_look = self._next_drift = self._in(now.interval)
+                return
+            await self._due(now, nudged_by)
+        except StokerError as error:
+            self._failed(error)
+        except Exception as error:
+            log.exception("sync.crashed")  # a mistake of ours must not end the keeping
+            self._failed(StokerError(f"{type(error).__name__}: {error}"))
+        else:
+            self._not_before = -math.inf
+
+    async def _due(self, now: Assignment, nudged_by: str) -> None:
+        moment = self._clock.monotonic()
+        if now.drift.mode is DriftMode.OFF:
+            self._next_drift = math.inf
+        elif self._next_drift == math.inf > now.drift.interval:  # it was off until now
+            self._next_drift = moment
+        drift_is_due = moment >= self._next_drift
+        restore = drift_is_due and now.drift.mode is DriftMode.RESTORE
+        trouble: StokerError | None = None
+        if restore or nudged_by or moment >= self._next_look:
+            try:
+                with bind_pass(trigger=nudged_by or ("drift" if restore else "poll")):
+                    await self._look(now, walk=restore)
+                self._next_look = self._in(now.interval)
+            except StokerError as error:  # a source that is away is no reason not to look at the disk
+                trouble = error
+        if drift_is_due:
+            if not restore:
+                self._drift_found(await now.kept.verify())
+            self._next_drift = self._in(now.drift.interval)
+        if trouble is not None:
+            raise trouble
+
+    async def _look(self, now: Assignment, *, walk: bool) -> None:
+        outcome = await now.kept.sync(walk=walk)
+        if self._meter is not None:
+            self._meter.passed(outcome)
+            if walk:
+                self._meter.drifted(0)
+        if self._story.passed(outcome) and self._told is not None:
+            self._told(outcome)
+        if outcome.result is not Result.DONE:
+            raise _Again("something was left undone, which is tried again, ever more seldom")
+        self._failures = 0
+
+    def _drift_found(self, drift: Drifted) -> None:
+        files = len(drift.modified) + len(drift.missing) + len(drift.extra)
+        if self._meter is not None:
+            self._meter.drifted(files)
+        self._story.drifted(drift)
+
+    def _failed(self, error: StokerError) -> None:
+        self._failures += 1
+        if not isinstance(error, _Again):
+            result = Result.STALLED if isinstance(error, Stalled) else Result.FAILED
+            if self._meter is not None:
+                self._meter.failed(result, error.reason)
+            self._story.failed(error)
+        self._not_before = self._clock.monotonic() + self._pause(error)
+        self._next_look = self._not_before
+
+    def _pause(self, error: StokerError) -> float:
+        pause = self._backoff.delay(self._failures)
+        after = error.after if isinstance(error, Wait | Retry) else None
+        return pause if after is None else min(max(pause, after), LONGEST_PAUSE)
+
+    def _in(self, interval: float) -> float:
+        """A little early by chance, so that many gateways do not ask one server all at once."""
+        return self._clock.monotonic() + interval * (1.0 - JITTER * self._random())
+
+    async def _rest(self) -> None:
+        due = max(min(self._next_look, self._next_drift), self._not_before)
+        pause = min(due - self._clock.monotonic(), LONGEST_REST)
+        if pause > 0:
+            await self._first_of(self._clock.sleep(pause), self._wake.wait())
+
+    async def _finished(self, work: Coroutine[object, object, None]) -> None:
+        """Let the work end; when told to stop meanwhile, only for as long as the grace lasts."""
+        task = asyncio.ensure_future(work)
+        try:
+            await self._first_of(asyncio.shield(task), self._stopping.wait())
+            if not task.done():
+                await self._first_of(asyncio.shield(task), self._clock.sleep(self._grace))
+            if not task.done():
+                log.warning("watch.cut_off", grace=self._grace)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _first_of(self, *works: Awaitable[object]) -> None:
+        tasks = [asyncio.ensure_future(work) for work in works]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Again(StokerError):
+    """A pass that was told already and has to be repeated."""
+
+    default_reason = Reason.TRANSIENT_ERROR
+
+
+class _Story:
+    """What was said last, so that nothing is said twice."""
+
+    def __init__(self) -> None:
+        self.commit = ""
+        self.trouble = ""
+        self._left: tuple[object, ...] = ()
+        self._happened: object = ""
+        self._drift: tuple[object, ...] = ()
+        self._is_paused = False
+
+    def passed(self, outcome: Outcome) -> bool:
+        """Whether there was something to tell."""
+        report, done = outcome.report, outcome.report.done
+        left = (*report.errors, *report.plan.conflicts, *outcome.unverified)
+        dry = report.applied is None
+        # A pass that only looks finds the same again and again; one that writes does not.
+        happened = (report.plan.digest if dry else outcome.files_changed) or ""
+        changed = self.commit != report.commit or (happened != self._happened if dry else bool(happened))
+        if changed or left != self._left or self.trouble:
+            say = log.info if outcome.result is Result.DONE else log.warning
+            say(
+                f"sync.{outcome.result}",
+                ref=report.ref,
+                commit=report.commit.short,
+                added=len(done.added),
+                modified=len(done.modified),
+                deleted=len(done.deleted),
+                seconds=round(report.duration_seconds, 3),
+                **({"dry_run": True} if dry else {}),
+                **({"left": [f"{note.path}: {note.why}" for note in left[:10]]} if left else {}),
+            )
+        told = changed or left != self._left
+        self.commit, self.trouble, self._left, self._is_paused = report.commit, "", left, False
+        self._happened = happened
+        return told
+
+    def failed(self, error: StokerError) -> None:
+        sentence = f"{error.reason}: {error.message}"
+        if sentence != self.trouble:
+            log.warning("sync.failed", reason=error.reason, error=error.message)
+        self.trouble = sentence
+
+    def drifted(self, drift: Drifted) -> None:
+        found = (drift.modified, drift.missing, drift.extra)
+        if found != self._drift and any(found):
+            counts = {"modified": drift.modified, "missing": drift.missing, "extra": drift.extra}
+            log.warning("drift.found", **{word: list(paths[:10]) for word, paths in counts.items() if paths})
+        elif found != self._drift and any(self._drift):
+            log.info("drift.gone")
+        self._drift = found
+
+    def paused(self) -> None:
+        if not self._is_paused:
+            log.info("sync.paused", reason=Reason.PAUSED)
+        self._is_paused = True

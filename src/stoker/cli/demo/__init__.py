@@ -1,0 +1,51 @@
+"""`stoker demo`: the main job, done for real on this machine.
+
+Everything is real but the gateways, which are the test gateways that the product
+ships: a git server that wants a token, `stoker sync`, `plan` and `verify` as
+processes of their own, an API server with etcd, two controllers. It works in one
+temporary folder, and nothing is left running.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from stoker.cli.demo.cluster import Cluster
+from stoker.cli.demo.stage import act, say
+from stoker.cli.demo.standalone import Standalone
+
+
+@click.command("demo")
+@click.option("--no-cluster", is_flag=True, help="Only what needs no API server.")
+def demo_command(no_cluster: bool) -> None:
+    """See configuration flow from Git to two gateways, and through a real API server."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="stoker-demo-") as folder, ExitStack() as stage:
+        standalone = Standalone(Path(folder), stage)
+        standalone.open_repository()
+        standalone.start_gateways()
+        standalone.sync_both()
+        standalone.follow_a_change()
+        standalone.mend_what_was_broken()
+        if not no_cluster:
+            cluster = Cluster(standalone, stage)
+            cluster.start()
+            cluster.refuse_what_is_wrong()
+            cluster.lose_the_leader()
+    act(f"Done in {time.monotonic() - began:.0f} s; nothing is left running, nothing is left on disk")
+    say(
+        "Two gateways were brought to a commit, followed the next one, and were mended after an edit by hand;"
+    )
+    say("each time the gateway was locked, asked to scan, and believed only when it showed its projects.")
+    if not no_cluster:
+        say("A wrong manifest was refused by name, and a killed controller was replaced by another.")
+    act("To try next")
+    say("stoker sync --help               the same for a gateway of yours")
+    say("stoker plan … --diff             what it would change, before it does")
+    say("kubectl apply -f config/crd      the eight kinds in a cluster of yours")
+    say("kubectl explain stoker.spec.git  what each field means")

@@ -1,0 +1,102 @@
+"""The second part of the demo: the eight kinds in a real API server, and two controllers."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from stoker.api.generate import crd_yaml
+from stoker.api.registry import KINDS
+from stoker.cli.demo.stage import act, program, say
+from stoker.cli.demo.standalone import KEY, TOKEN, Standalone
+from stoker.testing.control_plane import ControlPlane
+from stoker.testing.processes import Process
+from stoker.testing.waiting import eventually
+
+NAMESPACE = "bottling"
+PATIENCE_SECONDS = 90.0
+
+MANIFESTS = """\
+apiVersion: stoker.io/v1alpha1
+kind: Stoker
+metadata: {name: line-1}
+spec:
+  git:
+    repo: "%s"
+    ref: main
+    auth: {token: {secretRef: {name: git, key: token}}}
+  polling: {interval: 1s}
+  gateway:
+    apiKeySecretRef: {name: gateway-key, key: apiKey}
+---
+apiVersion: stoker.io/v1alpha1
+kind: SyncProfile
+metadata: {name: filler}
+spec:
+  mappings:
+    - {source: services/filler/projects, destination: projects, required: true}
+    - {source: services/filler/config/resources/core, destination: config/resources/core}
+  deploymentMode: {source: services/filler/config/resources/production}
+"""
+
+
+class Cluster:
+    """A control plane in which two controllers look after the same repository."""
+
+    def __init__(self, standalone: Standalone, stage: ExitStack) -> None:
+        self._folder = standalone.folder
+        self._repository = standalone.repository
+        self._manifests = MANIFESTS % standalone.url
+        self._stage = stage
+        self._plane: ControlPlane
+        self._leader: Process
+
+    def start(self) -> None:
+        act("A real API server takes the eight kinds; a controller resolves the ref")
+        self._plane = self._stage.enter_context(ControlPlane.start(self._folder / "cluster"))
+        self._plane.kubectl("apply", "-f", "-", stdin="---\n".join(map(crd_yaml, KINDS)))
+        self._plane.create_namespace(NAMESPACE)
+        for name, key, value in (("git", "token", TOKEN), ("gateway-key", "apiKey", KEY)):
+            self._kubectl("create", "secret", "generic", name, f"--from-literal={key}={value}")
+        eventually(self._applied, PATIENCE_SECONDS, "the API server serves the new kinds", interval=0.5)
+        self._leader = self._controller("controller-1")
+        self._until_at(self._repository.tip())
+        say(self._kubectl("get", "stokers,syncprofiles"))
+
+    def refuse_what_is_wrong(self) -> None:
+        act("A manifest that is wrong is refused, with the name of the field")
+        wrong = self._manifests.replace("ref: main", "ref: --upload-pack=evil")
+        say(self._plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=wrong, check=False).stderr)
+
+    def lose_the_leader(self) -> None:
+        act("A second controller waits for the lease; the first is killed; the next commit is followed")
+        self._controller("controller-2")
+        self._leader.kill()
+        self._until_at(self._repository.commit({"README.md": "# Line 1\n"}, message="Say which line"))
+        say(self._kubectl("get", "events", "-o", "custom-columns=REASON:.reason,MESSAGE:.message"))
+
+    def _controller(self, name: str) -> Process:
+        flags = ["--health-probe-bind-address=0", "--metrics-bind-address=0", "--log-format=json"]
+        command = [*program(), "controller", f"--kubeconfig={self._plane.kubeconfig()}", *flags]
+        # One of them is killed and cannot tidy up: what it leaves must lie where we do.
+        environment = os.environ | {"TMPDIR": str(self._folder)}
+        log = self._folder / f"{name}.log"
+        return self._stage.enter_context(Process.start(name, command, log=log, env=environment))
+
+    def _until_at(self, commit: str) -> None:
+        """Wait until the status names the commit."""
+        eventually(
+            lambda: (
+                self._kubectl("get", "stoker", "line-1", "-o", "jsonpath={.status.lastSyncCommit}") == commit
+            ),
+            PATIENCE_SECONDS,
+            f"the status of Stoker line-1 names commit {commit[:8]}",
+            interval=0.5,
+        )
+
+    def _applied(self) -> bool:
+        done = self._plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=self._manifests, check=False)
+        return done.returncode == 0
+
+    def _kubectl(self, *arguments: str) -> str:
+        return self._plane.kubectl("-n", NAMESPACE, *arguments).stdout

@@ -1,0 +1,62 @@
+"""`stoker plan`: what a sync would do, without a trace on disk.
+
+Takes what `stoker sync` takes. Exit codes as there; with `--exit-code` a plan that
+has something to do ends with 10, as `git diff --exit-code` would tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli import options
+from stoker.cli.exits import Exit
+from stoker.cli.options import Given, SentenceCommand, applied, option
+from stoker.cli.running import run, told
+from stoker.cli.showing import show_lines, show_notices
+from stoker.domain.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from stoker.agent.outcomes import Outcome
+    from stoker.cli.orders import Order
+
+_WHAT = "What and where"
+
+
+@click.command("plan", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((*options.JOB, options.OUTPUT))
+@option("--diff", "with_diff", section=_WHAT, is_flag=True, help="Show the changes line by line.")
+@option("--exit-code", "tell", section=_WHAT, is_flag=True, help="End with 10 if there is something to do.")
+@click.pass_context
+def plan_command(context: click.Context, /, *, with_diff: bool, tell: bool, output: str, **rest: Any) -> None:
+    """Show what a sync would do, and change nothing."""
+    given = Given.taken_from(rest)
+
+    def work() -> int:
+        if with_diff and output == "json":
+            raise InvalidValue("--diff is text; it does not go with --output json")
+        return _plan(given, with_diff=with_diff, tell=tell, output=output)
+
+    told(context, "plan", output, work)
+
+
+def _plan(given: Given, *, with_diff: bool, tell: bool, output: str) -> int:
+    from stoker.cli.orders import order_from  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.sync import show_outcome  # noqa: PLC0415
+
+    order = order_from(given)
+    show_notices("plan", order.notices)
+    outcome = run(_look(order, walk=not given.trust_ledger, with_diff=with_diff))
+    show_lines(outcome.report.diff)
+    code = show_outcome(outcome, output)
+    return Exit.DIFFERENT if tell and code == Exit.DONE and outcome.report.plan.actions else code
+
+
+async def _look(order: Order, *, walk: bool, with_diff: bool) -> Outcome:
+    from stoker.cli.keepers import Kept  # noqa: PLC0415
+    from stoker.cli.progress import ProgressBar  # noqa: PLC0415
+
+    with ProgressBar() as bar:
+        async with Kept(order, progress=bar) as kept:
+            return await kept.sync(walk=walk, dry_run=True, diff=with_diff)

@@ -1,0 +1,261 @@
+"""Resources from disk: which of them is meant, and what it means for this one gateway.
+
+The same types and adapters as in a cluster, and the same sentences when something is
+wrong. What a pod would carry is written down by hand (`--annotation`, `--label`,
+`--gateway-name`). Where several resources or profiles could be meant, none is
+guessed: they are listed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from stoker.api.adapters import (
+    MODELS,
+    PodFacts,
+    Settled,
+    Surroundings,
+    base_wanted_by,
+    gateway_intent_for,
+    intent_for,
+    settle,
+)
+from stoker.api.adapters.pods import LEGACY_PREFIX, PREFIX, Key
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase
+from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.loading import MAX_BYTES
+from stoker.api.manifests import read_manifests
+from stoker.cli import values
+from stoker.cli.options import Given
+from stoker.cli.orders import Order, data_dir_of, job_from
+from stoker.cli.secret_files import SecretFiles
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.intent.intents import GatewayIntent, Notice, ResourceIntent
+from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.reasons import Reason
+
+STDIN = "-"
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The resources of all files, each with its namespace filled in."""
+
+    mains: tuple[Resource, ...]
+    bases: tuple[IgnitionSyncBase, ...]
+    profiles: tuple[SyncProfile, ...]
+    others: tuple[Resource, ...]
+
+
+def order_from_resource(given: Given) -> Order:
+    for flag, value in (("--map", given.folders), ("--map-file", given.singles)):
+        if value:
+            raise InvalidValue(f"{flag} cannot be given beside -f: the resource says which files go where")
+    data_dir_of(given)
+    found = read_files(given.manifests, given.namespace)
+    annotations = _annotations(given)
+    main = _chosen_main(found, annotations, given.gateway_name)
+    pod = _pod(given, main, found, annotations)
+    known = _settled(main, found)
+    intent, whole = gateway_intent_for(known, pod, _around(found, pod)), intent_for(known)
+    _refuse_unkept_gates(intent, whole)
+    return Order(
+        job=job_from(given, intent.source, intent.files, intent.values),
+        secrets=SecretFiles.given(given.secrets, given.secrets_dir),
+        namespace=pod.namespace,
+        resource=main.metadata.name,
+        gateway=intent.gateway,
+        drift=_drift(intent.policies.drift),
+        polling=whole.polling,
+        webhook_keys=tuple(key for key in (whole.receiver.hmac_key, whole.receiver.bearer) if key),
+        host="127.0.0.1" if intent.policies.access.port else "",
+        access=intent.policies.access if intent.policies.access.port else None,
+        approved_plans=intent.approved_plans,
+        paused=intent.paused or whole.paused,
+        dry_run=intent.dry_run,
+        notices=(
+            *dict.fromkeys((*known.notices, *whole.notices, *intent.notices)),
+            *_not_run(intent, whole),
+            *(_left_out(one) for one in found.others),
+        ),
+    )
+
+
+def read_files(names: Sequence[str], namespace: str) -> Found:
+    """Everything in the files, in their order."""
+    if names.count(STDIN) > 1:
+        raise InvalidValue("standard input can be read once: -f - is given twice")
+    every = [
+        _at_home(one, namespace) for name in names for one in read_manifests(_content(name), _title(name))
+    ]
+    mains = tuple(one for one in every if isinstance(one, MODELS))
+    bases = tuple(one for one in every if isinstance(one, IgnitionSyncBase))
+    profiles = tuple(one for one in every if isinstance(one, SyncProfile))
+    others = tuple(one for one in every if not isinstance(one, (*MODELS, IgnitionSyncBase, SyncProfile)))
+    seen: set[str] = set()
+    for one in every:
+        name = f"{_named(one)} in namespace {one.metadata.namespace}"
+        if name in seen:
+            raise InvalidValue(f"{name} is in the files twice")
+        seen.add(name)
+    return Found(mains, bases, profiles, others)
+
+
+def _content(name: str) -> bytes:
+    try:
+        if name == STDIN:
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with Path(name).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise Misconfigured(f"file {name} cannot be read: {error.strerror}") from None
+
+
+def _title(name: str) -> str:
+    return "standard input" if name == STDIN else name
+
+
+def _at_home(resource: R, namespace: str) -> R:
+    if resource.metadata.namespace:
+        return resource
+    meta = msgspec.structs.replace(resource.metadata, namespace=namespace)
+    return msgspec.structs.replace(resource, metadata=meta)
+
+
+def _annotations(given: Given) -> dict[str, str]:
+    """With the prefix that a pod's would have; a bare key is one of ours."""
+    found: dict[str, str] = {}
+    for name, value in values.pairs("--annotation", given.annotations).items():
+        found[name if "/" in name else PREFIX + name] = value
+    if given.gateway_name:
+        found[PREFIX + Key.GATEWAY_NAME] = given.gateway_name
+    return found
+
+
+def _chosen_main(found: Found, annotations: dict[str, str], gateway: str) -> Resource:
+    if not found.mains:
+        kinds = " or ".join(model.__name__ for model in MODELS)
+        raise InvalidValue(f"the files hold no {kinds}, so nothing says what to sync")
+    named = _annotation(annotations, Key.CR_NAME)
+    if named:
+        fitting = [one for one in found.mains if one.metadata.name == named]
+        kind = _annotation(annotations, Key.CR_KIND)
+        fitting = [one for one in fitting if not kind or type(one).__name__ == kind]
+        if len(fitting) == 1:
+            return fitting[0]
+        raise InvalidValue(
+            f"annotation {Key.CR_NAME} is {named!r}, and the files hold {_listed(found.mains)}"
+        )
+    if len(found.mains) == 1:
+        return found.mains[0]
+    fitting = [one for one in found.mains if gateway and one.metadata.name == gateway]
+    if len(fitting) == 1:
+        return fitting[0]
+    raise InvalidValue(
+        f"the files hold {_listed(found.mains)}; choose one with --annotation {Key.CR_NAME}=NAME"
+    )
+
+
+def _pod(given: Given, main: Resource, found: Found, annotations: dict[str, str]) -> PodFacts:
+    """The pod that the gateway would have. A profile that is alone, or has its name, is its profile."""
+    names = [one.metadata.name for one in found.profiles if one.metadata.namespace == main.metadata.namespace]
+    says = {_annotation(annotations, key) for key in (Key.SYNC_PROFILE, Key.SERVICE_PATH)}
+    if names and says == {""}:
+        fitting = names if len(names) == 1 else [name for name in names if name == given.gateway_name]
+        if len(fitting) != 1:
+            raise InvalidValue(
+                f"the files hold SyncProfiles {', '.join(sorted(names))}; "
+                f"choose one with --annotation {Key.SYNC_PROFILE}=NAME"
+            )
+        annotations = {**annotations, PREFIX + Key.SYNC_PROFILE: fitting[0]}
+    return PodFacts(
+        name=given.gateway_name or main.metadata.name,
+        namespace=main.metadata.namespace,
+        labels=values.pairs("--label", given.labels),
+        annotations=annotations,
+    )
+
+
+def _annotation(annotations: dict[str, str], key: Key) -> str:
+    return annotations.get(PREFIX + key, "").strip() or annotations.get(LEGACY_PREFIX + key, "").strip()
+
+
+def _settled(main: R, found: Found) -> Settled[R]:
+    wanted = base_wanted_by(main)
+    base = None
+    if wanted is not None:
+        home = wanted.namespace or main.metadata.namespace
+        here = {(one.metadata.namespace, one.metadata.name): one for one in found.bases}
+        base = here.get((home, wanted.name))
+        if base is None:
+            raise InvalidValue(
+                f"IgnitionSyncBase {home}/{wanted.name}, which {_named(main)} inherits from, "
+                "is in none of the files; give it with another -f",
+                reason=Reason.BASE_NOT_FOUND,
+            )
+    return settle(main, base=base)
+
+
+def _around(found: Found, pod: PodFacts) -> Surroundings:
+    return Surroundings(
+        profiles={one.metadata.name: one for one in found.profiles if one.metadata.namespace == pod.namespace}
+    )
+
+
+def _drift(wanted: Drift) -> Drift:
+    return replace(wanted, mode=DriftMode.REPORT) if wanted.mode is DriftMode.CAPTURE else wanted
+
+
+def _refuse_unkept_gates(intent: GatewayIntent, whole: ResourceIntent) -> None:
+    """What stands between a commit and a gateway must not be walked around in silence."""
+    gates = {
+        "approval.required": whole.approval.required,
+        "maintenanceWindows": bool(intent.policies.maintenance_windows),
+        "validation.webhook": bool(intent.policies.validation.webhook_url),
+    }
+    set_ones = [field for field, is_set in gates.items() if is_set]
+    if set_ones:
+        raise Misconfigured(
+            f"spec.{set_ones[0]} holds changes back, and without a cluster nothing does that yet; "
+            "remove it from the file to sync all the same",
+            reason=Reason.FEATURE_NOT_RUNNING,
+        )
+
+
+def _not_run(intent: GatewayIntent, whole: ResourceIntent) -> Iterator[Notice]:
+    policies = intent.policies
+    fields = {
+        "spec.snapshots": policies.snapshots.enabled,
+        "spec.bidirectional": policies.bidirectional.enabled,
+        "spec.validation.dryRunBefore": policies.validation.dry_run_before,
+        "spec.drift.mode capture, which only reports": policies.drift.mode is DriftMode.CAPTURE,
+        "spec.drift.ignore": bool(policies.drift.ignore),
+        "spec.deployment": bool(whole.deployment.stages or whole.deployment.order),
+        "spec.alerting": bool(whole.alerts),
+        "spec.rollback": bool(whole.rollback.to_snapshot or whole.rollback.to_commit),
+        "dependsOn of the profile": bool(intent.depends_on),
+    }
+    for name, is_set in fields.items():
+        if is_set:
+            yield Notice(Reason.FEATURE_NOT_RUNNING, f"{name} has no effect without a cluster")
+
+
+def _left_out(other: Resource) -> Notice:
+    return Notice(Reason.FIELD_IGNORED, f"{_named(other)} is in the files and plays no part in a sync")
+
+
+def _named(resource: Resource) -> str:
+    return f"{type(resource).__name__} {resource.metadata.name}"
+
+
+def _listed(resources: Sequence[Resource]) -> str:
+    return ", ".join(_named(one) for one in resources)

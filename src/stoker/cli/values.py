@@ -1,0 +1,86 @@
+"""Values of options that have a form of their own, read once; a refusal names the option."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.files import DeletionPolicy, Mapping, MappingKind, Orphans, WhenMissing
+
+MAX_ID = 2**32 - 2
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def mapping(flag: str, text: str, kind: MappingKind) -> Mapping:
+    source, colon, destination = text.partition(":")
+    if not colon or not source or not destination:
+        raise InvalidValue(f"{flag} {text!r} is not of the form SRC:DST; write '.' for a root")
+    # Who names a source on the command line means one that is there.
+    return Mapping(source, destination, kind, WhenMissing.FAIL)
+
+
+def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE, each name once: of two, one would be lost in silence."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not name.isprintable():
+            raise InvalidValue(f"{flag} {text!r} is not of the form NAME=VALUE")
+        if name in found:
+            raise InvalidValue(f"{flag} {name} is given twice")
+        found[name] = value
+    return found
+
+
+def variables(texts: Sequence[str]) -> dict[str, str]:
+    found = pairs("--var", texts)
+    for name in found:
+        if not _NAME.fullmatch(name):
+            raise InvalidValue(f"--var {name!r} is no name that a template can hold: letters, digits and _")
+    return found
+
+
+def owner(text: str) -> tuple[int, int]:
+    user, colon, group = text.partition(":")
+    if not colon or not all(
+        part.isascii() and part.isdigit() and int(part) <= MAX_ID for part in (user, group)
+    ):
+        raise InvalidValue(f"--owner {text!r} is not of the form UID:GID, two numbers")
+    return int(user), int(group)
+
+
+def umask(text: str) -> int:
+    if not re.fullmatch(r"[0-7]{1,4}", text) or int(text, 8) > 0o777:
+        raise InvalidValue(f"--umask {text!r} is not an octal number up to 777")
+    bits = int(text, 8)
+    if bits & 0o600:
+        raise InvalidValue(f"--umask {text!r} would keep the files from their own owner")
+    return bits
+
+
+def deletion(text: str | None, orphans: str | None, before: DeletionPolicy) -> DeletionPolicy:
+    files, percent = before.budget_files, before.budget_percent
+    if text is not None:
+        match = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,3})", text)
+        if match is None or int(match[2]) > 100:
+            raise InvalidValue(f"--deletion-budget {text!r} is not of the form FILES,PERCENT, such as 50,50")
+        files, percent = int(match[1]), int(match[2])
+    return DeletionPolicy(Orphans(orphans) if orphans else before.orphans, files, percent)
+
+
+def digest(text: str) -> str:
+    if text and not _DIGEST.fullmatch(text):
+        raise InvalidValue(f"--approve-plan {text[:80]!r} is not a plan's digest of 64 hexadecimal digits")
+    return text
+
+
+def proxy(text: str) -> str:
+    if "@" in text:
+        raise InvalidValue(
+            "--proxy holds a user name or password, which every user of this machine could read"
+        )
+    if not re.fullmatch(r"(https?|socks5h?)://[A-Za-z0-9.\-_\[\]:]+/?", text):
+        raise InvalidValue(f"--proxy {text[:120]!r} is not of the form http://host:port")
+    return text.rstrip("/")

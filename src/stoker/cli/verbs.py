@@ -1,0 +1,58 @@
+"""Every verb of the command, by what it is for, each in a module that is imported only to run it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from stoker import __version__
+
+
+class Verb(NamedTuple):
+    module: str
+    command: str
+    summary: str
+
+
+GROUPS = {
+    "Without a cluster": {
+        "sync": Verb("stoker.cli.sync", "sync_command", "Bring a folder to a commit, once or for ever."),
+        "plan": Verb("stoker.cli.plan", "plan_command", "Show what a sync would do, and change nothing."),
+        "verify": Verb("stoker.cli.verify", "verify_command", "Find what changed since the last sync."),
+        "dev": Verb("stoker.cli.dev", "dev_group", "Try edits on a gateway as they are saved."),
+        "demo": Verb("stoker.cli.demo", "demo_command", "See the main job done for real on this machine."),
+    },
+    "In a cluster": {
+        "controller": Verb("stoker.cli.controller", "controller_command", "Run the operator's controller."),
+    },
+}
+
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs by name and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = VERBS.get(cmd_name)
+        if verb is None:
+            return None
+        command = getattr(import_module(verb.module), verb.command)
+        assert isinstance(command, click.Command)  # noqa: S101 - a wrong entry in VERBS is our own mistake
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="stoker %(version)s")
+def cli() -> None:
+    """Configuration that flows both ways between Git and what runs."""

@@ -1,0 +1,39 @@
+"""`stoker verify`: what in a data folder is not as the last sync left it.
+
+Asks nobody: the ledger in the folder says what was written. Exit codes: 0 all as it
+was, 10 something was changed, deleted or put there by others, 3 there never was a
+sync, 2 wrong input.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stoker.cli import options
+from stoker.cli.exits import Exit
+from stoker.cli.options import Given, SentenceCommand, applied
+from stoker.cli.running import run, told
+from stoker.cli.showing import show_lines, show_object
+
+
+@click.command("verify", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((options.DATA_DIR, options.OUTPUT))
+@click.pass_context
+def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> None:
+    """Find what changed in a data folder since the last sync."""
+    given = Given.taken_from(rest)
+
+    def work() -> int:
+        from stoker.cli.keepers import drift_of  # noqa: PLC0415 - --help needs none of it
+        from stoker.cli.orders import data_dir_of  # noqa: PLC0415
+
+        drift = run(drift_of(data_dir_of(given)))
+        if output == "json":
+            show_object(drift.as_json())
+        else:
+            show_lines(drift.lines())
+        return Exit.DONE if drift.clean else Exit.DIFFERENT
+
+    told(context, "verify", output, work)

@@ -1,0 +1,53 @@
+"""Places in the code at which a test can make the world end.
+
+A failpoint is a name that is spoken before and after each step that changes
+something on disk. Nobody listens in normal operation, and then it costs one look
+at a global. `stoker.testing.failpoints` listens in a process of its own and kills
+it there, lets the disk be full, or holds it until it is told to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_STEPS = (
+    # Files on their way, where nobody looks.
+    "staging.clear",
+    "staging.mkdir",
+    "stage.mkdir",
+    "stage.write",
+    "stage.sync",
+    # Live files.
+    "mkdir",
+    "rename",
+    "folder.rename",
+    "chmod",
+    "unlink",
+    "rmdir",
+    "flush",
+    # The ledger.
+    "state.mkdir",
+    "journal.append",
+    "journal.sync",
+    "journal.unlink",
+    "base.write",
+    "base.sync",
+    "base.rename",
+    "base.flush",
+)
+ALL = tuple(f"{step}.{when}" for step in _STEPS for when in ("before", "after"))
+"""Every name, for a test that goes through all of them."""
+
+_listener: Callable[[str], None] | None = None
+
+
+def reached(name: str) -> None:
+    """The process is at this place; whoever listens may not let it go on."""
+    if _listener is not None:
+        _listener(name)
+
+
+def listen(listener: Callable[[str], None] | None) -> None:
+    """Call `listener` with each name from now on; only a test does that."""
+    global _listener  # noqa: PLW0603 - one global look is all that a failpoint may cost
+    _listener = listener

@@ -1,0 +1,58 @@
+"""Drift: what in the managed places is not as the last pass left it.
+
+Read off the ledger and a walk alone, so it can be told without the source, without
+the job and without the network. A file that was only touched is no drift; nor is
+what is excluded, what is the gateway's own, or what was there before us.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stoker.domain.intent.files import Excludes
+from stoker.domain.paths import RelPath
+from stoker.engine.ledger import Ledger
+from stoker.engine.live import Live, LiveKind
+from stoker.engine.protecting import Protection
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Paths, sorted."""
+
+    modified: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        return (self.modified, self.missing, self.extra)
+
+    def __bool__(self) -> bool:
+        return any(self.kinds)
+
+
+def drift(ledger: Ledger, live: Live) -> Drift:
+    """What a walk found that somebody else did."""
+    protection = Protection(Excludes(patterns=tuple(sorted(ledger.excludes))))
+    modified, missing, extra = [], [], []
+    for path, entry in live.found.items():
+        if path in ledger.files:
+            if entry is None:
+                missing.append(path)
+            elif entry.version != ledger.version(path):
+                modified.append(path)
+        elif (
+            entry is not None
+            and entry.kind is not LiveKind.FOLDER
+            and path not in ledger.kept
+            and path not in ledger.intended
+            and _mirrored(path, ledger)
+            and not protection.covers(RelPath(path))
+        ):
+            extra.append(path)
+    return Drift(tuple(sorted(modified)), tuple(sorted(missing)), tuple(sorted(extra)))
+
+
+def _mirrored(path: str, ledger: Ledger) -> bool:
+    return any(path == folder or path.startswith(folder + "/") for folder in ledger.mirrored)

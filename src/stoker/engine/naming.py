@@ -1,0 +1,67 @@
+"""Whether new files collide with what a ledger holds, told without folding all of its names.
+
+A ledger whose pass was complete holds no collision, so a new path can only collide
+where it leaves what is there: by the first of its folders that is new, or by its own
+name. That one name is looked for among all paths at once, as text. Whenever it is not
+sure it says that names may clash; then the whole commit is mapped, which finds out for
+certain and names the parties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+
+from stoker.domain.paths import RelPath, collision_key, collision_keys
+from stoker.engine.globs import folders_above
+
+
+def may_clash(fresh: Collection[str], gone: AbstractSet[str], files: Collection[str]) -> bool:
+    """Whether new files collide with one another or with `files`, of which those in `gone` make room."""
+    if not fresh:
+        return False
+    there = _There(files)
+    spelt: dict[str, str] = {}
+    for path in map(RelPath.known, fresh):
+        if any(folder in files and folder not in gone for folder in path.ancestors()):
+            return True
+        new = [path]
+        for folder in path.ancestors():
+            if there.is_folder(folder) and folder not in gone:
+                break
+            new.append(folder)
+        for number, place in enumerate(new):
+            # A file's own mark keeps it from being taken for a folder of the same name.
+            mark = place + ("" if number else "\n")
+            if spelt.setdefault(collision_key(place), mark) != mark:
+                return True
+        if new[-1] not in gone and there.is_taken(new[-1]):
+            return True
+    return False
+
+
+class _There:
+    """The paths of a ledger as one text."""
+
+    def __init__(self, files: Collection[str]) -> None:
+        self._text = "\n" + "\n".join(files) + "\n"
+        self._folders: dict[str, bool] = {}
+        # A regex ignores case as the filesystems of the world do only in ASCII.
+        plain = self._text.isascii()
+        self._keys = frozenset[str]() if plain else frozenset(collision_keys([*files, *folders_above(files)]))
+
+    def is_folder(self, path: str) -> bool:
+        if path not in self._folders:
+            self._folders[path] = f"\n{path}/" in self._text
+        return self._folders[path]
+
+    def is_taken(self, path: RelPath) -> bool:
+        """Whether a file or folder has that name, or one that some filesystem takes for the same."""
+        if self._keys:
+            return collision_key(path) in self._keys
+        above, slash, name = path.rpartition("/")
+        if not name.isascii():
+            name = collision_key(name)  # such as the Kelvin sign, which folds to a plain k
+        pattern = f"\n{re.escape(above + slash)}(?ai:{re.escape(name)})[/\n]"
+        return re.search(pattern, self._text) is not None

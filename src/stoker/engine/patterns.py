@@ -1,0 +1,238 @@
+"""One glob, read into alternatives that are regexes.
+
+The meaning is Go's doublestar's: `*` and `?` stay within a name and match a leading
+dot too; `**` as a whole part matches any number of folders, none included, so `a/**`
+matches `a`; anywhere else it is a `*`, so `**.yaml` does not match `a/b.yaml`.
+`{a,b/**}` are alternatives, `[a-z]`, `[!a]`, `[^a]` classes, `\\` escapes. A trailing
+`/` means the folder and everything below it (C-095).
+
+Users write these patterns and repositories supply the paths, so matching must not
+blow up: alternatives are spelt out (bounded), runs of wildcards are one wildcard,
+and after each wildcard the first fit is kept for good (an atomic group). That is
+enough: what stands between two wildcards has a fixed length, so an earlier fit
+leaves every later one possible, and no part is ever tried in more than one place
+twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stoker.domain.errors import InvalidValue
+
+MAX_PATTERN_LENGTH = 1024
+MAX_ALTERNATIVES = 128
+
+_STAR = "*"
+_SEPARATOR = "/"
+_FOLDERS = "(?>[^/]+/)"
+_END_OF_NAME = "(?![^/])"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A pattern without braces."""
+
+    regex: str
+    """Matches whole paths."""
+    needle: str
+    """The longest text within one part that every match holds, with a slash where the part ends."""
+    suffix: str = ""
+    """What a name must end in, where that is all there is to it: `.bak` for `**/*.bak`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    """Exactly one character of a name, as a regex; `char` is the only one that fits, if there is one."""
+
+    regex: str
+    char: str = ""
+
+
+_Token = _One | str
+_DOUBLE: list[_Token] = [_STAR, _STAR]
+
+
+def read(pattern: str) -> list[Alternative]:
+    """What a pattern means; raises when it is wrong or could never match."""
+    return [
+        Alternative(_regex(names), max(_needles(names), key=len, default=""), _suffix(names))
+        for names in map(_names, _Parser(pattern).alternatives())
+    ]
+
+
+class _Parser:
+    """Reads one pattern into its alternatives, each a list of tokens without braces."""
+
+    def __init__(self, pattern: str) -> None:
+        self._text = pattern
+        self._at = 0
+        if not pattern:
+            raise InvalidValue("a pattern is empty")
+        if len(pattern) > MAX_PATTERN_LENGTH:
+            raise InvalidValue(f"pattern {pattern[:60]!r}… is longer than {MAX_PATTERN_LENGTH} characters")
+
+    def alternatives(self) -> list[list[_Token]]:
+        found = self._sequence(within_braces=False)
+        return [self._checked(tokens) for tokens in found]
+
+    def _sequence(self, *, within_braces: bool) -> list[list[_Token]]:
+        """Everything up to the end, or up to the `,` or `}` that ends this alternative."""
+        spelt: list[list[_Token]] = [[]]
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if within_braces and char in ",}":
+                break
+            if char == "{":
+                choices = self._braces()
+                if len(spelt) * len(choices) > MAX_ALTERNATIVES:
+                    raise self._wrong(f"spells more than {MAX_ALTERNATIVES} alternatives")
+                spelt = [head + tail for head in spelt for tail in choices]
+            else:
+                token = self._token(char)
+                for tokens in spelt:
+                    tokens.append(token)
+        return spelt
+
+    def _braces(self) -> list[list[_Token]]:
+        self._at += 1
+        choices: list[list[_Token]] = []
+        while True:
+            choices += self._sequence(within_braces=True)
+            if len(choices) > MAX_ALTERNATIVES:
+                raise self._wrong(f"spells more than {MAX_ALTERNATIVES} alternatives")
+            if self._at == len(self._text):
+                raise self._wrong("has a '{' without its '}'")
+            self._at += 1
+            if self._text[self._at - 1] == "}":
+                return choices
+
+    def _token(self, char: str) -> _Token:
+        if char == "[":
+            return self._class()
+        self._at += 1
+        if char == "\\":
+            char = self._next("ends in a lone backslash")
+            return char if char == _SEPARATOR else _literal(char)
+        if char == "?":
+            return _One("[^/]")
+        return char if char in (_STAR, _SEPARATOR) else _literal(char)
+
+    def _class(self) -> _One:
+        self._at += 1
+        negated = self._text[self._at : self._at + 1] in ("!", "^")
+        self._at += negated
+        ranges = []
+        while (low := self._member()) is not None:
+            high = low
+            if self._text[self._at : self._at + 1] == "-" and self._text[self._at + 1 : self._at + 2] != "]":
+                self._at += 1
+                high = self._member() or ""
+                if high < low:
+                    raise self._wrong(f"has a class with the range {low}-{high}, which is empty")
+            ranges.append(f"{re.escape(low)}-{re.escape(high)}")
+        if not ranges:
+            raise self._wrong("has an empty class '[]'")
+        # A class never matches the separator, not even `[+-9]`, in which it would lie.
+        return _One(f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]")
+
+    def _member(self) -> str | None:
+        char = self._next("has a '[' without its ']'")
+        if char == "]":
+            return None
+        return self._next("has a '[' without its ']'") if char == "\\" else char
+
+    def _next(self, otherwise: str) -> str:
+        if self._at >= len(self._text):
+            raise self._wrong(otherwise)
+        self._at += 1
+        return self._text[self._at - 1]
+
+    def _checked(self, tokens: list[_Token]) -> list[_Token]:
+        """Refuse what could never match a canonical path: a user who wrote it meant something else."""
+        parts = _split(tokens[:-1] if tokens[-1:] == [_SEPARATOR] else tokens, _SEPARATOR)
+        dot = _literal(".")
+        if any(part in ([], [dot], [dot, dot]) for part in parts):
+            raise self._wrong("is absolute or has a part that is empty, '.' or '..', so it can never match")
+        return tokens
+
+    def _wrong(self, why: str) -> InvalidValue:
+        return InvalidValue(f"pattern {self._text[:200]!r} {why}")
+
+
+def _split(tokens: Sequence[_Token], separator: str) -> list[list[_Token]]:
+    parts: list[list[_Token]] = [[]]
+    for token in tokens:
+        if token == separator:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def _literal(char: str) -> _One:
+    return _One(re.escape(char), char)
+
+
+def _names(tokens: list[_Token]) -> list[list[_Token]]:
+    names = _split(tokens, _SEPARATOR)
+    if not names[-1]:
+        names[-1] = _DOUBLE
+    return names
+
+
+def _needles(names: list[list[_Token]]) -> Iterator[str]:
+    for name in names:
+        if name != _DOUBLE:
+            run = _SEPARATOR
+            for token in name:
+                char = token.char if isinstance(token, _One) else ""
+                if not char:
+                    yield run
+                run = run + char if char else ""
+            yield run + _SEPARATOR
+
+
+def _suffix(names: list[list[_Token]]) -> str:
+    if len(names) != 2 or names[0] != _DOUBLE or names[1][0] != _STAR:
+        return ""
+    ending = [token.char if isinstance(token, _One) else "" for token in names[1][1:]]
+    return "".join(ending) if all(ending) else ""
+
+
+def _regex(names: list[list[_Token]]) -> str:
+    """The whole pattern: blocks of names with a fixed number of folders, between them any number."""
+    blocks: list[list[str]] = [[]]
+    for name, before in zip(names, [None, *names], strict=False):
+        if name == _DOUBLE:
+            blocks += [] if before == _DOUBLE else [[]]
+        else:
+            blocks[-1].append(_name_regex(name))
+    joined = [_SEPARATOR.join(block) for block in blocks]
+    if len(joined) == 1:
+        return joined[0]
+    return _around_double_stars(joined)
+
+
+def _around_double_stars(blocks: list[str]) -> str:
+    first, *middle, last = blocks
+    if not last:
+        if not middle:
+            return f"{first}(?:/.*)?" if first else ".*"
+        *middle, ending = middle
+        tail = f"(?>{_FOLDERS}*?{ending}{_END_OF_NAME})(?:/.*)?"
+    else:
+        tail = f"{_FOLDERS}*{last}"
+    head = f"{first}/" if first else ""
+    return head + "".join(f"(?>{_FOLDERS}*?{block}/)" for block in middle) + tail
+
+
+def _name_regex(tokens: list[_Token]) -> str:
+    first, *rest = ("".join(t.regex for t in p if isinstance(t, _One)) for p in _split(tokens, _STAR))
+    if not rest:
+        return first
+    *middle, last = rest
+    anywhere = "".join(f"(?>[^/]*?{piece})" for piece in middle if piece)
+    return f"{first}{anywhere}" + (f"(?>[^/]*{last}{_END_OF_NAME})" if last else "[^/]*+")

@@ -1,0 +1,277 @@
+"""A folder of a person who edits, read as a source: every state of it is a commit of its own.
+
+For `stoker dev watch`. Uncommitted files count like any others, nothing of git is
+asked, and whatever git keeps for itself (`.git`) is not seen. A file is hashed when
+its stat data changed, so a look at a folder in which one file was saved reads one
+file. What is a link, or another repository inside this one, is refused by name, as
+the same thing is in a commit. Nothing is written and no link is followed.
+
+A file may change between the look and the copy. Then its content no longer has the
+id that was promised, the pass stops before it touches anything, and the next one,
+which the same edit causes, takes the file as it is then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue, Misconfigured, Retry
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.objects import (
+    Blob,
+    BlobHash,
+    BlobId,
+    FileVersion,
+    Refusal,
+    RefusalKind,
+    Tree,
+    TreeChange,
+    shown,
+)
+from stoker.fs.confined import open_regular
+
+KEPT_TREES = 8
+MAX_FILES = 200_000
+_CHUNK = 1 << 20
+_GIT = ".git"
+_MAX_POINTER = 1024
+_POINTER = b"version https://git-lfs.github.com/spec/"
+# A file that is younger than this when it is hashed may change again without its times telling.
+_AT_REST_NS = 50_000_000
+
+_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Known(NamedTuple):
+    """A file as it was when it was last read."""
+
+    stamp: tuple[int, int, int, int]
+    size: int
+    version: FileVersion
+
+
+@dataclass(slots=True)
+class _Look:
+    """One walk over the folder."""
+
+    files: dict[str, FileVersion] = field(default_factory=dict)
+    refused: list[Refusal] = field(default_factory=list)
+    known: dict[str, _Known] = field(default_factory=dict)
+
+
+class FolderSource:
+    """A `SourceReader` over the working copy at `root`; with `below`, over that part of it."""
+
+    def __init__(self, root: Path, *, below: RelPath | None = None) -> None:
+        self.root = root.absolute()
+        self._below = below if below is not None else RelPath("")
+        self._known: dict[str, _Known] = {}
+        self._trees: OrderedDict[str, Tree] = OrderedDict()
+        self._seen_at: dict[str, int] = {}
+        self._places: dict[BlobId, str] = {}
+
+    async def resolve(self, ref: GitRef) -> CommitId:
+        """The state of now, whatever the ref is called; its id follows from names, modes and contents."""
+        look = self._look()
+        digest = hashlib.sha1(usedforsecurity=False)
+        for path in sorted(look.files):
+            version = look.files[path]
+            digest.update(f"{version.mode:o} {version.blob} {path}\0".encode())
+        for refusal in look.refused:
+            digest.update(f"{refusal.kind.name} {refusal.name}\0".encode(errors="surrogatepass"))
+        commit = CommitId(digest.hexdigest())
+        self._known = look.known
+        self._trees[commit] = Tree(look.files, tuple(look.refused))
+        self._trees.move_to_end(commit)
+        self._seen_at.setdefault(commit, int(time.time()))
+        self._places = {version.blob: path for path, version in look.files.items()}
+        while len(self._trees) > KEPT_TREES:
+            gone, _ = self._trees.popitem(last=False)
+            self._seen_at.pop(gone, None)
+        return commit
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        yield
+
+    async def fetch(self, commit: CommitId, ref: GitRef) -> None:
+        self._tree(commit)
+
+    async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
+        """Nobody signs what is not committed; who edits here is who runs us."""
+
+    async def tree(self, commit: CommitId) -> Tree:
+        return self._tree(commit)
+
+    async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
+        old, new = self._trees.get(before), self._tree(after)
+        if old is None or old.refused != new.refused:
+            return None
+        paths = sorted(old.files.keys() | new.files.keys())
+        both = ((path, old.files.get(path), new.files.get(path)) for path in paths)
+        return tuple(TreeChange(path, was, now) for path, was, now in both if was != now)
+
+    async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
+        files = self._tree(commit).files
+        return {path: files[path] for path in paths if path in files}
+
+    async def committed_at(self, commit: CommitId) -> int:
+        self._tree(commit)
+        return self._seen_at[commit]
+
+    async def complete(self, blobs: Collection[BlobId]) -> None:
+        """They are all here."""
+
+    def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        for blob in blobs:
+            path = self._places.get(blob)
+            if path is None:
+                raise _changed(f"content {blob}")
+            with _entered(self.root, RelPath(path).parent) as folder:
+                try:
+                    fd = open_regular(folder, RelPath(path).name)
+                except OSError:
+                    raise _changed(path) from None
+            try:
+                size = os.fstat(fd).st_size
+                chunks = _checked(fd, size, blob, path)
+                yield Blob(blob, size, chunks)
+                for _ in chunks:  # whatever the caller left of it
+                    pass
+            finally:
+                os.close(fd)
+
+    def pointers(self, blobs: Iterable[BlobId]) -> frozenset[BlobId]:
+        """Files that only point at content elsewhere, as a clone without Git LFS has them."""
+        return frozenset(blob for blob in blobs if self._is_pointer(blob))
+
+    def discard(self) -> None:
+        """Read everything again."""
+        self._known = {}
+
+    def _is_pointer(self, blob: BlobId) -> bool:
+        path = self._places.get(blob)
+        known = self._known.get(path) if path is not None else None
+        if known is None or known.size >= _MAX_POINTER:
+            return False
+        return any(b"".join(one.chunks).startswith(_POINTER) for one in self.contents([blob]))
+
+    def _tree(self, commit: CommitId) -> Tree:
+        tree = self._trees.get(commit)
+        if tree is None:
+            raise _changed(str(self.root))
+        return tree
+
+    def _look(self) -> _Look:
+        look = _Look()
+        try:
+            with _entered(self.root, self._below) as fd:
+                self._walk(fd, self._below, look)
+        except FileNotFoundError:
+            raise Misconfigured(f"folder {self.root / self._below} does not exist") from None
+        except OSError as error:
+            raise Misconfigured(
+                f"folder {self.root / self._below} cannot be read: {error.strerror}"
+            ) from None
+        return look
+
+    def _walk(self, folder: int, place: RelPath, look: _Look) -> None:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+        if any(entry.name == _GIT for entry in entries) and place:
+            look.refused.append(Refusal(place, place, RefusalKind.SUBMODULE))
+            return
+        for entry in entries:
+            if entry.name != _GIT:
+                self._take(entry, folder, place, look)
+
+    def _take(self, entry: os.DirEntry[str], folder: int, place: RelPath, look: _Look) -> None:
+        try:
+            path = place.joined(RelPath(entry.name))
+        except InvalidValue as error:
+            name = shown(f"{place}/{entry.name}" if place else entry.name)
+            look.refused.append(Refusal(name, place, RefusalKind.BAD_NAME, shown(error.message)))
+            return
+        try:
+            found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                fd = os.open(entry.name, _ENTER, dir_fd=folder)
+                try:
+                    self._walk(fd, path, look)
+                finally:
+                    os.close(fd)
+            elif stat.S_ISREG(found.st_mode):
+                self._hash(folder, path, found, look)
+            elif stat.S_ISLNK(found.st_mode):
+                look.refused.append(Refusal(path, path, RefusalKind.SYMLINK))
+        except FileNotFoundError:
+            return  # it went away while we were looking
+        if len(look.files) > MAX_FILES:
+            raise Misconfigured(f"folder {self.root / self._below} holds more than {MAX_FILES} files")
+
+    def _hash(self, folder: int, path: RelPath, found: os.stat_result, look: _Look) -> None:
+        stamp = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+        known = self._known.get(path)
+        if known is None or known.stamp != stamp:
+            young = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < _AT_REST_NS
+            version = FileVersion(_blob(folder, path.name), bool(found.st_mode & stat.S_IXUSR))
+            known = _Known((-1, 0, 0, 0) if young else stamp, found.st_size, version)
+        look.files[path] = known.version
+        look.known[path] = known
+
+
+@contextmanager
+def _entered(root: Path, place: RelPath) -> Iterator[int]:
+    """A descriptor of a folder below the root, entered name by name."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in place.parts:
+            below = os.open(part, _ENTER, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _blob(folder: int, name: str) -> BlobId:
+    fd = open_regular(folder, name)
+    try:
+        digest = BlobHash(os.fstat(fd).st_size)
+        while chunk := os.read(fd, _CHUNK):
+            digest.update(chunk)
+        return digest.blob()
+    finally:
+        os.close(fd)
+
+
+def _checked(fd: int, size: int, blob: BlobId, path: str) -> Iterator[bytes]:
+    """The content in pieces, as long as it is the one that was promised."""
+    digest, left = BlobHash(size), size
+    if not size and digest.blob() != blob:
+        raise _changed(path)
+    while left and (chunk := os.read(fd, min(left, _CHUNK))):
+        digest.update(chunk)
+        left -= len(chunk)
+        if not left and digest.blob() != blob:
+            raise _changed(path)
+        yield chunk
+    if left:
+        raise _changed(path)
+
+
+def _changed(what: str) -> Retry:
+    return Retry(
+        f"{what} changed while it was read; it is taken with the next look", reason=Reason.TRANSIENT_ERROR
+    )

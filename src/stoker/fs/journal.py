@@ -1,0 +1,174 @@
+"""The ledger as bytes: a base that says everything, and a journal of what changed since.
+
+Both are made of one thing, a `Change`; the base is the change of an empty ledger. A
+base is written whole and rarely. A journal grows by a frame for each change, with a
+checksum over itself and all frames before it, seeded by the base that it belongs
+to: what was torn by a crash, or belongs elsewhere, is known and cut off.
+
+Whoever can write here must not make us touch other places, so paths are checked
+again, all of them. Pure: bytes in, values out. `stoker.fs.ledger` has the files.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+
+import msgspec
+
+from stoker.domain.errors import Stalled
+from stoker.domain.paths import RelPath
+from stoker.engine.ledger import STAT
+from stoker.engine.objects import BlobId, FileVersion
+from stoker.engine.plans import Facts
+from stoker.engine.protecting import STATE
+
+FORMAT = 2
+GENERATION = 16
+MAGIC = b"StkLedgr"
+
+_HEAD = struct.Struct(f"<8sI{GENERATION}sQ")
+_CHECK = struct.Struct("<I")
+_FRAME = struct.Struct("<II")
+_IDS = (20, 32)
+_RECORDS = {STAT.size + size for size in _IDS}
+_INTENDED = {1 + size for size in _IDS}
+# A set is a list on disk; anything else is itself.
+_FACTS = {field.name: type(getattr(Facts(), field.name)) for field in fields(Facts)}
+_STORED = {frozenset: list}
+_PATHS = ("folders", "kept", "mirrored")
+
+
+_Fact = str | list[str]
+
+
+class Unreadable(ValueError):
+    """These bytes are not what we wrote."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A step of the ledger. Facts that it does not name stay as they were."""
+
+    files: dict[str, bytes] = {}
+    gone: list[str] = []
+    intended: dict[str, bytes] = {}
+    """All there are from now on, as `packed` has them."""
+    facts: dict[str, str | list[str]] = {}
+    complete: bool = False
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Change)
+
+
+def encode_base(generation: bytes, change: Change) -> tuple[bytes, bytes]:
+    """In two pieces, because the second may be large."""
+    content = _encoder.encode(change)
+    head = _HEAD.pack(MAGIC, FORMAT, generation, len(content))
+    return head + _CHECK.pack(zlib.crc32(content, zlib.crc32(head))), content
+
+
+def decode_base(data: bytes) -> tuple[bytes, Change]:
+    """The generation and the content; raises `Unreadable`, or `Stalled` for what a later version wrote."""
+    start = _HEAD.size + _CHECK.size
+    if len(data) < start:
+        raise Unreadable("it is too short")
+    magic, version, generation, size = _HEAD.unpack_from(data)
+    content = memoryview(data)[start:]
+    checksum = zlib.crc32(content, zlib.crc32(data[: _HEAD.size]))
+    if magic != MAGIC or size != len(content) or _CHECK.unpack_from(data, _HEAD.size)[0] != checksum:
+        raise Unreadable("its checksum does not fit")
+    if version != FORMAT:
+        raise Stalled(f"the manifest in {STATE} has format {version}, which this version cannot read")
+    return generation, _decoded(content)
+
+
+class Frames:
+    """Makes the frames of one journal, each bound to those before it."""
+
+    def __init__(self, generation: bytes) -> None:
+        self._generation = generation
+        self._sum = zlib.crc32(generation)
+        self.end = 0
+        """How many bytes of the journal are good; the next frame belongs there."""
+
+    def next(self, change: Change) -> bytes:
+        """What is to be written at `end`; `end` moves only when `wrote` is called."""
+        content = _encoder.encode(change)
+        frame = _FRAME.pack(len(content), zlib.crc32(content, self._sum)) + content
+        return frame if self.end else self._generation + frame
+
+    def wrote(self, frame: bytes) -> None:
+        start = 0 if self.end else GENERATION
+        _, self._sum = _FRAME.unpack_from(frame, start)
+        self.end += len(frame)
+
+    def read(self, data: bytes) -> list[Change]:
+        """The changes up to the first byte that is not ours; `end` is there then."""
+        if data[:GENERATION] != self._generation:
+            return []
+        changes = []
+        at = GENERATION
+        while len(data) - at >= _FRAME.size:
+            size, checksum = _FRAME.unpack_from(data, at)
+            start = at + _FRAME.size
+            content = memoryview(data)[start : start + size]
+            if len(content) != size or zlib.crc32(content, self._sum) != checksum:
+                break
+            changes.append(_decoded(content))
+            self._sum = checksum
+            at = start + size
+        self.end = at
+        return changes
+
+
+def packed(kept: bytes) -> bytes:
+    """What a record says of the version alone: the executable bit as a byte, and the raw blob id."""
+    return kept[STAT.size - 1 :]
+
+
+def unpacked(data: bytes) -> FileVersion:
+    return FileVersion(str.__new__(BlobId, data[1:].hex()), data[0] == 1)
+
+
+def plain_facts(facts: Facts, known: Facts | None) -> dict[str, _Fact]:
+    """Those facts that are not known yet, in the form in which they are stored."""
+    values = {name: getattr(facts, name) for name in _FACTS}
+    return {
+        name: sorted(map(str, value)) if isinstance(value, frozenset) else value
+        for name, value in values.items()
+        if known is None or value != getattr(known, name)
+    }
+
+
+def with_facts(known: Facts, told: Mapping[str, _Fact]) -> Facts:
+    values = {name: getattr(known, name) for name in _FACTS}
+    values |= {name: _FACTS[name](value) for name, value in told.items()}
+    return Facts(**values)
+
+
+def _decoded(content: memoryview) -> Change:
+    try:
+        change = _decoder.decode(content)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Unreadable(str(error)) from error
+    if not {len(kept) for kept in change.files.values()} <= _RECORDS:
+        raise Unreadable("a record has a wrong length")
+    if not {len(kept) for kept in change.intended.values()} <= _INTENDED:
+        raise Unreadable("an intention has a wrong length")
+    for name, value in change.facts.items():
+        if name not in _FACTS or type(value) is not _STORED.get(_FACTS[name], _FACTS[name]):
+            raise Unreadable("a fact is unknown")
+        if name in _PATHS:
+            _check(value)
+    for paths in (change.files, change.gone, change.intended):
+        _check(paths)
+    return change
+
+
+def _check(paths: Iterable[str]) -> None:
+    listed = list(paths)
+    if "" in listed or not RelPath.all_of(listed):
+        raise Unreadable("a path leads out of its place")

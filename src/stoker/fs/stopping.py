@@ -1,0 +1,26 @@
+"""How a pass that runs in a worker thread is told to end.
+
+Everything here that takes long asks between two files. Whoever stops leaves files
+and ledger consistent: a stop is a pass that got less far, not one that broke off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stoker.domain.errors import StokerError
+
+Stop = Callable[[], bool]
+
+
+class Stopped(StokerError):
+    """The pass was asked to end; what is on disk and in the ledger is consistent."""
+
+
+def never() -> bool:
+    return False
+
+
+def go_on(stopped: Stop) -> None:
+    if stopped():
+        raise Stopped("the sync was stopped")

@@ -1,0 +1,91 @@
+"""The whole job on one machine: a repository, a gateway, and `stoker` in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stoker.cli.exits import Exit
+from stoker.testing.gateway import KEY, SimulatedGateway
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.plant import VIEWS, mappings, plant, view
+from stoker.testing.processes import Process
+from stoker.testing.repositories import Repository
+from stoker.testing.waiting import eventually
+
+TOKEN = "t0ken-that-nobody-may-see"
+PATIENCE = 60.0
+
+
+@pytest.mark.timeout(240)
+def test_a_gateway_is_kept_at_its_branch_until_told_to_stop(tmp_path: Path, git_http: GitHttpServer) -> None:
+    repository = Repository.create(git_http.root / "plant.git")
+    repository.commit(plant())
+    git_http.users["x-access-token"] = TOKEN
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "key").write_text(KEY)
+    data, log = tmp_path / "data", tmp_path / "log"
+    flags = [f"--repo={git_http.url('plant.git')}", "--ref=main", f"--token-file={tmp_path / 'token'}"]
+    flags += [f"--data-dir={data}", f"--cache-dir={tmp_path / 'cache'}"]
+    flags += [f"--map={source}:{destination}" for source, destination in mappings("filler")]
+    stoker = [sys.executable, "-m", "stoker"]
+
+    def run(verb: str, *more: str) -> tuple[int, dict[str, object]]:
+        command = [*stoker, verb, *more, "--output=json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert TOKEN not in done.stdout + done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    with SimulatedGateway.start(data) as gateway:
+        code, said = run("plan", *flags, "--exit-code")
+        assert code == Exit.DIFFERENT
+        assert said["dryRun"] is True
+        assert list(data.iterdir()) == []
+
+        watch = [*stoker, "sync", "--watch", *flags, "--interval=1s", "--drift-interval=1s"]
+        watch += [f"--gateway={gateway.url}", f"--api-key-file={tmp_path / 'key'}"]
+        watch += ["--health-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0"]
+        with Process.start("stoker", watch, log=log) as process:
+
+            def until(what: str) -> None:
+                def there() -> bool:
+                    process.check()
+                    return (data / what).exists()
+
+                eventually(there, PATIENCE, what)
+
+            overview = data / f"projects/filler/{VIEWS}/Overview/view.json"
+            until("projects/filler/project.json")
+            eventually(lambda: "filler" in gateway.projects, PATIENCE, "the gateway loads the project")
+
+            new = {f"services/filler/projects/filler/{VIEWS}/Line/{n}": t for n, t in view("Line 1").items()}
+            commit = repository.commit(new)
+            until(f"projects/filler/{VIEWS}/Line/resource.json")
+            eventually(
+                lambda: any("Line" in path for path in gateway.projects["filler"]), PATIENCE, "it is loaded"
+            )
+
+            right = overview.read_text()
+            overview.write_text("{}")  # somebody edits by hand
+            eventually(lambda: overview.read_text() == right, PATIENCE, "the edit is mended")
+
+            os.kill(process.pid, signal.SIGTERM)
+            assert process.wait(PATIENCE)
+            assert process.returncode == 0
+
+        assert run("verify", f"--data-dir={data}")[0] == Exit.DONE
+        overview.write_text("{}")
+        code, said = run("verify", f"--data-dir={data}")
+        assert code == Exit.DIFFERENT
+        assert said["commit"] == commit
+        assert said["modified"] == [str(overview.relative_to(data))]
+        code, said = run("sync", *flags)
+        assert (code, said["modified"]) == (Exit.DONE, [str(overview.relative_to(data))])
+    assert TOKEN not in log.read_text()
+    assert "Traceback" not in log.read_text()

@@ -1,0 +1,127 @@
+"""`stoker verify` and `stoker plan --diff`: what differs, told without the network or line by line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.cli.exits import Exit
+from stoker.testing.repositories import Repository
+
+FILES = {"s/a": "one\ntwo\n", "s/b/c": "three\n", "s/run": "x"}
+
+
+class Site:
+    """A data folder that was synced once, from a repository that is gone when it is verified."""
+
+    def __init__(self, place: Path) -> None:
+        self.repository = Repository.create(place / "plant.git")
+        self.repository.commit(FILES)
+        self.cache = place / "cache"
+        self.data = place / "data"
+        (self.data / "projects/other").mkdir(parents=True)
+        (self.data / "projects/other/theirs").write_text("theirs")
+
+    def stoker(self, verb: str, *more: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "stoker", verb, f"--data-dir={self.data}", *more]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    def sync(self, verb: str = "sync", *more: str) -> tuple[int, str, str]:
+        where = (f"--repo={self.repository.path.as_uri()}", "--ref=main", "--map=s:projects/P")
+        return self.stoker(verb, *where, f"--cache-dir={self.cache}", *more)
+
+    def verify(self) -> tuple[int, dict[str, Any]]:
+        code, said, _ = self.stoker("verify", "--output=json")
+        return code, json.loads(said)
+
+    @property
+    def place(self) -> Path:
+        return self.data / "projects/P"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_a_folder_that_was_never_synced_is_held_back(site: Site) -> None:
+    code, said = site.verify()
+    assert code == Exit.STALLED
+    assert set(said) == {"reason", "message"}
+    assert str(site.data) in said["message"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "projects/other/theirs"])
+def test_what_is_no_data_folder_is_wrong_input(site: Site, name: str) -> None:
+    site.data = site.data / name
+    code, said = site.verify()
+    assert code == Exit.WRONG_INPUT
+    assert name in said["message"]
+
+
+def test_a_folder_as_it_was_left_is_clean(site: Site) -> None:
+    assert site.sync()[0] == Exit.DONE
+    code, said = site.verify()
+    assert code == Exit.DONE
+    assert said == {
+        "commit": site.repository.tip(),
+        "modified": [],
+        "missing": [],
+        "extra": [],
+        "errors": [],
+    }
+
+
+def test_drift_is_named_file_by_file_without_the_repository(site: Site) -> None:
+    assert site.sync()[0] == Exit.DONE
+    site.repository.path.rename(site.repository.path.with_name("gone"))
+    (site.place / "a").write_text("other\n")
+    (site.place / "b/c").unlink()
+    (site.place / "new").write_text("new")
+    (site.data / "projects/other/theirs").write_text("whatever")  # not ours to look at
+    before = {path: path.stat().st_mtime_ns for path in site.data.rglob("*")}
+    code, said = site.verify()
+    assert code == Exit.DIFFERENT
+    assert said["modified"] == ["projects/P/a"]
+    assert said["missing"] == ["projects/P/b/c"]
+    assert said["extra"] == ["projects/P/new"]
+    assert {path: path.stat().st_mtime_ns for path in site.data.rglob("*")} == before
+    code, text, _ = site.stoker("verify")
+    assert code == Exit.DIFFERENT
+    assert {"modified projects/P/a", "missing projects/P/b/c", "extra projects/P/new"} <= set(
+        text.splitlines()
+    )
+
+
+def test_a_file_that_was_only_touched_is_no_drift(site: Site) -> None:
+    assert site.sync()[0] == Exit.DONE
+    (site.place / "a").touch()
+    assert site.verify()[0] == Exit.DONE
+
+
+def test_a_sync_mends_it_unless_it_trusts_the_ledger(site: Site) -> None:
+    assert site.sync()[0] == Exit.DONE
+    (site.place / "a").write_text("other\n")
+    assert site.sync("sync", "--trust-ledger")[0] == Exit.DONE
+    assert (site.place / "a").read_text() == "other\n"
+    assert site.sync()[0] == Exit.DONE
+    assert (site.place / "a").read_text() == "one\ntwo\n"
+    assert site.verify()[0] == Exit.DONE
+
+
+def test_a_plan_shows_the_change_line_by_line(site: Site) -> None:
+    assert site.sync()[0] == Exit.DONE
+    site.repository.commit({"s/a": "one\n2\n", "s/b/c": None, "s/new": "n\n"})
+    code, text, _ = site.sync("plan", "--diff", "--exit-code")
+    assert code == Exit.DIFFERENT
+    lines = text.splitlines()
+    assert {"-two", "+2", "+n", "-three"} <= set(lines)
+    assert any(line.startswith("+++ ") and "projects/P/a" in line for line in lines)
+    assert (site.place / "a").read_text() == "one\ntwo\n"

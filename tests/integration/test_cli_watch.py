@@ -1,0 +1,260 @@
+"""`stoker sync --watch` as a process: it follows, reacts, answers and stops in order."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.processes import Process
+from stoker.testing.repositories import Repository
+from stoker.testing.waiting import eventually
+
+PATIENCE = 30.0
+
+RESOURCES = """\
+apiVersion: stoker.io/v1alpha1
+kind: Stoker
+metadata: {name: line-1}
+spec:
+  git: {repo: "URL", ref: main}
+  gateway: {port: 0}
+  polling: {interval: 1h}
+  excludePatterns: ["**/.resources/**"]
+---
+apiVersion: stoker.io/v1alpha1
+kind: SyncProfile
+metadata: {name: filler}
+spec: {mappings: [{source: s, destination: projects/P, required: true}]}
+"""
+
+
+class Site:
+    def __init__(self, place: Path, server: GitHttpServer) -> None:
+        self.place = place
+        self.server = server
+        self.repository = Repository.create(server.root / "plant.git")
+        self.repository.commit({"s/a": "1"})
+        self.url = server.url("plant.git")
+        self.data = place / "data"
+        self.data.mkdir()
+        self.log = place / "log"
+        (place / "secret").write_text("s3cret\n")
+
+    def content(self, name: str = "a") -> str:
+        path = self.data / "projects/P" / name
+        return path.read_text() if path.is_file() else ""
+
+    @contextmanager
+    def watching(self, *more: str, flags: bool = True, interval: str = "1h") -> Iterator[Watching]:
+        command = [sys.executable, "-m", "stoker", "sync", "--watch", f"--data-dir={self.data}"]
+        command += [f"--cache-dir={self.place / 'cache'}", "--log-format=json"]
+        command += ["--health-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0"]
+        if flags:
+            command += [f"--repo={self.url}", "--ref=main", "--map=s:projects/P", f"--interval={interval}"]
+        with Process.start("watch", [*command, *more], log=self.log) as process:
+            yield Watching(self, process)
+
+
+class Watching:
+    def __init__(self, site: Site, process: Process) -> None:
+        self.site = site
+        self.process = process
+
+    def lines(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.site.log.read_text().splitlines() if line.startswith("{")]
+
+    def events(self) -> list[object]:
+        return [line["event"] for line in self.lines() if "event" in line]
+
+    def until(self, name: str, content: str) -> None:
+        eventually(
+            lambda: self.alive() and self.site.content(name) == content, PATIENCE, f"{name} is {content}"
+        )
+
+    def until_logged(self, event: str) -> dict[str, object]:
+        def found() -> dict[str, object] | None:
+            self.alive()
+            return next((line for line in self.lines() if line.get("event") == event), None)
+
+        line = eventually(found, PATIENCE, f"{event} is logged")
+        assert line is not None
+        return line
+
+    def alive(self) -> bool:
+        self.process.check()
+        return True
+
+    def port(self, path: str) -> object:
+        def found() -> object:
+            listening = [line for line in self.lines() if line.get("event") == "probe.listening"]
+            return next((line["port"] for line in listening if path in line["paths"]), None)  # type: ignore[operator]
+
+        return eventually(found, PATIENCE, f"{path} is served")
+
+    def ask(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port(path)}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def stop(self) -> int | None:
+        self.signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE)
+        return self.process.returncode
+
+
+@pytest.fixture
+def site(tmp_path: Path, git_http: GitHttpServer) -> Site:
+    return Site(tmp_path, git_http)
+
+
+def test_it_follows_a_branch_and_ends_with_0_when_told_to_stop(site: Site) -> None:
+    with site.watching(interval="1s") as watching:
+        watching.until("a", "1")
+        site.repository.commit({"s/a": "2", "s/b": "new"})
+        watching.until("a", "2")
+        watching.until("b", "new")
+        assert watching.stop() == 0
+        assert watching.events()[-1] == "watch.stopped"
+        assert "Traceback" not in site.log.read_text()
+
+
+def test_it_is_silent_while_nothing_happens(site: Site) -> None:
+    with site.watching(interval="1s") as watching:
+        watching.until_logged("sync.done")
+        before = len(site.server.requests)
+        eventually(lambda: len(site.server.requests) >= before + 2, PATIENCE, "two polls")
+        watching.stop()
+        assert watching.events().count("sync.done") == 1
+        assert {line["level"] for line in watching.lines()} == {"info"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_makes_it_look(site: Site, number: signal.Signals) -> None:
+    with site.watching() as watching:
+        watching.until("a", "1")
+        watching.until_logged("sync.done")
+        site.repository.commit({"s/a": "2"})
+        watching.signal(number)
+        watching.until("a", "2")
+
+
+def test_a_webhook_makes_it_look_if_it_is_signed(site: Site) -> None:
+    more = [f"--webhook-secret-file={site.place / 'secret'}", "--webhook-address=127.0.0.1:0"]
+    with site.watching(*more) as watching:
+        port = watching.until_logged("webhook.listening")["port"]
+        watching.until_logged("sync.done")
+        site.repository.commit({"s/a": "2"})
+        body = b'{"ref": "refs/heads/main"}'
+
+        def post(signature: str) -> int:
+            headers = {"X-Hub-Signature-256": f"sha256={signature}"}
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/webhook", body, headers)
+            try:
+                with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own server
+                    return int(answer.status)
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code
+
+        assert post("0" * 64) == 401
+        assert site.content() == "1"
+        assert post(hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()) == 202
+        watching.until("a", "2")
+        assert "s3cret" not in site.log.read_text()
+
+
+def test_health_and_metrics_tell_how_it_stands(site: Site) -> None:
+    with site.watching("--gateway-name=filler") as watching:
+        eventually(lambda: watching.ask("/readyz")[0] == 200, PATIENCE, "it is ready")
+        assert watching.ask("/healthz") == (200, "ok\n")
+        assert watching.ask("/startupz") == (200, "ok\n")
+        page = watching.ask("/metrics")[1]
+        labels = 'cr="",gateway="filler",namespace=""'
+        assert f"ignition_sync_files_changed_total{{{labels}}} 1.0" in page
+        assert f'ignition_sync_syncs_total{{{labels},result="done"}} 1.0' in page
+        assert f"ignition_sync_last_sync_timestamp{{{labels}}}" in page
+        assert f"ignition_sync_sync_duration_seconds_count{{{labels}}} 1.0" in page
+
+
+def test_it_is_not_ready_while_the_source_is_away_and_recovers(site: Site) -> None:
+    site.server.users["somebody"] = "else"
+    with site.watching() as watching:
+        failed = watching.until_logged("sync.failed")
+        assert failed["reason"] == "SourceAuthFailed"
+        code, text = watching.ask("/readyz")
+        assert code == 503
+        assert "SourceAuthFailed" in text
+        assert watching.ask("/healthz")[0] == 200
+        site.server.users.clear()
+        watching.until("a", "1")
+        assert watching.stop() == 0
+
+
+def test_a_port_in_use_is_wrong_input_and_nothing_is_written(site: Site) -> None:
+    with site.watching() as watching:
+        taken = watching.port("/healthz")
+        watching.until_logged("sync.done")
+        site.log = site.place / "second-log"
+        with site.watching(f"--health-address=127.0.0.1:{taken}") as second:
+            assert second.process.wait(PATIENCE)
+            assert second.process.returncode == 2
+            assert f"port {taken} is already in use" in site.log.read_text()
+
+
+def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: Site) -> None:
+    file = site.place / "line.yaml"
+    text = RESOURCES.replace("URL", site.url)
+    file.write_text(text)
+    with site.watching(f"-f{file}", flags=False) as watching:
+        watching.until("a", "1")
+        site.repository.commit({"s/a": "2", "t/a": "t"})
+        file.write_text(text.replace("spec:\n  git", "spec:\n  gti"))
+        broken = watching.until_logged("file.broken")
+        assert "gti" in str(broken["error"])
+        watching.until("a", "2")  # it goes on with what the file said before
+        file.write_text(text.replace("source: s", "source: t"))
+        watching.signal(signal.SIGHUP)
+        watching.until("a", "t")
+        assert "file.reread" in watching.events()
+        assert watching.stop() == 0
+
+
+def test_a_stop_in_the_middle_of_a_pass_lets_it_finish(site: Site) -> None:
+    count = 3000
+    site.repository.commit({f"s/{n % 50}/{n}": str(n) for n in range(count)})
+    with site.watching() as watching:
+        eventually((site.data / ".sync-staging").exists, PATIENCE, "files are being staged", interval=0.001)
+        assert watching.stop() == 0
+        assert sum(1 for path in (site.data / "projects/P").rglob("*") if path.is_file()) == count + 1
+        assert not (site.data / ".sync-staging").exists()
+
+
+def test_changes_are_objects_on_standard_output_when_asked_for(site: Site) -> None:
+    with site.watching("--output=json", interval="1s") as watching:
+        watching.until("a", "1")
+        site.repository.commit({"s/a": "2"})
+        watching.until("a", "2")
+        eventually(lambda: len(_reports(watching)) == 2, PATIENCE, "two reports")
+        assert [one["modified"] for one in _reports(watching)] == [[], ["projects/P/a"]]
+
+
+def _reports(watching: Watching) -> list[dict[str, object]]:
+    return [line for line in watching.lines() if "planDigest" in line]

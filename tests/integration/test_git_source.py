@@ -1,0 +1,126 @@
+"""A source over real servers: http, ssh and a local mirror, with and without what they may refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.engine.objects import blob_of
+from stoker.git.access import Access, Login, Password, SshKey, always
+from stoker.git.remote import Remote
+from stoker.git.runner import GitRunner
+from stoker.git.source import GitSource
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.git_ssh import GitSshServer
+from stoker.testing.repositories import Repository
+
+MAIN = GitRef("main")
+
+
+@pytest.fixture
+def plant(repositories: Path) -> Repository:
+    return Repository.create(repositories / "plant.git")
+
+
+class OldHttpServer(GitHttpServer):
+    """Speaks version 0 of the protocol, in which only what is advertised is given out."""
+
+    def _environment(self, request: web.Request, user: str) -> dict[str, str]:
+        return super()._environment(request, user) | {"GIT_PROTOCOL": ""}
+
+
+class OldSshServer(GitSshServer):
+    """The same over ssh: what version the client wants does not reach git."""
+
+    def _settings(self) -> Sequence[str]:
+        return [line for line in super()._settings() if not line.startswith("AcceptEnv")]
+
+
+Address = tuple[str, Login | None]
+
+
+@pytest.fixture
+def address(
+    request: pytest.FixtureRequest, plant: Repository, repositories: Path, tmp_path: Path
+) -> Iterator[Address]:
+    """The repository over a transport, at a server that refuses something."""
+    transport, refuses = request.param
+    if refuses != "nothing":
+        plant.git("config", "uploadpack.allowFilter", "false")
+    if refuses == "ids":
+        plant.git("config", "uploadpack.allowAnySHA1InWant", "false")
+    if transport == "file":
+        yield plant.path.as_uri(), None
+    elif transport == "http":
+        kind = OldHttpServer if refuses == "ids" else GitHttpServer
+        with kind.start(repositories, users={"alice": "right"}) as http:
+            yield http.url("plant.git"), Password("alice", Secret("right"))
+    else:
+        daemon = OldSshServer if refuses == "ids" else GitSshServer
+        with daemon.start(repositories, tmp_path / "sshd") as ssh:
+            key = Secret(ssh.authorized_key().read_bytes())
+            yield ssh.url("plant.git"), SshKey(key, ssh.known_hosts.read_bytes())
+
+
+SERVERS = [
+    (transport, refuses)
+    for transport in ("http", "ssh", "file")
+    for refuses in ("nothing", "filters", "ids")
+    if (transport, refuses) != ("file", "ids")  # git itself is the server there, and gives out every id
+]
+
+
+def source_of(address: Address, tmp_path: Path) -> GitSource:
+    url, login = address
+    cache = tmp_path / "cache"
+    return GitSource(Remote(GitRunner(cache), RepoUrl(url), always(Access(login))), cache)
+
+
+@pytest.mark.parametrize("address", SERVERS, indirect=True, ids="-".join)
+async def test_follows_a_branch_whatever_the_server_refuses(
+    address: Address, plant: Repository, tmp_path: Path
+) -> None:
+    source = source_of(address, tmp_path)
+    first = plant.commit({f"f{n}": secrets.token_bytes(1000) for n in range(100)})
+    assert await source.resolve(MAIN) == first
+    async with source.held():
+        await source.fetch(first, MAIN)
+        assert len((await source.tree(first)).files) == 100
+        second = plant.commit({"f0": "changed", "f1": None, "new": "1"})
+        await source.fetch(await source.resolve(MAIN), MAIN)
+        changes = await source.changes(first, second)
+        assert changes is not None
+        assert {change.path for change in changes} == {"f0", "f1", "new"}
+        rewritten = plant.commit({"f0": "rewritten"}, onto=first)
+        await source.fetch(rewritten, MAIN)
+        await source.complete([blob_of(b"rewritten")])
+        blobs = await asyncio.to_thread(lambda: list(map(bytes, _contents(source, b"rewritten"))))
+        assert blobs == [b"rewritten"]
+        sizes = sorted(pack.stat().st_size for pack in source.repository.rglob("*.pack"))
+        assert sizes[-1] > 100_000
+        assert sum(sizes[:-1]) < 20_000, "what was here was not sent again"
+
+
+def _contents(source: GitSource, content: bytes) -> list[bytes]:
+    return [b"".join(blob.chunks) for blob in source.contents([blob_of(content)])]
+
+
+async def test_each_new_commit_costs_one_round_trip(
+    git_http: GitHttpServer, plant: Repository, tmp_path: Path
+) -> None:
+    source = source_of((git_http.url("plant.git"), None), tmp_path)
+    commits = [plant.commit({"a": str(number)}) for number in range(2)]
+    for commit in commits:
+        git_http.requests.clear()
+        async with source.held():
+            await source.fetch(commit, MAIN)
+            await source.tree(commit)
+            await source.complete([blob_of(b"0")])
+        assert [request.method for request in git_http.requests if request.status == 200] == ["GET", "POST"]

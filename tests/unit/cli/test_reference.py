@@ -1,0 +1,53 @@
+"""The reference page and the help know the same flags."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from stoker.cli.dev import dev_watch_command
+from stoker.cli.plan import plan_command
+from stoker.cli.sync import sync_command
+from stoker.cli.verify import verify_command
+
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+COMMANDS = [sync_command, plan_command, verify_command, dev_watch_command]
+SELF_EXPLAINING = {
+    "--help",
+    "--cache-dir",
+    "--once",
+    "--dry-run",
+    "--owner",
+    "--umask",
+    "--gateway-ca-file",
+    "--gateway-insecure",
+    "--no-tls",
+    "--log-level",
+    "--log-format",
+}
+
+
+def flags(command: click.Command) -> set[str]:
+    return {name for one in command.params for name in one.opts if name.startswith("--")} | {"--help"}
+
+
+def test_every_flag_that_needs_a_word_has_one() -> None:
+    known = set().union(*map(flags, COMMANDS))
+    assert known - SELF_EXPLAINING - set(re.findall(r"--[a-z][a-z-]*", PAGE)) == {"--filename"}
+
+
+def test_the_page_names_no_flag_that_there_is_not() -> None:
+    known = set().union(*map(flags, COMMANDS))
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE)) <= known
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+def test_every_option_is_explained(command: click.Command) -> None:
+    context = click.Context(command)
+    for one in command.params:
+        record = one.get_help_record(context)
+        assert record is not None
+        assert record[1].strip(), one.name

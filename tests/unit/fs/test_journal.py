@@ -1,0 +1,206 @@
+"""The ledger as bytes: whatever is wrong with them is noticed, and never a path invented."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.paths import RelPath
+from stoker.engine.ledger import record
+from stoker.engine.objects import BlobId, FileVersion, blob_of
+from stoker.engine.plans import Facts
+from stoker.fs import journal
+from stoker.fs.journal import Change, Frames, Unreadable
+from stoker.fs.stamps import unseen
+
+GENERATION = b"0123456789abcdef"
+
+
+def canonical(text: str) -> bool:
+    try:
+        return bool(RelPath(text))
+    except InvalidValue:
+        return False
+
+
+names = st.text("aé漢.- 1", min_size=1, max_size=6)
+paths = st.lists(names, min_size=1, max_size=3).map("/".join).filter(canonical)
+blobs = st.sampled_from([20, 32]).flatmap(lambda size: st.binary(min_size=size, max_size=size)).map(bytes.hex)
+versions = st.builds(FileVersion, blobs.map(BlobId), st.booleans())
+stats = st.binary(min_size=32, max_size=32)
+records = st.builds(
+    lambda version, stat: record(version, stat + bytes([version.executable])), versions, stats
+)
+changes = st.builds(
+    Change,
+    files=st.dictionaries(paths, records, max_size=5),
+    gone=st.lists(paths, max_size=3),
+    intended=st.dictionaries(paths, records.map(journal.packed), max_size=3),
+    facts=st.fixed_dictionaries(
+        {},
+        optional={
+            "commit": st.text(max_size=8),
+            "settings": st.text(max_size=8),
+            "folders": st.lists(paths, max_size=3),
+            "kept": st.lists(paths, max_size=3),
+            "mappings": st.lists(st.text(max_size=8), max_size=3),
+        },
+    ),
+    complete=st.booleans(),
+)
+
+
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@quick
+@given(changes)
+def test_a_base_gives_back_what_was_put_in(change: Change) -> None:
+    assert journal.decode_base(b"".join(journal.encode_base(GENERATION, change))) == (GENERATION, change)
+
+
+@given(versions)
+def test_a_version_gives_back_what_was_put_in(version: FileVersion) -> None:
+    assert journal.unpacked(journal.packed(record(version, unseen(version.executable)))) == version
+
+
+def written(*steps: Change) -> bytes:
+    frames = Frames(GENERATION)
+    data = b""
+    for change in steps:
+        frame = frames.next(change)
+        frames.wrote(frame)
+        data += frame
+        assert frames.end == len(data)
+    return data
+
+
+@quick
+@given(st.lists(changes, max_size=4), changes)
+def test_a_journal_gives_back_what_was_put_in_and_goes_on(steps: list[Change], another: Change) -> None:
+    data = written(*steps)
+    frames = Frames(GENERATION)
+    assert frames.read(data) == steps
+    assert frames.end == len(data)
+    assert Frames(GENERATION).read(data + frames.next(another)) == [*steps, another]
+
+
+@quick
+@given(st.lists(changes, min_size=1, max_size=4), st.data())
+def test_whatever_happens_to_its_bytes_a_journal_is_read_up_to_there(
+    steps: list[Change], chosen: st.DataObject
+) -> None:
+    data = written(*steps)
+    at = chosen.draw(st.integers(0, len(data) - 1))
+    damage = chosen.draw(
+        st.one_of(
+            st.just(data[:at]),
+            st.integers(0, 7).map(lambda bit: data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]),
+            st.binary(min_size=1, max_size=40).map(lambda garbage: data[:at] + garbage),
+            st.binary(min_size=1, max_size=40).map(lambda garbage: data + garbage),
+        )
+    )
+    frames = Frames(GENERATION)
+    found = frames.read(damage)
+    assert found == steps[: len(found)]
+    assert frames.end <= len(damage)
+    if len(found) == len(steps):
+        assert damage[: len(data)] == data
+
+
+@quick
+@given(changes, st.data())
+def test_whatever_happens_to_the_bytes_of_a_base_it_is_noticed(change: Change, chosen: st.DataObject) -> None:
+    data = b"".join(journal.encode_base(GENERATION, change))
+    at = chosen.draw(st.integers(0, len(data) - 1))
+    bit = chosen.draw(st.integers(0, 7))
+    for damage in (data[:at], data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :], data + b"\0"):
+        with pytest.raises(Unreadable):
+            journal.decode_base(damage)
+
+
+def test_frames_of_another_journal_or_another_place_do_not_count() -> None:
+    one, two = Change(gone=["a"]), Change(gone=["b"])
+    data = written(one, two)
+    assert Frames(b"x" * journal.GENERATION).read(data) == []
+    first = len(written(one))
+    swapped = data[: journal.GENERATION] + data[first:] + data[journal.GENERATION : first]
+    assert Frames(GENERATION).read(swapped) == []
+    doubled = data + data[first:]
+    assert Frames(GENERATION).read(doubled) == [one, two]
+
+
+def test_random_bytes_are_no_ledger() -> None:
+    chance = random.Random(7)  # noqa: S311 - the same bytes each time
+    for size in (0, 1, 15, 16, 39, 40, 1000):
+        with pytest.raises(Unreadable):
+            journal.decode_base(chance.randbytes(size))
+        assert Frames(GENERATION).read(GENERATION + chance.randbytes(size)) == []
+
+
+GOOD = record(FileVersion(blob_of(b"1")))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"files": []},
+        {"files": {"../../etc/passwd": GOOD}},
+        {"files": {"/etc/passwd": GOOD}},
+        {"files": {"": GOOD}},
+        {"files": {"d/../../x": GOOD}},
+        {"files": {"d/.git/config": GOOD}},
+        {"files": {"d/a\0": GOOD}},
+        {"files": {"d/a": b"short"}},
+        {"files": {"d/a": GOOD + b"x"}},
+        {"files": {"d/a": "text"}},
+        {"gone": ["../x"]},
+        {"intended": {"../x": journal.packed(GOOD)}},
+        {"intended": {"x": b""}},
+        {"facts": {"folders": ["../.."]}},
+        {"facts": {"folders": [""]}},
+        {"facts": {"kept": ["/etc"]}},
+        {"facts": {"folders": "d"}},
+        {"facts": {"commit": ["d"]}},
+        {"facts": {"given": {"d": 1}}},
+        {"facts": {"unheard": "of"}},
+        {"unheard": 1},
+        {"complete": 1},
+    ],
+)
+def test_what_a_stranger_wrote_with_the_right_checksum_is_refused(content: object) -> None:
+    """Whoever can write there must not make us delete elsewhere."""
+    raw = msgspec.msgpack.encode(content)
+    with pytest.raises(Unreadable):
+        journal.decode_base(_base(raw))
+    plain = written(Change())
+    frame = journal._FRAME.pack(len(raw), zlib.crc32(raw, zlib.crc32(GENERATION))) + raw
+    with pytest.raises(Unreadable):
+        Frames(GENERATION).read(plain[: journal.GENERATION] + frame)
+
+
+def _base(raw: bytes, version: int = journal.FORMAT) -> bytes:
+    head = journal._HEAD.pack(journal.MAGIC, version, GENERATION, len(raw))
+    return head + journal._CHECK.pack(zlib.crc32(raw, zlib.crc32(head))) + raw
+
+
+def test_a_later_format_is_named() -> None:
+    assert journal.decode_base(_base(msgspec.msgpack.encode({})))[1] == Change()
+    with pytest.raises(Stalled, match="format 3"):
+        journal.decode_base(_base(b"whatever comes then", version=3))
+
+
+def test_only_facts_that_changed_are_told() -> None:
+    known = Facts(commit="a", folders=frozenset({"d", "e"}), given=frozenset({"0:d/ 1"}))
+    after = replace(known, commit="b", kept=frozenset({"d/x"}))
+    assert journal.plain_facts(after, known) == {"commit": "b", "kept": ["d/x"]}
+    assert journal.with_facts(known, journal.plain_facts(after, known)) == after
+    assert journal.with_facts(Facts(), journal.plain_facts(after, None)) == after
