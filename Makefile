@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test lint unit coverage test-long demo e2e test-e2e bench bench-kube bench-sync verify generate build assets clean help
+.PHONY: test lint unit coverage test-long test-crash demo e2e test-e2e bench bench-kube bench-sync verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -20,6 +20,9 @@ coverage: .venv/ready               ## At least 90 % of domain, api and kube mus
 
 test-long: assets                   ## The long suites, whole, and the laws over new examples
 	$(BIN)/pytest -n 2 -m long tests && HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n 2 tests/property
+
+test-crash: .venv/ready             ## A kill and a broken disk at every turn of every failpoint
+	$(BIN)/pytest -n 2 -m long tests/crash
 
 demo: .venv/ready                   ## See the main job done for real
 	$(BIN)/stoker demo

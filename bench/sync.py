@@ -61,7 +61,7 @@ class Size:
         """Two files to a resource, twenty resources to a folder, as a project of views has them."""
         view, kind = divmod(number, 2)
         name = ("view.json", "resource.json")[kind]
-        return f"{SOURCE}/projects/p{view % 10}/perspective/views/area{view // 20}/view{view}/{name}"
+        return f"{SOURCE}/projects/p{view // 500}/perspective/views/area{view // 20}/view{view}/{name}"
 
 
 SIZES = {

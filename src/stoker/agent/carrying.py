@@ -20,6 +20,7 @@ from stoker.agent.contents import Contents, Derivation
 from stoker.agent.differences import diff_lines
 from stoker.agent.hooks import Change, PassHook
 from stoker.agent.threads import in_thread
+from stoker.domain.failpoints import reached
 from stoker.engine.objects import BlobId, Note
 from stoker.engine.sources import SourceReader
 from stoker.fs.applying import Applied, FileRules, Progress, Stopped, apply
@@ -45,6 +46,7 @@ class Carrying:
         """What came of it, and what the hooks could not verify; the caller holds the lock."""
         plan = self.change.plan
         contents = await self._contents()
+        reached("carry.before")
         if not plan.actions:
             hooks = ()
         async with AsyncExitStack() as around:
@@ -71,6 +73,7 @@ class Carrying:
                 )
 
             applied = await in_thread(carry)
+            reached("carry.after")
             notes = [note for hook in hooks for note in await hook.after(self.change, applied)]
         return applied, tuple(notes)
 

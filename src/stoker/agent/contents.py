@@ -9,13 +9,13 @@ into staging, where nothing live has been touched yet: a Git LFS pointer or a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Protocol
 
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.reasons import Reason
-from stoker.engine.json_checking import why_not_json
 from stoker.engine.objects import Blob, BlobId, blob_of
 from stoker.engine.plans import Write
 from stoker.engine.sources import SourceReader
@@ -102,9 +102,16 @@ class Contents:
         content = b"".join(blob.chunks) if made is None else _shaped(blob, made.recipe, path or wanted)
         if len(content) <= _MAX_POINTER and content.startswith(_POINTER):
             self.pointers.add(wanted)
-        elif path is not None and (why := why_not_json(content)) is not None:
+        elif path is not None and (why := _checker()(content)) is not None:
             self.broken[path] = why
         return Blob(wanted, len(content), iter((content,)))
+
+
+@cache
+def _checker() -> Callable[[bytes], str | None]:
+    from stoker.engine.json_checking import why_not_json  # noqa: PLC0415 - a parser, for those who write
+
+    return why_not_json
 
 
 def _shaped(blob: Blob, recipe: Recipe, name: str) -> bytes:
@@ -116,7 +123,7 @@ def _shaped(blob: Blob, recipe: Recipe, name: str) -> bytes:
 
 
 def _broken(broken: Mapping[str, str]) -> Stalled:
-    named = "; ".join(f"{path} {why}" for path, why in sorted(broken.items())[:_NAMED])
+    named = "; ".join(f"{path} is not JSON: {why}" for path, why in sorted(broken.items())[:_NAMED])
     more = f"; and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
     return Stalled(
         f"{named}{more}; nothing was changed (mend it in the repository, or exclude it)",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from stoker.agent.carrying import Carrying
 from stoker.agent.contents import Derivation, PointersFound, derive
@@ -49,6 +50,14 @@ from stoker.fs.scanning import scan
 _SOME_TIME = 0
 
 
+class _Decision(NamedTuple):
+    """What shall happen, and what it takes."""
+
+    plan: Plan
+    derived: Mapping[BlobId, Derivation]
+    report: SyncReport
+
+
 @dataclass(slots=True)
 class Pass:
     """One commit on its way into one data folder."""
@@ -61,6 +70,8 @@ class Pass:
     folder: DataFolder
     book: Book
     progress: Progress | None = None
+    pointers: frozenset[BlobId] = frozenset()
+    """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
 
     async def run(self) -> SyncReport:
         layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, _SOME_TIME))
@@ -109,8 +120,19 @@ class Pass:
         """From a commit that is somewhere to files that are here."""
         ref, ledger = self.job.source.ref, self._ledger
         follows = ledger is not None and ledger.ref == ref and ledger.commit
+        if self.progress is not None:
+            self.progress("fetching", 0, 0)
         await self.reader.fetch(self.commit, ref)
         await self.reader.vouch(self.commit, ref, CommitId(ledger.commit) if ledger and follows else None)
+        while True:
+            decision = await self._decide(layout, live)
+            try:
+                return await self._carry_out(decision)
+            except PointersFound as found:
+                self.pointers |= found.blobs
+
+    async def _decide(self, layout: Layout, live: Live | None) -> _Decision:
+        """Observe and plan. What is desired of 100,000 files is let go of before they are written."""
         desired = await self._changed(layout, ())
         if desired is None:
             desired = await self._all(layout)
@@ -119,7 +141,10 @@ class Pass:
         if desired.partial and (lost := self._lost(layout, live)):
             desired = await self._changed(layout, lost) or await self._all(layout)
         desired, derived = await self._shaped(desired)
-        return await self._decide(desired, derived, live)
+        desired = desired.refusing(self.pointers, RefusalKind.LFS_POINTER)
+        plan = self._plan(desired, live)
+        report = replace(self._report(plan, live), stalled=self._why_stalled(plan, desired))
+        return _Decision(plan, derived, report)
 
     async def _changed(self, layout: Layout, lost: Collection[str]) -> Desired | None:
         """What the commit changes, and what was `lost` besides; None when all of it has to be mapped."""
@@ -174,24 +199,16 @@ class Pass:
         results, derived = await in_thread(lambda _: derive(self.reader, wanted))
         return desired.derived(results), derived
 
-    async def _decide(self, desired: Desired, derived: Mapping[BlobId, Derivation], live: Live) -> SyncReport:
-        plan = self._plan(desired, live)
-        stalled = self._why_stalled(plan, desired)
-        if stalled is not None and not self.wish.dry_run:
-            raise stalled
-        initial = self._ledger is None
-        change = Change(self.commit, self.job.source.ref, plan, initial=initial)
+    async def _carry_out(self, decision: _Decision) -> SyncReport:
+        plan, derived, report = decision
+        change = Change(self.commit, self.job.source.ref, plan, initial=self._ledger is None)
         carrying = Carrying(change, self.folder, self.book, self.reader, derived)
-        report = replace(self._report(plan, live), stalled=stalled)
-        try:
-            if self.wish.dry_run:
-                return await self._rehearse(carrying, report)
-            rules = FileRules(self.job.owner, self.job.umask)
-            applied, unverified = await carrying.out(rules, self.hooks, self.progress)
-        except PointersFound as found:
-            without = desired.refusing(found.blobs, RefusalKind.LFS_POINTER)
-            return await self._decide(without, derived, live)
-        return report.after(applied, unverified)
+        if self.wish.dry_run:
+            return await self._rehearse(carrying, report)
+        if report.stalled is not None:
+            raise report.stalled
+        rules = FileRules(self.job.owner, self.job.umask)
+        return report.after(*await carrying.out(rules, self.hooks, self.progress))
 
     async def _rehearse(self, carrying: Carrying, report: SyncReport) -> SyncReport:
         try:
@@ -210,11 +227,13 @@ class Pass:
             first_contact=self.wish.first_contact,
         )
         plan = replace(plan, facts=replace(plan.facts, ref=str(self.job.source.ref)))
-        more = plan.with_orphans() if plan.orphans_kept else plan
+        if not (plan.orphans_kept and self.wish.approved):
+            return plan
+        more = plan.with_orphans()
         return more if more.digest in self.wish.approved else plan
 
     def _why_stalled(self, plan: Plan, desired: Desired) -> Stalled | None:
-        approved = plan.digest if plan.digest in self.wish.approved else ""
+        approved = plan.digest if self.wish.approved and plan.digest in self.wish.approved else ""
         return why_stalled(plan, desired, self._ledger, self.job.files.deletion, approved)
 
     def _report(self, plan: Plan, live: Live) -> SyncReport:

@@ -26,11 +26,7 @@ def may_clash(fresh: Collection[str], gone: AbstractSet[str], files: Collection[
     for path in map(RelPath.known, fresh):
         if any(folder in files and folder not in gone for folder in path.ancestors()):
             return True
-        new = [path]
-        for folder in path.ancestors():
-            if there.is_folder(folder) and folder not in gone:
-                break
-            new.append(folder)
+        new = [path, *there.new_above(path, gone)]
         for number, place in enumerate(new):
             # A file's own mark keeps it from being taken for a folder of the same name.
             mark = place + ("" if number else "\n")
@@ -51,7 +47,18 @@ class _There:
         plain = self._text.isascii()
         self._keys = frozenset[str]() if plain else frozenset(collision_keys([*files, *folders_above(files)]))
 
-    def is_folder(self, path: str) -> bool:
+    def new_above(self, path: RelPath, gone: AbstractSet[str]) -> list[RelPath]:
+        """The folders of a path that are not there, the topmost last.
+
+        Looked for from the top: what is there is found at once, and below the first that
+        is not there nothing has to be looked for.
+        """
+        folders = list(path.ancestors())
+        while folders and folders[-1] not in gone and self._is_folder(folders[-1]):
+            folders.pop()
+        return folders
+
+    def _is_folder(self, path: str) -> bool:
         if path not in self._folders:
             self._folders[path] = f"\n{path}/" in self._text
         return self._folders[path]

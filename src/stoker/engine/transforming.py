@@ -28,7 +28,6 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilePatch, Transforms
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
-from stoker.engine import json_text
 from stoker.engine.content_templates import MAX_BYTES, fields_in, fill_in
 from stoker.engine.globs import Globs
 from stoker.engine.json_paths import JsonPath
@@ -75,7 +74,7 @@ class Recipe:
         try:
             if self.values is not None:
                 content = fill_in(content, self.values)
-            set_value = _yaml_set_value if self.file.endswith(_YAML) else json_text.set_value
+            set_value = _yaml_set_value if self.file.endswith(_YAML) else _json_set_value
             for edit in self.edits:
                 content = set_value(content, edit.path, edit.value, adds=edit.adds)
         except InvalidValue as error:
@@ -201,6 +200,12 @@ def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:
     pattern = compiled.render(values, lambda value: _WILD.sub(r"\\\g<0>", value))
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return "", Globs(("/".join(parts) + "/" * pattern.endswith("/"),))
+
+
+def _json_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
+    from stoker.engine import json_text  # noqa: PLC0415 - a parser, for those who have something to set
+
+    return json_text.set_value(content, path, value, adds=adds)
 
 
 def _yaml_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:

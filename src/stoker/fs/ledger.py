@@ -39,7 +39,6 @@ MAX_BYTES = 256 << 20
 SMALL = 256 << 10
 
 _NEW = "manifest.new"
-_LEAST = 24  # bytes that a file needs, whatever its path
 _Identity = tuple[int, int, int, int, int]
 
 
@@ -120,25 +119,25 @@ class Book:
             facts = _both(self._facts, facts)
         intended = {} if done else {path: v for path, v in self._intended.items() if path not in records}
         gone = [str(path) for path in gone if path in self._files and path not in records]
-        records = {str(path): kept for path, kept in records.items() if self._files.get(path) != kept}
+        new = dict(records)
+        if self._files:
+            new = {path: kept for path, kept in records.items() if self._files.get(path) != kept}
         told = journal.plain_facts(facts, self._facts if self._known else None)
         if (
             self._known
             and not (gone or told)
             and intended == self._intended
             and complete == self._complete
-            and all(self._is_same_version(path, kept) for path, kept in records.items())
+            and all(self._is_same_version(path, kept) for path, kept in new.items())
         ):
-            self._files.update(records)
-            self._unsaved.update(records)
+            self._files.update(new)
+            self._unsaved.update(new)
             return
         if self._unsaved:
-            records = self._unsaved | records
+            new = self._unsaved | new
             for path in gone:
-                records.pop(path, None)
-        self._write(
-            folder, Change(files=records, gone=gone, intended=intended, facts=told, complete=complete)
-        )
+                new.pop(path, None)
+        self._write(folder, Change(files=new, gone=gone, intended=intended, facts=told, complete=complete))
 
     def _is_same_version(self, path: str, kept: bytes) -> bool:
         """Whether only the stat data is newer."""
@@ -167,7 +166,7 @@ class Book:
     def _frame(self, change: Change) -> bytes | None:
         """The next step of the journal; None if that would become too long."""
         room = max(SMALL, self._base_size // 2) - self._frames.end if self._known else 0
-        if (len(change.files) + len(change.intended)) * _LEAST > room:  # so it is not encoded in vain
+        if journal.least_size(change) > room:  # so that it is not encoded in vain
             return None
         frame = self._frames.next(change)
         return frame if len(frame) <= room else None
