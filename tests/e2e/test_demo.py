@@ -36,6 +36,8 @@ def test_the_demo_runs_to_its_end_and_cleans_up(tmp_path: Path) -> None:
     assert ": nothing to do\n" in moved
     drift = shown["Somebody edits"]
     assert "projects/packer/com.inductiveautomation.perspective/views/Overview/view.json" in drift
+    assert "ended with exit code 10\n" in drift
+    assert drift.endswith(": nothing was changed\n")
     assert ": 1 modified\n" in drift
 
     assert "spec.git.ref: Invalid value" in done.stdout

@@ -251,7 +251,7 @@ class Stage:
         self.repository = repository
         self.runner = GitRunner(tmp_path / "cache", timeout=TIMEOUT, max_memory=MEMORY)
         remote = Remote(self.runner, RepoUrl(server.url("plant.git")), always(Access()))
-        self.mirror = Mirror(remote, tmp_path / "cache", limits=Limits(fetch=CAP, news=CAP))
+        self.mirror = Mirror(remote, tmp_path / "cache", limits=Limits(fetch=CAP, news=CAP, seconds=TIMEOUT))
 
     async def attacked(self, reasons: set[Reason], *, begin_with_a_mirror: bool) -> None:
         honest = self.repository.commit({"a": "1", "b": "x" * 5000})

@@ -6,93 +6,24 @@ there. Around the data folder lies a sentinel; after every pass it is as it was.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import stat
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stoker.agent.jobs import SyncJob
-from stoker.agent.opening import open_keeper
-from stoker.agent.reporting import SyncReport
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
-from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
-from stoker.domain.intent.source import Source
-from stoker.domain.intent.values import TemplateValues
+from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.reasons import Reason
-from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.testing.repositories import Repository, submodule, symlink
-
-REGULAR, EXECUTABLE, FOLDER, LINK, MODULE = "100644", "100755", "40000", "120000", "160000"
-INTENT = FilesIntent((Mapping("s", "projects/P", when_missing=WhenMissing.FAIL),))
-
-
-class Attack:
-    """A repository in the hands of an attacker, and the data folder that it is aimed at."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.repository = Repository.create(tmp_path / "evil.git")
-        self.data = tmp_path / "outside/data"
-        self.data.mkdir(parents=True)
-        self.outside = tmp_path / "outside"
-        (self.outside / "sentinel").write_text("untouched")
-        (self.data / ".uuid").write_text("gateway")
-        (self.data / "projects/other").mkdir(parents=True)
-        (self.data / "projects/other/x").write_text("theirs")
-        self.cache = tmp_path / "cache"
-
-    def blob(self, content: bytes) -> str:
-        return self.repository.git("hash-object", "-w", "--stdin", stdin=content).decode().strip()
-
-    def tree(self, *entries: tuple[str, bytes, str]) -> str:
-        """A tree object of these (mode, name, id), in this order and unchecked."""
-        raw = b"".join(
-            mode.encode() + b" " + name + b"\0" + bytes.fromhex(id_) for mode, name, id_ in entries
-        )
-        arguments = ("hash-object", "-t", "tree", "-w", "--literally", "--stdin")
-        return self.repository.git(*arguments, stdin=raw).decode().strip()
-
-    def commit(self, root: str) -> CommitId:
-        body = (
-            f"tree {root}\nauthor E <e@example.test> 1 +0000\ncommitter E <e@example.test> 1 +0000\n\nEvil\n"
-        )
-        arguments = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
-        commit = self.repository.git(*arguments, stdin=body.encode()).decode().strip()
-        self.repository.set_branch("main", commit)
-        return CommitId(commit)
-
-    def source(self, *entries: tuple[str, bytes, str]) -> None:
-        """A commit whose folder `s` holds these entries and one good file."""
-        good = (REGULAR, b"good", self.blob(b"good"))
-        self.commit(self.tree((FOLDER, b"s", self.tree(*entries, good))))
-
-    async def sync(self, intent: FilesIntent = INTENT) -> SyncReport:
-        before = fingerprint(self.outside, self.data)
-        source = Source(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
-        try:
-            return await open_keeper(SyncJob(source, intent, TemplateValues(), self.data, self.cache)).sync()
-        finally:
-            assert fingerprint(self.outside, self.data) == before, "something outside the destination changed"
-
-    def delivered(self) -> dict[str, bytes]:
-        place = self.data / "projects/P"
-        return {
-            str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()
-        }
-
-
-def fingerprint(outside: Path, data: Path) -> dict[str, tuple[int, int, str]]:
-    """Everything but the destination and our own state, by mode, time and content."""
-    ours = (data / "projects/P", data / ".sync-state", data / ".sync-staging")
-    found: dict[str, tuple[int, int, str]] = {}
-    for folder, names, files in os.walk(outside):
-        names[:] = [name for name in names if Path(folder, name) not in ours]
-        for path in (Path(folder, name) for name in files):
-            info = path.lstat()
-            content = path.readlink() if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
-            found[str(path)] = (info.st_mode, info.st_mtime_ns, str(content))
-    return found
+from stoker.domain.refs import GitRef
+from stoker.engine.ledger import record
+from stoker.engine.objects import FileVersion, blob_of
+from stoker.fs import journal
+from stoker.fs.ledger import JOURNAL, MANIFEST
+from stoker.fs.stamps import unseen
+from stoker.testing.evil import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
+from stoker.testing.repositories import submodule, symlink
 
 
 @pytest.fixture
@@ -272,11 +203,10 @@ async def test_a_misspelt_source_in_a_mapping_deletes_nothing(attack: Attack, so
 async def test_a_resource_stays_whole_when_a_file_of_its_successor_cannot_be_delivered(
     attack: Attack,
 ) -> None:
-    whole = {"r/resource.json": b"old", "r/old.bin": b"1"}
+    whole = {"r/resource.json": b'"old"', "r/old.bin": b"1"}
     attack.repository.commit({f"s/{path}": content for path, content in whole.items()})
     await attack.sync()
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
-    attack.repository.commit({"s/r/resource.json": "new", "s/r/old.bin": None, "s/r/new.bin": pointer})
+    attack.repository.commit({"s/r/resource.json": '"new"', "s/r/old.bin": None, "s/r/new.bin": LFS_POINTER})
     assert (await attack.sync()).partial
     assert attack.delivered() == whole
 
@@ -313,12 +243,10 @@ async def test_hooks_and_commands_of_a_local_source_do_not_run(attack: Attack) -
 
 async def test_a_bomb_of_trees_is_cut_off(attack: Attack) -> None:
     """Ten trees of ten trees … name ten thousand million files in a kilobyte."""
-    tree = attack.tree(*((REGULAR, b"f%d" % n, attack.blob(b"x")) for n in range(10)))
-    for _ in range(9):
-        tree = attack.tree(*((FOLDER, b"d%d" % n, tree) for n in range(10)))
-    attack.source((FOLDER, b"bomb", tree))
-    with pytest.raises(Retry, match="printed more than"):
+    attack.source((FOLDER, b"bomb", attack.bomb(width=10, depth=10)))
+    with pytest.raises(Stalled, match="names more than 1000000 files") as stalled:
         await attack.sync()
+    assert stalled.value.reason is Reason.SOURCE_TOO_LARGE
     assert not (attack.data / "projects/P").exists()
 
 
@@ -382,27 +310,58 @@ async def test_a_symlink_in_the_place_of_our_own_folders_stops_the_pass(attack: 
     assert [path.name for path in elsewhere.iterdir()] == ["keep"]
 
 
-async def test_a_manifest_that_names_foreign_files_deletes_none_of_them(attack: Attack) -> None:
+RECORD = record(FileVersion(blob_of(b"theirs"), executable=False), unseen(False))
+
+
+def forge_manifest(attack: Attack, path: str) -> None:
+    """Let the ledger say that this file is ours, with a good checksum."""
+    manifest = attack.data / MANIFEST
+    generation, told = journal.decode_base(manifest.read_bytes())
+    forged = replace(told, files={**told.files, path: RECORD})
+    manifest.write_bytes(b"".join(journal.encode_base(generation, forged)))
+
+
+def forge_journal(attack: Attack, path: str) -> None:
+    """The same as a step that was made since."""
+    generation, _ = journal.decode_base((attack.data / MANIFEST).read_bytes())
+    frames, place = journal.Frames(generation), attack.data / JOURNAL
+    frames.read(place.read_bytes())
+    with place.open("ab") as file:
+        file.write(frames.next(journal.Change(files={path: RECORD}, complete=True)))
+
+
+FORGERS = pytest.mark.parametrize("forge", [forge_manifest, forge_journal])
+Forger = Callable[[Attack, str], None]
+
+
+@FORGERS
+@pytest.mark.parametrize("path", ["../sentinel", "/etc/passwd", "projects/P/../../.uuid", ""])
+async def test_a_ledger_that_names_foreign_files_deletes_none_of_them(
+    attack: Attack, forge: Forger, path: str
+) -> None:
     attack.source()
     await attack.sync()
-    manifest = attack.data / ".sync-state/manifest"
-    blob = attack.blob(b"gateway")
-    manifest.write_text(
-        manifest.read_text().replace('"files":{', f'"files":{{"../sentinel":["{blob}","644"],')
-    )
+    forge(attack, path)
     report = await attack.sync()
     assert not report.plan.actions
     assert [note.path for note in report.errors] == [".sync-state/manifest"]
     assert (await attack.sync()).errors == ()
 
 
-async def test_a_manifest_that_names_the_gateways_own_files_deletes_none_of_them(attack: Attack) -> None:
+@FORGERS
+@pytest.mark.parametrize("path", [".uuid", "db/x", ".sync-state/lock", "projects/P/.resources/x"])
+async def test_a_ledger_that_names_the_gateways_own_files_deletes_none_of_them(
+    attack: Attack, forge: Forger, path: str
+) -> None:
     attack.source()
+    place = attack.data / path
     await attack.sync()
-    manifest = attack.data / ".sync-state/manifest"
-    blob = attack.blob(b"gateway")
-    manifest.write_text(manifest.read_text().replace('"files":{', f'"files":{{".uuid":["{blob}","644"],'))
-    assert not (await attack.sync()).plan.actions
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.touch()
+    forge(attack, path)
+    report = await attack.sync()
+    assert not report.plan.actions
+    assert place.exists()
 
 
 async def test_the_gateways_own_places_are_never_a_destination(attack: Attack) -> None:

@@ -25,7 +25,7 @@ from stoker.git.runner import GitRunner
 from stoker.git.signed_objects import MAX_OBJECT_BYTES
 from stoker.git.tags import TagObject
 from stoker.git.verifying import Signed, TrustedKeys, verify
-from stoker.testing.repositories import Repository
+from stoker.testing.evil import EvilRepository
 from stoker.testing.signing import GpgHome, Signer, certified_signer, ssh_signer
 
 MISSING, INVALID = Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID
@@ -42,24 +42,16 @@ def anybody(gpg: GpgHome) -> Signer:
     return gpg.signer("anybody")
 
 
-class Attack:
-    """A repository in the hands of an attacker, who must not pass for Alice."""
+class Attack(EvilRepository):
+    """By somebody who must not pass for Alice."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "evil.git")
         self.folder = folder
-        self.repository = Repository.create(folder / "evil.git")
         self.runner = GitRunner(folder / "cache")
         self.alice = ssh_signer(folder, "alice")
         self.mallory = ssh_signer(folder, "mallory")
         self.keys = TrustedKeys(allowed_signers=b"alice@example.test " + self.alice.public + b"\n")
-
-    def raw(self, id_: str) -> bytes:
-        kind = self.repository.git("cat-file", "-t", id_).decode().strip()
-        return self.repository.git("cat-file", kind, id_)
-
-    def write(self, kind: str, content: bytes) -> CommitId:
-        arguments = ("hash-object", "-t", kind, "-w", "--literally", "--stdin")
-        return CommitId(self.repository.git(*arguments, stdin=content).decode().strip())
 
     async def accepted(self, commit: CommitId, keys: TrustedKeys | None = None) -> Signed:
         place = self.repository.path
@@ -130,7 +122,7 @@ async def test_an_unsigned_commit_under_a_signed_tag_in_the_mode_for_commits(att
 
 
 async def test_the_text_of_a_signature_in_the_message(attack: Attack) -> None:
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     header = signature_header(good)
     body = header.replace(b"gpgsig ", b"").replace(b"\n ", b"\n")
     unsigned = good.replace(header, b"")
@@ -153,22 +145,22 @@ async def test_the_text_of_a_signature_in_the_message(attack: Attack) -> None:
 async def test_signed_content_that_was_changed_afterwards(
     attack: Attack, tamper: Callable[[bytes], bytes]
 ) -> None:
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     assert tamper(good) != good
     await attack.refused(attack.write("commit", tamper(good)), INVALID, "does not fit its content")
 
 
 async def test_the_signature_of_another_commit(attack: Attack) -> None:
-    header = signature_header(attack.raw(attack.alice.commit(attack.repository, {"a": "1"})))
-    plain = attack.raw(attack.repository.commit({"a": "2"}))
+    header = signature_header(attack.read(attack.alice.commit(attack.repository, {"a": "1"})))
+    plain = attack.read(attack.repository.commit({"a": "2"}))
     commit = attack.write("commit", plain.replace(b"\n\n", b"\n" + header + b"\n", 1))
     await attack.refused(commit, INVALID, "does not fit its content")
 
 
 @pytest.mark.parametrize("order", ["good first", "good last"])
 async def test_two_signatures_in_one_commit(attack: Attack, order: str) -> None:
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
-    other = attack.raw(attack.mallory.commit(attack.repository, {"a": "2"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
+    other = attack.read(attack.mallory.commit(attack.repository, {"a": "2"}))
     headers = [signature_header(good), signature_header(other)]
     if order == "good last":
         headers.reverse()
@@ -177,7 +169,7 @@ async def test_two_signatures_in_one_commit(attack: Attack, order: str) -> None:
 
 
 async def test_a_second_signature_under_the_name_for_other_ids(attack: Attack) -> None:
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     header = signature_header(good)
     both = good.replace(header, header + header.replace(b"gpgsig ", b"gpgsig-sha256 "))
     await attack.refused(attack.write("commit", both), INVALID, "more than one signature")
@@ -186,7 +178,7 @@ async def test_a_second_signature_under_the_name_for_other_ids(attack: Attack) -
 
 
 async def test_two_signatures_in_one_header(attack: Attack) -> None:
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     header = signature_header(good)
     twice = header + header.replace(b"gpgsig ", b" ")
     await attack.refused(attack.write("commit", good.replace(header, twice)), INVALID, "alone")
@@ -196,7 +188,7 @@ async def test_two_signatures_in_one_header(attack: Attack) -> None:
 
 async def test_parents_behind_the_signature_that_git_does_not_read(attack: Attack) -> None:
     attack.alice.commit(attack.repository, {"a": "1"})
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "2"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "2"}))
     header = signature_header(good)
     tree, rest = good.replace(header, b"").split(b"\n", 1)
     commit = attack.write("commit", tree + b"\n" + header + rest)
@@ -225,14 +217,14 @@ async def test_parents_behind_the_signature_that_git_does_not_read(attack: Attac
 async def test_objects_that_programs_read_differently_even_if_alice_signed_them(
     attack: Attack, change: Callable[[bytes], bytes], says: str
 ) -> None:
-    content = change(attack.raw(attack.repository.commit({"a": "1"})))
+    content = change(attack.read(attack.repository.commit({"a": "1"})))
     header = b"gpgsig " + signed_by_alice(attack, content, "git").replace(b"\n", b"\n ") + b"\n"
     commit = attack.write("commit", content.replace(b"\n\n", b"\n" + header + b"\n", 1))
     await attack.refused(commit, INVALID, says)
 
 
 async def test_an_object_that_ends_in_its_headers(attack: Attack) -> None:
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     commit = attack.write("commit", good.split(b"\n\n")[0] + b"\n")
     await attack.refused(commit, INVALID, "ends within its headers")
 
@@ -253,7 +245,7 @@ async def test_an_object_that_ends_in_its_headers(attack: Attack) -> None:
     ids=["empty", "junk", "cut", "empty pgp", "open pgp", "message", "x509", "word", "sentence"],
 )
 async def test_things_that_are_no_signature(attack: Attack, signature: bytes) -> None:
-    plain = attack.raw(attack.repository.commit({"a": "1"}))
+    plain = attack.read(attack.repository.commit({"a": "1"}))
     header = b"gpgsig " + signature.replace(b"\n", b"\n ") + b"\n"
     commit = attack.write("commit", plain.replace(b"\n\n", b"\n" + header + b"\n", 1))
     await attack.refused(commit, INVALID, f"commit {commit} has a signature that")
@@ -261,7 +253,7 @@ async def test_things_that_are_no_signature(attack: Attack, signature: bytes) ->
 
 async def test_a_signature_that_was_made_for_something_else_than_git(attack: Attack) -> None:
     """Alice signs files with the same key; one of them was a commit in disguise."""
-    plain = attack.raw(attack.repository.commit({"a": "1"}))
+    plain = attack.read(attack.repository.commit({"a": "1"}))
     signature = signed_by_alice(attack, plain, "file")
     header = b"gpgsig " + signature.replace(b"\n", b"\n ") + b"\n"
     commit = attack.write("commit", plain.replace(b"\n\n", b"\n" + header + b"\n", 1))
@@ -271,7 +263,7 @@ async def test_a_signature_that_was_made_for_something_else_than_git(attack: Att
 async def test_other_bytes_under_the_id_of_a_signed_commit(attack: Attack) -> None:
     """The mirror is a cache on a disk: what lies there under an id need not be what the id says."""
     victim = attack.repository.commit({"evil": "1"})
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     place = attack.repository.path / "objects" / victim[:2] / victim[2:]
     place.parent.mkdir(exist_ok=True)
     place.unlink(missing_ok=True)
@@ -290,7 +282,7 @@ async def test_a_replacement_of_a_commit_by_a_signed_one(attack: Attack) -> None
 
 
 async def test_an_object_of_any_size(attack: Attack) -> None:
-    good = attack.raw(attack.alice.commit(attack.repository, {"a": "1"}))
+    good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     commit = attack.write("commit", good + b"x" * MAX_OBJECT_BYTES)
     await attack.refused(commit, INVALID, f"checked up to {MAX_OBJECT_BYTES}")
     many = b"".join(b" \n" for _ in range(400_000))  # quick to refuse, also when it is all header
@@ -382,7 +374,7 @@ async def test_a_gpg_key_that_was_revoked(attack: Attack, gpg: GpgHome) -> None:
 
 async def test_gpg_signed_content_that_was_changed(attack: Attack, gpg: GpgHome) -> None:
     bob = gpg.signer("changed")
-    good = attack.raw(bob.commit(attack.repository, {"a": "1"}))
+    good = attack.read(bob.commit(attack.repository, {"a": "1"}))
     keys = TrustedKeys(gpg_keys=bob.public)
     commit = attack.write("commit", good.replace(b"Signed\n", b"Signed!\n"))
     await attack.refused(commit, INVALID, "does not fit its content", keys)
@@ -410,11 +402,11 @@ async def test_a_gpg_signature_with_more_than_itself(attack: Attack, gpg: GpgHom
     """Two signatures, or one that brings content of its own, which gpg could check instead of ours."""
     bob, eve = gpg.signer("twice"), gpg.signer("eve")
     keys = TrustedKeys(gpg_keys=bob.public)
-    good = attack.raw(bob.commit(attack.repository, {"a": "1"}))
+    good = attack.read(bob.commit(attack.repository, {"a": "1"}))
     header = signature_header(good)
     own = pgp_bytes(header)
     assert await attack.accepted(attack.write("commit", good.replace(header, pgp_header(own))), keys)
-    other = pgp_bytes(signature_header(attack.raw(eve.commit(attack.repository, {"a": "2"}))))
+    other = pgp_bytes(signature_header(attack.read(eve.commit(attack.repository, {"a": "2"}))))
     literal = bytes([0xCB, 8]) + b"b\0" + b"\0" * 4 + b"hi"
     whole = gpg.gpg("--sign", "--local-user", "twice", stdin=b"hello")
     for raw in (
@@ -538,7 +530,7 @@ async def test_a_tag_signed_by_somebody_else_or_nobody(attack: Attack) -> None:
 )
 async def test_signed_tags_that_were_changed(attack: Attack, change: Callable[[bytes], bytes]) -> None:
     commit = attack.repository.commit({"a": "1"})
-    good = attack.raw(attack.alice.tag(attack.repository, "v1", commit))
+    good = attack.read(attack.alice.tag(attack.repository, "v1", commit))
     assert change(good) != good
     id_ = attack.write("tag", change(good))
     with pytest.raises(Stalled) as caught:

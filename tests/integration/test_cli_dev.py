@@ -77,6 +77,8 @@ def test_a_saved_file_arrives_within_a_second(desk: Desk) -> None:
             desk.until(process, VIEW, f'{{"title": "{number}"}}\n')
             quickest.append(time.monotonic() - begun)
         assert min(quickest) < 1.0
+        eventually(lambda: desk.log.read_text().endswith("\n1 modified\n"), PATIENCE, "it is told")
+        assert "is at" not in desk.log.read_text(), "there is no commit to speak of"
         assert not list(desk.data.rglob("HEAD"))
 
 
@@ -117,6 +119,18 @@ def test_trouble_is_told_at_once_and_the_watch_goes_on(desk: Desk) -> None:
         eventually(lambda: "GatewayUnreachable" in desk.log.read_text(), PATIENCE, "the trouble is told")
         desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
         desk.until(process, VIEW, '{"title": "x"}')
+
+
+def test_a_file_that_is_no_json_is_named_and_the_next_save_flows(desk: Desk) -> None:
+    with desk.watching() as process:
+        before = desk.live(VIEW)
+        desk.save(f"services/filler/{VIEW}", '{"title": ')
+        eventually(lambda: VIEW in desk.log.read_text(), PATIENCE, "the broken file is named")
+        assert desk.live(VIEW) == before
+        begun = time.monotonic()
+        desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
+        desk.until(process, VIEW, '{"title": "x"}')
+        assert time.monotonic() - begun < 5.0, "an edit does not wait for the pause after a failure"
 
 
 def test_it_ends_with_0_when_told_to_stop(desk: Desk) -> None:

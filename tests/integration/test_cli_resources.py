@@ -14,6 +14,7 @@ from stoker.cli.exits import Exit
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.plant import plant
 from stoker.testing.repositories import Repository
+from stoker.testing.signing import ssh_signer
 
 TOKEN = "t0ken-that-nobody-may-see"
 
@@ -178,12 +179,138 @@ def test_flags_beside_the_file_win(site: Site) -> None:
 
 
 def test_what_has_no_effect_is_a_warning(site: Site) -> None:
-    site.write("more.yaml", STOKER + "  snapshots: {enabled: true}\n")
-    code, _, errors = site.run(
-        "plan", "-f", "~/more.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway"
-    )
+    more = "  snapshots: {enabled: true}\n  webhook: {allowedRefs: [main]}\n"
+    site.write("more.yaml", STOKER + more)
+    site.write("period.yaml", PROFILE.replace("NAME", "filler") + "  syncPeriod: 10\n")
+    files = ("-f", "~/more.yaml", "-f", "~/period.yaml", "--secrets-dir=~/secrets", "--no-gateway")
+    code, _, errors = site.run("plan", *files, "--annotation=sync-period=10")
     assert code == Exit.DONE
-    assert "warning: FeatureNotRunning: spec.snapshots has no effect" in errors
+    named = [line.partition(" has no effect")[0].rpartition(": ")[2] for line in errors.splitlines()]
+    assert named == [
+        "spec.snapshots.enabled",
+        "spec.webhook.allowedRefs",
+        "spec.syncPeriod of the SyncProfile",
+        "annotation sync-period",
+    ]
+    assert errors.count("stoker plan: warning: FeatureNotRunning: ") == 4
+
+
+WHOLE_STOKER = """\
+apiVersion: stoker.io/v1alpha1
+kind: Stoker
+metadata: {name: line-1, namespace: bottling}
+spec:
+  git:
+    repo: "URL"
+    ref: main
+    auth: {token: {secretRef: {name: git, key: token}}}
+    verify: {mode: commit, allowedSignersSecretRef: {name: signers, key: allowed}}
+  gateway: {port: 0}
+  siteNumber: "7"
+  excludePatterns: ["**/.resources/**", "**/*.bak"]
+  orphans: owned
+  deletionBudget: {files: 1, percent: 1}
+  drift: {mode: restore, interval: 10m}
+  normalize:
+    systemName: true
+    templates: [{jsonPath: .historian, valueTemplate: "site-{{.SiteNumber}}"}]
+"""
+WHOLE_PROFILE = """\
+---
+apiVersion: stoker.io/v1alpha1
+kind: SyncProfile
+metadata: {name: filler, namespace: bottling}
+spec:
+  vars: {service: filler, line: "1"}
+  mappings:
+    - {source: "services/{{.Vars.service}}/projects", destination: projects, required: true}
+    - {source: "services/{{.Vars.service}}/config/resources/core", destination: config/resources/core}
+    - {source: notes, destination: projects/filler/notes, template: true}
+  patches: [{file: "projects/*/project.json", set: {.title: "Line {{.Vars.line}}"}}]
+  excludePatterns: ["**/secret.txt"]
+"""
+WHOLE_IGNITION = """\
+apiVersion: sync.ignition.io/v1alpha1
+kind: IgnitionSync
+metadata: {name: site, namespace: bottling}
+spec:
+  git:
+    repo: "URL"
+    ref: main
+    auth: {token: {secretRef: {name: git, key: token}}}
+    verify: {mode: commit, allowedSignersSecretRef: {name: signers, key: allowed}}
+  gateway: {port: 0}
+  excludePatterns: ["**/.resources/**", "**/*.bak"]
+  orphans: owned
+  deletionBudget: {files: 1, percent: 1}
+  drift: {mode: restore}
+  normalize:
+    systemName: true
+    fields: [{jsonPath: .historian, valueTemplate: "of-{{.GatewayName}}"}]
+  shared:
+    scripts: {source: shared/scripts, destPath: ignition/script-python}
+    udts: {source: shared/udts}
+  additionalFiles: [{source: notes, dest: projects/filler/notes, type: dir}]
+"""
+NOTES = {"notes/about.txt": "Gateway {{.GatewayName}}\n", "notes/old.bak": "x", "notes/secret.txt": "x"}
+
+
+@pytest.mark.parametrize("kind", ["Stoker", "IgnitionSync"])
+def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind: str) -> None:
+    alice = ssh_signer(tmp_path, "alice")
+    site.write("secrets/signers/allowed", f"alice@example.test {alice.public.decode()}\n")
+    site.write("whole.yaml", WHOLE_STOKER + WHOLE_PROFILE if kind == "Stoker" else WHOLE_IGNITION)
+    files = ["-f", "~/whole.yaml", "--secrets-dir=~/secrets", "--gateway-name=filler"]
+    if kind == "IgnitionSync":
+        files += ["--annotation=service-path=services/filler"]
+    theirs = site.data / "projects/filler/notes/theirs.txt"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs")
+
+    code, said, _ = site.run("sync", *files)
+    assert code == Exit.STALLED, "nobody has signed the first commit"
+    assert str(said["reason"]).startswith("Signature")
+    alice.commit(site.repository, NOTES)
+    code, said, errors = site.run("sync", *files)
+    assert code == Exit.DONE, (said, errors)
+    assert errors == ""
+
+    system = json.loads(
+        (site.data / "config/resources/core/ignition/system-properties/config.json").read_text()
+    )
+    title = json.loads((site.data / "projects/filler/project.json").read_text())["title"]
+    about = (site.data / "projects/filler/notes/about.txt").read_text()
+    assert not site.has("projects/filler/notes/old.bak")
+    if kind == "Stoker":
+        assert system == {"systemName": "filler", "historian": "site-7"}
+        assert title == "Line 1"
+        assert about == "Gateway filler\n"
+        assert not site.has("projects/filler/notes/secret.txt")
+    else:
+        assert system == {"systemName": "filler", "historian": "of-filler"}
+        assert title == "Filler"
+        assert about == NOTES["notes/about.txt"]
+        assert site.has("projects/filler/ignition/script-python/line/code.py")
+        assert site.has("config/resources/core/ignition/tag-type-definition/default/Motor/udts.json")
+
+    gone = [
+        path for path in site.repository.files() if path.startswith("services/filler/projects/filler/com")
+    ]
+    site.repository.commit(dict.fromkeys(gone))
+    alice.commit(site.repository, {"README.md": "signed"})
+    code, said, _ = site.run("sync", *files)
+    assert (code, said["reason"]) == (Exit.STALLED, "DeletionBudgetExceeded")
+    assert theirs.read_text() == "theirs"
+
+
+def test_a_policy_of_one_look_writes_nothing(site: Site) -> None:
+    site.write("look.yaml", STOKER + "  validation: {dryRunBefore: true}\n")
+    code, said, errors = site.run(
+        "sync", "-f", "~/look.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway"
+    )
+    assert (code, said["dryRun"]) == (Exit.DONE, True)
+    assert "nothing is written" in errors
+    assert list(site.data.iterdir()) == []
 
 
 def test_paused_is_obeyed_and_a_plan_is_still_shown(site: Site) -> None:

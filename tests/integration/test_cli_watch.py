@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from stoker.testing.git_http import GitHttpServer
-from stoker.testing.processes import Process
+from stoker.testing.processes import Process, free_port
 from stoker.testing.repositories import Repository
 from stoker.testing.waiting import eventually
 
@@ -154,6 +154,7 @@ def test_a_signal_makes_it_look(site: Site, number: signal.Signals) -> None:
         site.repository.commit({"s/a": "2"})
         watching.signal(number)
         watching.until("a", "2")
+        eventually(lambda: watching.events().count("sync.done") == 2, PATIENCE, "the second pass is told")
 
 
 def test_a_webhook_makes_it_look_if_it_is_signed(site: Site) -> None:
@@ -179,6 +180,43 @@ def test_a_webhook_makes_it_look_if_it_is_signed(site: Site) -> None:
         assert post(hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()) == 202
         watching.until("a", "2")
         assert "s3cret" not in site.log.read_text()
+
+
+def test_the_webhook_of_a_file_is_served_at_its_port_for_its_secret(site: Site) -> None:
+    port = free_port()
+    webhook = f"  webhook: {{port: {port}, secretRef: {{name: hook, key: hmac}}}}\n"
+    file = site.place / "line.yaml"
+    file.write_text(RESOURCES.replace("URL", site.url).replace("  polling:", f"{webhook}  polling:"))
+    with site.watching(f"-f{file}", f"--secret=hook/hmac={site.place / 'secret'}", flags=False) as watching:
+        assert watching.until_logged("webhook.listening")["port"] == port
+        watching.until_logged("sync.done")
+        site.repository.commit({"s/a": "2"})
+        headers = {"Authorization": "Bearer s3cret"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/webhook", b"{}", headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own server
+            assert answer.status == 202
+        watching.until("a", "2")
+        assert watching.stop() == 0
+    site.log = site.place / "second-log"
+    with site.watching(f"-f{file}", flags=False) as watching:
+        watching.until_logged("sync.done")
+        assert "Secret 'hook' with key 'hmac' of spec.webhook is not given" in site.log.read_text()
+        assert "webhook.listening" not in watching.events()
+
+
+def test_a_repository_that_vanishes_is_told_once_and_followed_again(site: Site) -> None:
+    with site.watching(interval="1s") as watching:
+        watching.until_logged("sync.done")
+        hidden = site.repository.path.rename(site.repository.path.with_name("hidden.git"))
+        watching.until_logged("sync.failed")
+        before = len(site.server.requests)
+        watching.signal(signal.SIGUSR1)  # asked for by hand it looks at once
+        eventually(lambda: len(site.server.requests) > before, PATIENCE, "another look")
+        hidden.rename(site.repository.path)
+        site.repository.commit({"s/a": "2"})
+        watching.until("a", "2")
+        assert watching.events().count("sync.failed") == 1
+        assert watching.stop() == 0
 
 
 def test_health_and_metrics_tell_how_it_stands(site: Site) -> None:

@@ -124,3 +124,23 @@ async def test_each_new_commit_costs_one_round_trip(
             await source.tree(commit)
             await source.complete([blob_of(b"0")])
         assert [request.method for request in git_http.requests if request.status == 200] == ["GET", "POST"]
+
+
+async def test_writes_nowhere_but_into_its_cache(
+    plant: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "TMPDIR", "TMP", "TEMP", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    commit = plant.commit({"a": "1"})
+    remote = Remote(GitRunner(tmp_path / "cache"), RepoUrl(plant.path.as_uri()), always(Access()))
+    source = GitSource(remote, tmp_path / "cache")
+    async with source.held():
+        await source.fetch(await source.resolve(MAIN), MAIN)
+        assert (await source.tree(commit)).files["a"].blob == blob_of(b"1")
+        assert source.repository.is_relative_to(tmp_path / "cache")
+    assert names_in(tmp_path) == ["cache", "repositories"]
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())

@@ -60,8 +60,10 @@ class SyncReport:
         )
 
     def as_json(self) -> dict[str, object]:
+        """One object, whatever happened; of a dry run with the plan, action by action."""
         done = self.done
-        return {
+        plan = {"plan": self.plan.as_json()} if self.applied is None else {}
+        return plan | {
             "commit": self.commit,
             "ref": self.ref,
             "dryRun": self.applied is None,

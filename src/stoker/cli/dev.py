@@ -19,8 +19,9 @@ import click
 
 from stoker.cli import options
 from stoker.cli.exits import Exit
-from stoker.cli.options import Given, SentenceCommand, applied, option
+from stoker.cli.options import API_KEY, GATEWAY_SECTION, WHAT, Given
 from stoker.cli.running import told
+from stoker.cli.sections import SentenceCommand, applied, option
 from stoker.cli.showing import complain, show_lines
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import Mapping, WhenMissing
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from stoker.cli.orders import Order
     from stoker.fs.noticing import FolderNotices
 
-_WHAT = "What and where"
-API_KEY = "IGNITION_API_KEY"
-
 
 @click.group("dev")
 def dev_group() -> None:
@@ -44,13 +42,16 @@ def dev_group() -> None:
 
 
 @dev_group.command("watch", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@option("--repo", section=_WHAT, metavar="PATH", help="The working copy: a folder, not an address.")
-@option("--watch-path", section=_WHAT, metavar="PATH", help="The service in it, such as services/gateway.")
-@option("--deployment-mode", section=_WHAT, metavar="NAME", help="Overlay of its config/resources.")
-@applied((options.DATA_DIR, options.CACHE_DIR, *options.MAPPINGS, options.EXCLUDES, options.VARIABLES))
+@option("--repo", section=WHAT, metavar="PATH", help="The working copy: a folder, not an address.")
+@option("--watch-path", section=WHAT, metavar="PATH", help="The service in it, such as services/gateway.")
+@option("--deployment-mode", section=WHAT, metavar="NAME", help="Overlay of its config/resources.")
+@applied((options.DATA_DIR, *options.MAPPINGS, options.EXCLUDES, options.VARIABLES))
 @applied(options.DISK)
 @option(
-    "--api-key", section="Gateway", metavar="KEY", help="Seen by all users of this machine; prefer a file."
+    "--api-key",
+    section=GATEWAY_SECTION,
+    metavar="KEY",
+    help="Seen by all users of this machine; prefer a file.",
 )
 @applied(options.GATEWAY[:-1])
 @click.pass_context
@@ -166,6 +167,10 @@ async def _nudge(notices: FolderNotices, watcher: Watcher) -> None:
 
 
 def _show(outcome: Outcome) -> None:
-    show_lines(outcome.report.lines())
+    """What was copied; a working copy has no commit to name."""
+    report = outcome.report
+    *lines, summary = report.lines()
+    show_lines([*lines, summary.removeprefix(f"{report.ref} is at {report.commit.short}: ")])
     for note in outcome.unverified:
-        complain(f"not verified {note.path}: {note.why}")
+        if note not in report.unverified:
+            complain(f"not verified {note.path}: {note.why}")

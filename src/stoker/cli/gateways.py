@@ -17,7 +17,7 @@ from stoker.domain.secrets import Secret
 from stoker.engine.objects import Note
 from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.gateway import Gateway
-from stoker.ignition.keys import KeyReader, checked
+from stoker.ignition.keys import KeyReader
 from stoker.ignition.scanning import GatewayScan, Planned
 
 if TYPE_CHECKING:
@@ -75,6 +75,6 @@ def _key(order: Order, wanted: SecretKey | None) -> KeyReader:
     def read() -> Secret:
         if wanted is None:
             return Secret("")
-        return checked(order.secrets.line(wanted), f"the API key of {wanted.name}")
+        return order.secrets.api_key(wanted)
 
     return read

@@ -7,7 +7,6 @@ for a pass, a plan or the drift, and get values back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -15,7 +14,6 @@ from stoker.agent.jobs import Wish
 from stoker.agent.keeping import Keeper, verify
 from stoker.agent.opening import open_keeper
 from stoker.agent.outcomes import Outcome
-from stoker.agent.reporting import DriftReport
 from stoker.cli.logins import access_reader, keys_reader
 from stoker.cli.orders import Order
 
@@ -65,11 +63,6 @@ class Kept:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-async def drift_of(data_dir: Path) -> DriftReport:
-    """What is not as the last sync left it; the folder alone says so, whatever it was kept at."""
-    return await verify(data_dir)
 
 
 def _hook(order: Order) -> GatewayHook | None:

@@ -1,25 +1,24 @@
 """The options that several verbs share, in the sections in which their help shows them.
 
-A verb takes all of them as one `Given`, exactly as they were written; `stoker.cli.jobs`
-turns that into a job. What is wrong with the command line itself is one sentence,
-in JSON where that was asked for.
+A verb takes all of them as one `Given`, exactly as they were written; `stoker.cli.orders`
+turns that into an order.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from stoker.cli.exits import Exit
-from stoker.domain.reasons import Reason
+from stoker.cli.sections import many, option
 from stoker.domain.secrets import Secret
 
-F = TypeVar("F", bound=Callable[..., object])
+STDIN = "-"
+"""The name of a file that is standard input."""
+API_KEY = "IGNITION_API_KEY"
+"""The variable that may hold a gateway's key where no file does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,92 +76,24 @@ class Given:
         return cls(**mine)
 
 
-class SectionedOption(click.Option):
-    """An option that knows under which title it is explained."""
+WHAT, _WHERE, _FILE = "What and where", "Files", "From a resource (-f)"
+_LOGIN, _TRUST, GATEWAY_SECTION = "Login", "Trust", "Gateway"
 
-    def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.section = section
-
-
-class SentenceCommand(click.Command):
-    """A verb whose help has sections and whose refusals are one sentence."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                sections.setdefault(getattr(parameter, "section", "") or "Options", []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        given = list(args)  # click empties the list
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            said = error.format_message().replace("\n", " ").strip()
-            if wants_json(given):
-                click.echo(json.dumps({"reason": Reason.INVALID_VALUE, "message": said}, ensure_ascii=False))
-            else:
-                where = error.ctx.command_path if error.ctx is not None else info_name
-                click.echo(f"{where}: {Reason.INVALID_VALUE}: {said}", err=True)
-            raise click.exceptions.Exit(Exit.WRONG_INPUT) from None
-
-
-def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether a command line that cannot be read asks for its refusal in JSON."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
-    return any(one == "--output=json" or (one, two) == ("--output", "json") for one, two in pairs)
-
-
-def option(*names: str, section: str, **how: Any) -> Callable[[F], F]:
-    return click.option(*names, cls=SectionedOption, section=section, **how)
-
-
-def many(*names: str, section: str, **how: Any) -> Callable[[F], F]:
-    return option(*names, section=section, multiple=True, **how)
-
-
-def applied(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
-    """All of them as one decorator, explained in this order."""
-
-    def decorate(function: F) -> F:
-        for one in reversed(options):
-            function = one(function)
-        return function
-
-    return decorate
-
-
-def set_by_hand(context: click.Context, names: Mapping[str, str]) -> list[str]:
-    """Those of the parameters (name to flag) that the command line names."""
-    by_hand = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
-    return [flag for name, flag in names.items() if context.get_parameter_source(name) in by_hand]
-
-
-_WHAT, _WHERE, _FILE = "What and where", "Files", "From a resource (-f)"
-_LOGIN, _TRUST, _GATEWAY = "Login", "Trust", "Gateway"
-
-REPO = option("--repo", section=_WHAT, metavar="URL", help="Repository: https, http, ssh or file address.")
-REF = option("--ref", section=_WHAT, help="Branch, tag, refs/… name or commit id.")
+REPO = option("--repo", section=WHAT, metavar="URL", help="Repository: https, http, ssh or file address.")
+REF = option("--ref", section=WHAT, help="Branch, tag, refs/… name or commit id.")
 DATA_DIR = option(
-    "--data-dir", section=_WHAT, type=Path, metavar="DIR", help="The gateway's data folder; it must exist."
+    "--data-dir", section=WHAT, type=Path, metavar="DIR", help="The gateway's data folder; it must exist."
 )
 CACHE_DIR = option(
     "--cache-dir",
-    section=_WHAT,
+    section=WHAT,
     type=Path,
     metavar="DIR",
     help="Where mirrors are kept. [default: ~/.cache/stoker]",
 )
 OUTPUT = option(
     "--output",
-    section=_WHAT,
+    section=WHAT,
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
@@ -285,13 +216,20 @@ TRUST = (
 )
 GATEWAY = (
     option(
-        "--gateway", section=_GATEWAY, metavar="HOST:PORT", help="Make it load the files and verify that."
+        "--gateway",
+        section=GATEWAY_SECTION,
+        metavar="HOST:PORT",
+        help="Make it load the files and verify that.",
     ),
-    option("--api-key-file", section=_GATEWAY, type=Path, metavar="FILE", help="Holds NAME:SECRET."),
-    option("--gateway-ca-file", section=_GATEWAY, type=Path, metavar="FILE", help="PEM of its authority."),
-    option("--gateway-insecure", section=_GATEWAY, is_flag=True, help="Accept any certificate."),
-    option("--no-tls", section=_GATEWAY, is_flag=True, help="Speak plain HTTP."),
-    option("--no-gateway", section=_GATEWAY, is_flag=True, help="With -f: files only, whatever it says."),
+    option("--api-key-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="Holds NAME:SECRET."),
+    option(
+        "--gateway-ca-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="PEM of its authority."
+    ),
+    option("--gateway-insecure", section=GATEWAY_SECTION, is_flag=True, help="Accept any certificate."),
+    option("--no-tls", section=GATEWAY_SECTION, is_flag=True, help="Speak plain HTTP."),
+    option(
+        "--no-gateway", section=GATEWAY_SECTION, is_flag=True, help="With -f: files only, whatever it says."
+    ),
 )
 
 JOB = (

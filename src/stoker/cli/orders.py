@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from stoker.agent.jobs import SyncJob
 from stoker.cli import values
-from stoker.cli.options import Given
+from stoker.cli.options import API_KEY, Given
 from stoker.cli.secret_files import SecretFiles
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from stoker.domain.intent.delivery import Polling
     from stoker.domain.intent.intents import Notice
     from stoker.domain.intent.policies import Drift, GatewayAccess
-
-API_KEY = "IGNITION_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,7 @@ class Order:
     """What a resource says of it; None where none was asked, and drift is restored."""
     polling: Polling | None = None
     webhook_keys: tuple[SecretKey, ...] = ()
+    webhook_port: int = 8443
     host: str = ""
     """Where the gateway answers; with nothing, files are all that is cared for."""
     access: GatewayAccess | None = None
@@ -171,6 +170,8 @@ def _with_login(given: Given, order: Order) -> Order:
         auth = GitAuth(AuthKind.GITHUB_APP, key, None, given.github_app_id, given.github_installation_id)
     if hosts is not None:
         auth = replace(auth, known_hosts=hosts)
+    if given.require_known_hosts and auth.kind is AuthKind.SSH and auth.known_hosts is None:
+        raise InvalidValue("--require-known-hosts needs --known-hosts-file, or a resource that names them")
     if given.username is not None and auth.kind is not AuthKind.TOKEN:
         raise InvalidValue("--username goes with --token-file")
     source = replace(
@@ -274,10 +275,13 @@ def _require_secrets(order: Order) -> None:
             order.secrets.read(key)
     if source.auth.kind is AuthKind.TOKEN and source.auth.secret is not None:
         order.secrets.line(source.auth.secret)
+    if order.access is None:
+        return
     try:
-        for key in (order.access.api_key, order.access.ca) if order.access is not None else ():
-            if key is not None:
-                order.secrets.read(key)
+        if order.access.ca is not None:
+            order.secrets.read(order.access.ca)
+        if order.access.api_key is not None:
+            order.secrets.api_key(order.access.api_key)
     except Misconfigured as error:
         raise Misconfigured(
             f"{error.message}; --no-gateway leaves the gateway alone", reason=error.reason

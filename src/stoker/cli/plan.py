@@ -12,8 +12,9 @@ import click
 
 from stoker.cli import options
 from stoker.cli.exits import Exit
-from stoker.cli.options import Given, SentenceCommand, applied, option
+from stoker.cli.options import WHAT, Given
 from stoker.cli.running import run, told
+from stoker.cli.sections import SentenceCommand, applied, option
 from stoker.cli.showing import show_lines, show_notices
 from stoker.domain.errors import InvalidValue
 
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
     from stoker.agent.outcomes import Outcome
     from stoker.cli.orders import Order
 
-_WHAT = "What and where"
-
 
 @click.command("plan", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @applied((*options.JOB, options.OUTPUT))
-@option("--diff", "with_diff", section=_WHAT, is_flag=True, help="Show the changes line by line.")
-@option("--exit-code", "tell", section=_WHAT, is_flag=True, help="End with 10 if there is something to do.")
+@option("--diff", "with_diff", section=WHAT, is_flag=True, help="Show the changes line by line.")
+@option("--exit-code", "tell", section=WHAT, is_flag=True, help="End with 10 if there is something to do.")
 @click.pass_context
 def plan_command(context: click.Context, /, *, with_diff: bool, tell: bool, output: str, **rest: Any) -> None:
     """Show what a sync would do, and change nothing."""

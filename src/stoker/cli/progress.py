@@ -1,13 +1,14 @@
 """A progress bar for a person who waits; nothing in a pipe, nothing for what is done at once.
 
-The keeper tells from a worker thread how far it is. The bar appears on standard
-error after half a second, and the library that draws it is loaded only then.
+The keeper tells, also from a worker thread, how far it is. The bar appears on standard
+error after half a second, whether or not there is news by then: the longest wait is
+the one for a server. The library that draws it is loaded only then.
 """
 
 from __future__ import annotations
 
 import sys
-import time
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -23,32 +24,52 @@ class ProgressBar:
 
     def __init__(self, *, wanted: bool | None = None, patience: float = PATIENCE) -> None:
         self._wanted = sys.stderr.isatty() if wanted is None else wanted
-        self._begun = time.monotonic()
-        self._patience = patience
+        self._now = ("", 0, 0)
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(patience, self._appear)
+        self._timer.daemon = True
         self._bar: Bar | None = None
         self._steps: dict[str, TaskID] = {}
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        if not self._wanted or time.monotonic() - self._begun < self._patience:
+        if not self._wanted:
             return
-        bar = self._bar if self._bar is not None else self._shown()
-        if step not in self._steps:
-            self._steps[step] = bar.add_task(step, total=total or None)
-        bar.update(self._steps[step], completed=done, total=total or None)
+        self._now = (step, done, total)
+        if self._bar is not None:
+            with self._lock:
+                self._draw(self._bar)
 
     def __enter__(self) -> Self:
+        if self._wanted:
+            self._timer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._timer.cancel()
+        with self._lock:
+            self._wanted = False
+            if self._bar is not None:
+                self._bar.stop()
 
-    def _shown(self) -> Bar:
+    def _appear(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - a third of a second of CPU, for people only
         from rich.progress import Progress  # noqa: PLC0415
 
-        self._bar = Progress(console=Console(stderr=True), transient=True)
-        self._bar.start()
-        return self._bar
+        with self._lock:
+            if self._wanted:
+                bar = Progress(console=Console(stderr=True), transient=True)
+                bar.start()
+                self._draw(bar)
+                self._bar = bar
+
+    def _draw(self, bar: Bar) -> None:
+        step, done, total = self._now
+        if not step:
+            return
+        if step not in self._steps:
+            for before in self._steps.values():  # what nobody knew the length of is over now
+                bar.update(before, total=1, completed=1)
+            self._steps[step] = bar.add_task(step, total=total or None)
+        bar.update(self._steps[step], completed=done, total=total or None)

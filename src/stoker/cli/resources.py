@@ -19,29 +19,31 @@ import msgspec
 from stoker.api.adapters import (
     MODELS,
     PodFacts,
-    Settled,
     Surroundings,
     base_wanted_by,
     gateway_intent_for,
     intent_for,
     settle,
 )
+from stoker.api.adapters.inheritance import written
 from stoker.api.adapters.pods import LEGACY_PREFIX, PREFIX, Key
+from stoker.api.adapters.trees import Tree
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.loading import MAX_BYTES
 from stoker.api.manifests import read_manifests
 from stoker.cli import values
-from stoker.cli.options import Given
+from stoker.cli.options import STDIN, Given
 from stoker.cli.orders import Order, data_dir_of, job_from
 from stoker.cli.secret_files import SecretFiles
+from stoker.cli.unserved import refuse_gates, without_effect
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.intent.intents import GatewayIntent, Notice, ResourceIntent
+from stoker.domain.intent.delivery import Receiver
+from stoker.domain.intent.intents import Notice
 from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-
-STDIN = "-"
 
 R = TypeVar("R", bound=Resource)
 
@@ -65,9 +67,11 @@ def order_from_resource(given: Given) -> Order:
     annotations = _annotations(given)
     main = _chosen_main(found, annotations, given.gateway_name)
     pod = _pod(given, main, found, annotations)
-    known = _settled(main, found)
-    intent, whole = gateway_intent_for(known, pod, _around(found, pod)), intent_for(known)
-    _refuse_unkept_gates(intent, whole)
+    base = _base(main, found)
+    known, spec = settle(main, base=base), written(main, base.spec if base is not None else None)
+    around = _around(found, pod)
+    intent, whole = gateway_intent_for(known, pod, around), intent_for(known)
+    refuse_gates(spec)
     return Order(
         job=job_from(given, intent.source, intent.files, intent.values),
         secrets=SecretFiles.given(given.secrets, given.secrets_dir),
@@ -76,15 +80,16 @@ def order_from_resource(given: Given) -> Order:
         gateway=intent.gateway,
         drift=_drift(intent.policies.drift),
         polling=whole.polling,
-        webhook_keys=tuple(key for key in (whole.receiver.hmac_key, whole.receiver.bearer) if key),
+        webhook_keys=_webhook_keys(whole.receiver),
+        webhook_port=whole.receiver.port,
         host="127.0.0.1" if intent.policies.access.port else "",
         access=intent.policies.access if intent.policies.access.port else None,
         approved_plans=intent.approved_plans,
         paused=intent.paused or whole.paused,
-        dry_run=intent.dry_run,
+        dry_run=intent.dry_run or intent.policies.validation.dry_run_before,
         notices=(
             *dict.fromkeys((*known.notices, *whole.notices, *intent.notices)),
-            *_not_run(intent, whole),
+            *_not_served(main, pod, around, spec),
             *(_left_out(one) for one in found.others),
         ),
     )
@@ -189,20 +194,19 @@ def _annotation(annotations: dict[str, str], key: Key) -> str:
     return annotations.get(PREFIX + key, "").strip() or annotations.get(LEGACY_PREFIX + key, "").strip()
 
 
-def _settled(main: R, found: Found) -> Settled[R]:
+def _base(main: Resource, found: Found) -> IgnitionSyncBase | None:
     wanted = base_wanted_by(main)
-    base = None
-    if wanted is not None:
-        home = wanted.namespace or main.metadata.namespace
-        here = {(one.metadata.namespace, one.metadata.name): one for one in found.bases}
-        base = here.get((home, wanted.name))
-        if base is None:
-            raise InvalidValue(
-                f"IgnitionSyncBase {home}/{wanted.name}, which {_named(main)} inherits from, "
-                "is in none of the files; give it with another -f",
-                reason=Reason.BASE_NOT_FOUND,
-            )
-    return settle(main, base=base)
+    if wanted is None:
+        return None
+    home = wanted.namespace or main.metadata.namespace
+    for one in found.bases:
+        if (one.metadata.namespace, one.metadata.name) == (home, wanted.name):
+            return one
+    raise InvalidValue(
+        f"IgnitionSyncBase {home}/{wanted.name}, which {_named(main)} inherits from, "
+        "is in none of the files; give it with another -f",
+        reason=Reason.BASE_NOT_FOUND,
+    )
 
 
 def _around(found: Found, pod: PodFacts) -> Surroundings:
@@ -211,42 +215,20 @@ def _around(found: Found, pod: PodFacts) -> Surroundings:
     )
 
 
+def _webhook_keys(receiver: Receiver) -> tuple[SecretKey, ...]:
+    return tuple(key for key in (receiver.hmac_key, receiver.bearer) if key) if receiver.enabled else ()
+
+
 def _drift(wanted: Drift) -> Drift:
     return replace(wanted, mode=DriftMode.REPORT) if wanted.mode is DriftMode.CAPTURE else wanted
 
 
-def _refuse_unkept_gates(intent: GatewayIntent, whole: ResourceIntent) -> None:
-    """What stands between a commit and a gateway must not be walked around in silence."""
-    gates = {
-        "approval.required": whole.approval.required,
-        "maintenanceWindows": bool(intent.policies.maintenance_windows),
-        "validation.webhook": bool(intent.policies.validation.webhook_url),
-    }
-    set_ones = [field for field, is_set in gates.items() if is_set]
-    if set_ones:
-        raise Misconfigured(
-            f"spec.{set_ones[0]} holds changes back, and without a cluster nothing does that yet; "
-            "remove it from the file to sync all the same",
-            reason=Reason.FEATURE_NOT_RUNNING,
-        )
-
-
-def _not_run(intent: GatewayIntent, whole: ResourceIntent) -> Iterator[Notice]:
-    policies = intent.policies
-    fields = {
-        "spec.snapshots": policies.snapshots.enabled,
-        "spec.bidirectional": policies.bidirectional.enabled,
-        "spec.validation.dryRunBefore": policies.validation.dry_run_before,
-        "spec.drift.mode capture, which only reports": policies.drift.mode is DriftMode.CAPTURE,
-        "spec.drift.ignore": bool(policies.drift.ignore),
-        "spec.deployment": bool(whole.deployment.stages or whole.deployment.order),
-        "spec.alerting": bool(whole.alerts),
-        "spec.rollback": bool(whole.rollback.to_snapshot or whole.rollback.to_commit),
-        "dependsOn of the profile": bool(intent.depends_on),
-    }
-    for name, is_set in fields.items():
-        if is_set:
-            yield Notice(Reason.FEATURE_NOT_RUNNING, f"{name} has no effect without a cluster")
+def _not_served(main: Resource, pod: PodFacts, around: Surroundings, spec: Tree) -> Iterator[Notice]:
+    """Everything that was written and has no effect here, each by its name."""
+    profile = around.profiles.get(_annotation(dict(pod.annotations), Key.SYNC_PROFILE))
+    said = {str(key): value for key in Key if (value := _annotation(dict(pod.annotations), key))}
+    asked = {name.rpartition("/")[2]: value for name, value in (main.metadata.annotations or {}).items()}
+    yield from without_effect(spec, written(profile) if profile is not None else {}, said, asked)
 
 
 def _left_out(other: Resource) -> Notice:

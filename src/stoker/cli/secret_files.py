@@ -79,6 +79,12 @@ class SecretFiles:
             raise Misconfigured(f"{_shown(wanted, path)} does not hold one line of text")
         return value
 
+    def api_key(self, wanted: SecretKey) -> Secret:
+        """A gateway's key, if it is of the form that a gateway accepts."""
+        from stoker.ignition.keys import checked  # noqa: PLC0415 - only who asks a gateway needs it
+
+        return checked(self.line(wanted), f"the API key of {wanted.name}")
+
     def _path(self, wanted: SecretKey) -> Path | None:
         if wanted in self.named:
             return self.named[wanted]

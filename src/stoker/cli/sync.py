@@ -15,8 +15,9 @@ import click
 
 from stoker.cli import options
 from stoker.cli.exits import Exit
-from stoker.cli.options import Given, SentenceCommand, applied, option
+from stoker.cli.options import WHAT, Given
 from stoker.cli.running import run, told
+from stoker.cli.sections import SentenceCommand, applied, option, set_by_hand
 from stoker.cli.showing import complain, show_lines, show_notices, show_object
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
@@ -39,7 +40,10 @@ WATCH_FLAGS = {
 }
 WATCH_OPTIONS = (
     option(
-        "--interval", section=_WATCH, metavar="TIME", help="How often the ref is looked at. [default: 30s]"
+        "--interval",
+        section=_WATCH,
+        metavar="TIME",
+        help="How often the ref is looked at. [default: 30s; with -f what spec.polling says]",
     ),
     option(
         "--drift",
@@ -64,7 +68,7 @@ WATCH_OPTIONS = (
         "--webhook-address",
         section=_WATCH,
         metavar="HOST:PORT",
-        help="Where it is served. [default: 127.0.0.1:8443]",
+        help="Where it is served. [default: 127.0.0.1:8443; with -f the port of spec.webhook]",
     ),
     option(
         "--health-address",
@@ -101,11 +105,9 @@ WATCH_OPTIONS = (
 
 @click.command("sync", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @applied((*options.JOB, options.OUTPUT))
-@option("--once", section="What and where", is_flag=True, help="One pass and out; the default.")
-@option("--watch", section="What and where", is_flag=True, help="Stay, and follow the ref.")
-@option(
-    "--dry-run", section="What and where", is_flag=True, help="Show what would be done and change nothing."
-)
+@option("--once", section=WHAT, is_flag=True, help="One pass and out; the default.")
+@option("--watch", section=WHAT, is_flag=True, help="Stay, and follow the ref.")
+@option("--dry-run", section=WHAT, is_flag=True, help="Show what would be done and change nothing.")
 @applied(WATCH_OPTIONS)
 @click.pass_context
 def sync_command(
@@ -121,7 +123,7 @@ def sync_command(
         if once and watch:
             raise InvalidValue("--once and --watch contradict each other")
         if not watch:
-            useless = options.set_by_hand(context, WATCH_FLAGS)
+            useless = set_by_hand(context, WATCH_FLAGS)
             if useless:
                 raise InvalidValue(f"{useless[0]} means nothing without --watch")
             return sync_once(given, dry_run=dry_run, output=output)
@@ -145,9 +147,7 @@ def sync_once(given: Given, *, dry_run: bool, output: str) -> int:
             reason=Reason.PAUSED,
         )
     if order.dry_run and not dry_run:
-        complain(
-            f"stoker sync: warning: the profile of gateway {order.gateway} says dryRun: nothing is written"
-        )
+        complain(f"stoker sync: warning: gateway {order.gateway} is set to dryRun: nothing is written")
     outcome = run(_pass(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
     return show_outcome(outcome, output)
 

@@ -13,8 +13,9 @@ import click
 
 from stoker.cli import options
 from stoker.cli.exits import Exit
-from stoker.cli.options import Given, SentenceCommand, applied
+from stoker.cli.options import Given
 from stoker.cli.running import run, told
+from stoker.cli.sections import SentenceCommand, applied
 from stoker.cli.showing import show_lines, show_object
 
 
@@ -26,10 +27,10 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
     given = Given.taken_from(rest)
 
     def work() -> int:
-        from stoker.cli.keepers import drift_of  # noqa: PLC0415 - --help needs none of it
+        from stoker.agent.keeping import verify  # noqa: PLC0415 - --help needs none of it
         from stoker.cli.orders import data_dir_of  # noqa: PLC0415
 
-        drift = run(drift_of(data_dir_of(given)))
+        drift = run(verify(data_dir_of(given)))
         if output == "json":
             show_object(drift.as_json())
         else:

@@ -23,24 +23,25 @@ from stoker.agent.receiving import WebhookServer
 from stoker.agent.watching import Assignment, Watcher
 from stoker.cli.exits import Exit
 from stoker.cli.keepers import Kept
-from stoker.cli.options import Given
+from stoker.cli.options import STDIN, Given
 from stoker.cli.orders import Order, order_from
 from stoker.cli.showing import show_notices, show_object
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.intent.delivery import SHORTEST_POLLING, Polling
+from stoker.domain.intent.intents import Notice
 from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.intent.source import SecretKey
 from stoker.domain.quantities import parse_duration
+from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.telemetry.health import Health
 from stoker.telemetry.logs import configure, get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer, parse_address
 
-STDIN = "-"
 FILE_LOOK = 2.0
 POLL_SECONDS = 30.0
-WEBHOOK_ADDRESS = "127.0.0.1:8443"
 
 log = get_logger(__name__)
 
@@ -77,12 +78,17 @@ class Settings:
         secrets, key = order.secrets.flag("--webhook-secret-file", self.webhook_secret_file)
         if key is not None:
             secrets.line(key)
+        given = tuple(one for one in order.webhook_keys if secrets.has(one))
         drift = order.drift if order.drift is not None else Drift(DriftMode.RESTORE)
         polling = order.polling if order.polling is not None else Polling(interval=POLL_SECONDS)
         return replace(
             order,
             secrets=secrets,
-            webhook_keys=(key,) if key else tuple(one for one in order.webhook_keys if secrets.has(one)),
+            webhook_keys=(key,) if key else given,
+            notices=(
+                *order.notices,
+                *(_deaf(one) for one in order.webhook_keys if not (key or one in given)),
+            ),
             drift=replace(
                 drift, mode=self.drift or drift.mode, interval=self.drift_interval or drift.interval
             ),
@@ -186,7 +192,7 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[Outcome], No
         )
         if order.webhook_keys:
             server = WebhookServer(
-                settings.webhook_address or WEBHOOK_ADDRESS,
+                settings.webhook_address or f"127.0.0.1:{order.webhook_port}",
                 orders.webhook_secrets,
                 watcher.nudge,
                 clock=clock,
@@ -226,6 +232,14 @@ def _listen_to_signals(watcher: Watcher, orders: Orders) -> None:
         loop.add_signal_handler(number, stop)
     loop.add_signal_handler(signal.SIGHUP, reread)
     loop.add_signal_handler(signal.SIGUSR1, lambda: watcher.nudge("signal"))
+
+
+def _deaf(key: SecretKey) -> Notice:
+    return Notice(
+        Reason.SECRET_NOT_FOUND,
+        f"Secret {key.name!r} with key {key.key!r} of spec.webhook is not given: "
+        f"who knows it is not believed; use --secret {key.name}/{key.key}=FILE",
+    )
 
 
 def _pause(flag: str, text: str | None) -> float | None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-_STEPS = (
+_GIT = (
+    "mirror.make",
+    "fetch",
+    "mirror.swap",
+)
+# Between the last guard and the first byte, and between the last byte and the report.
+_PASS = ("carry",)
+_DISK = (
     # Files on their way, where nobody looks.
     "staging.clear",
     "staging.mkdir",
@@ -35,7 +42,17 @@ _STEPS = (
     "base.rename",
     "base.flush",
 )
-ALL = tuple(f"{step}.{when}" for step in _STEPS for when in ("before", "after"))
+
+
+def _around(steps: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{step}.{when}" for step in steps for when in ("before", "after"))
+
+
+DATA = _around(_DISK)
+"""Those on the data volume."""
+CACHE = _around(_GIT)
+"""Those in the cache of mirrors."""
+ALL = (*CACHE, *_around(_PASS), *DATA)
 """Every name, for a test that goes through all of them."""
 
 _listener: Callable[[str], None] | None = None

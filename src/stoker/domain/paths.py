@@ -85,10 +85,6 @@ class RelPath(str):
         """Whether this path is `folder` itself or inside it, by whole parts."""
         return not folder or self == folder or self.startswith(folder + "/")
 
-    def collision_key(self) -> str:
-        """Equal for names that a case-folding or normalizing filesystem would confuse."""
-        return collision_key(self)
-
 
 def collision_key(path: str) -> str:
     """Equal for names that a case-folding or normalizing filesystem would confuse."""

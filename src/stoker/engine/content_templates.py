@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
-from stoker.engine.templates import TemplateFault, fill, names, parse
+from stoker.engine.templates import TemplateFault, fill, parse
 
 MAX_BYTES = 16 << 20
 
@@ -31,15 +31,6 @@ def fill_in(content: bytes, values: TemplateValues) -> bytes:
         return "".join(pieces).encode()
     except UnicodeEncodeError:
         raise InvalidValue("gets a value that is not valid Unicode text") from None
-
-
-def fields_in(content: bytes) -> frozenset[str]:
-    """The names of the fields that a content depends on, such as `GatewayName` and `Vars.line`."""
-    text = _text(content)
-    try:
-        return names(parse(text))
-    except TemplateFault as fault:
-        raise _at_line(text, fault) from None
 
 
 def _text(content: bytes) -> str:

@@ -8,7 +8,7 @@ not be delivered. None of it knows the live side; `stoker.engine.planning` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -32,6 +32,8 @@ class Transforming(Protocol):
     """Knows for each destination what is done to its content; None where nothing is."""
 
     def recipe(self, destination: str, *, template: bool) -> Recipe | None: ...
+
+    def unused_patches(self, delivered: Collection[str]) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True)

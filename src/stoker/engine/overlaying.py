@@ -59,6 +59,7 @@ class _Overlay:
         colliding = collisions(places, self._blocked)
         if len(self._layout.routes) > 1 or colliding:
             self._files = {path: self._files[path] for path in sorted(self._files) if path not in colliding}
+        recipes = self._recipes()
         return Desired(
             files=self._files,
             managed=self._counts.managed,
@@ -71,7 +72,7 @@ class _Overlay:
             skipped=tuple(self._skipped.values()),
             refused=tuple(self._refused.values()),
             conflicts=tuple(Note(path, why) for path, why in sorted(colliding.items())),
-            recipes=self._recipes(),
+            recipes=recipes,
             orphans=self._layout.orphans,
             settings=self._layout.settings,
             given=self._counts.texts,
@@ -186,5 +187,7 @@ class _Overlay:
         transforming = self._layout.transforming
         if transforming is None:
             return {}
+        for patch in transforming.unused_patches(self._files):
+            self._skipped[patch] = Note(patch, "is for no file that is delivered")
         found = ((path, transforming.recipe(path, template=path in self._templated)) for path in self._files)
         return {path: recipe for path, recipe in found if recipe is not None}

@@ -97,7 +97,6 @@ class _Planner:
             forgotten=frozenset(self._forgotten()),
             facts=self._facts(),
             prunable=desired.managed.folders | self._ledger.folders,
-            partial=desired.partial,
             lingering=bool(desired.kept) or not self._ours <= self._clearings.union(going),
         )
 
@@ -210,6 +209,9 @@ class _Planner:
         for path in self._live.found:
             if path in self._ledger.files and not self._is_file(path) and path not in written:
                 yield path
+        if self._live.walked and not self._ledger.complete:
+            # A pass that was cut off may have deleted them, and not the folders that it emptied by that.
+            yield from (path for path in self._ledger.kept if path not in self._live.found)
 
     def _facts(self) -> Facts:
         desired, ledger = self._desired, self._ledger

@@ -89,8 +89,6 @@ class Plan:
     facts: Facts = field(default_factory=Facts)
     prunable: frozenset[str] = frozenset()
     """Folders that may go when they become empty, with what is below them; none above."""
-    partial: bool = False
-    """Whether it was made from what changed alone."""
     lingering: bool = False
     """Whether the ledger will still hold a file that nothing desires, or a place where nothing may go."""
 

@@ -23,9 +23,6 @@ from stoker.domain.intent.values import TemplateValues
 
 MAX_LENGTH = 4096
 
-VOLATILE = frozenset({"Commit", "Ref", "Timestamp"})
-"""The fields that may have another value in the next pass although nobody changed a setting."""
-
 _EXPRESSION = re.compile(
     r"\{\{\s*+(?:"
     r"\.Vars\.(?P<variable>[A-Za-z_][A-Za-z0-9_]*+)"

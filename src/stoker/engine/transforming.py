@@ -28,10 +28,10 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilePatch, Transforms
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
-from stoker.engine.content_templates import MAX_BYTES, fields_in, fill_in
+from stoker.engine.content_templates import MAX_BYTES, fill_in
 from stoker.engine.globs import Globs
 from stoker.engine.json_paths import JsonPath
-from stoker.engine.templates import VOLATILE, template
+from stoker.engine.templates import template
 
 NORMALIZED = frozenset({"config.json", "config.yaml", "config.yml"})
 SYSTEM_NAME = ".systemName"
@@ -63,8 +63,6 @@ class Recipe:
     edits: tuple[Edit, ...]
     values: TemplateValues | None
     """For the fields in the content itself; None if it is no template."""
-    volatile: bool
-    """Whether a value to set depends on the commit, the ref or the time."""
 
     max_bytes = MAX_BYTES
     """What is larger is refused, so a caller need not read it."""
@@ -81,15 +79,6 @@ class Recipe:
             raise InvalidValue(f"{self.file}: {error.message}", reason=error.reason) from None
         return content
 
-    def changes_with_commit(self, content: bytes) -> bool:
-        """Whether the outcome for this content may differ in another commit that holds it, too."""
-        if self.volatile or self.values is None:
-            return self.volatile
-        try:
-            return not VOLATILE.isdisjoint(fields_in(content))
-        except InvalidValue as error:
-            raise InvalidValue(f"{self.file}: {error.message}", reason=error.reason) from None
-
 
 @dataclass(frozen=True, slots=True)
 class _Patch:
@@ -99,7 +88,6 @@ class _Patch:
     exact: str
     glob: Globs | None
     edits: tuple[Edit, ...]
-    volatile: bool
 
     def is_for(self, destination: str) -> bool:
         if self.glob is None:
@@ -115,29 +103,16 @@ class _Patch:
 class Transforming:
     """The transforms of one intent for one commit."""
 
-    __slots__ = (
-        "_endings",
-        "_files",
-        "_normalize",
-        "_normalize_volatile",
-        "_patches",
-        "_values",
-        "_wild",
-        "volatile",
-    )
+    __slots__ = ("_endings", "_files", "_normalize", "_patches", "_values", "_wild")
 
     def __init__(self, transforms: Transforms, values: TemplateValues) -> None:
         self._values = values
         normalize = tuple(_normalize(transforms))
         self._normalize = tuple(_edit(path, value, values, adds=False) for path, value in normalize)
         self._endings = tuple(NORMALIZED) if normalize else ()
-        self._normalize_volatile = any(_volatile(value) for _, value in normalize)
         self._patches = tuple(_patch(index, one, values) for index, one in enumerate(transforms.patches))
         self._files = {patch.exact for patch in self._patches if patch.glob is None}
         self._wild = tuple(patch for patch in self._patches if patch.glob is not None)
-        self.volatile = self._normalize_volatile or any(patch.volatile for patch in self._patches)
-        """Whether a setting depends on the commit, the ref or the time. Of a file with fields in its own
-        content only `Recipe.changes_with_commit` can tell."""
 
     def recipe(self, destination: str, *, template: bool) -> Recipe | None:
         """What to do with the file that goes there; None if nothing. Called for every file of a pass."""
@@ -152,8 +127,7 @@ class Transforming:
             *(self._normalize if normalized else ()),
             *(edit for patch in patches for edit in patch.edits),
         )
-        volatile = (normalized and self._normalize_volatile) or any(patch.volatile for patch in patches)
-        return Recipe(destination, edits, self._values if template else None, volatile)
+        return Recipe(destination, edits, self._values if template else None)
 
     def unused_patches(self, delivered: Collection[str]) -> tuple[str, ...]:
         """The patches that are for none of these files, as a person would name them."""
@@ -175,10 +149,6 @@ def _edit(path: str, value: str, values: TemplateValues, *, adds: bool) -> Edit:
         raise InvalidValue(f"the value for {parsed.text} cannot be made: {error.message}") from None
 
 
-def _volatile(text: str) -> bool:
-    return not VOLATILE.isdisjoint(template(text).names)
-
-
 def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _Patch:
     label = f"patches[{index}] ({patch.file})"
     try:
@@ -186,7 +156,7 @@ def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _Patch:
         edits = tuple(_edit(path, value, values, adds=True) for path, value in patch.values)
     except InvalidValue as error:
         raise InvalidValue(f"{label}: {error.message}") from None
-    return _Patch(label, exact, glob, edits, any(map(_volatile, (patch.file, *dict(patch.values).values()))))
+    return _Patch(label, exact, glob, edits)
 
 
 def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:

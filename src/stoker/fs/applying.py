@@ -13,8 +13,8 @@ complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from stoker.domain.errors import Retry
 from stoker.domain.paths import RelPath
@@ -42,8 +42,6 @@ class Applied:
     deleted: tuple[RelPath, ...] = ()
     errors: tuple[Note, ...] = ()
     bytes_written: int = 0
-    records: Mapping[str, bytes] = field(default_factory=dict)
-    """What the ledger says now of the files that were changed."""
 
 
 def apply(
@@ -105,7 +103,6 @@ class _Application:
             deleted=tuple(done.deleted),
             errors=tuple(Note(path, reason) for path, reason in sorted(done.errors.items())),
             bytes_written=done.bytes_written,
-            records=done.records,
         )
 
     def _carry_out(self, staged: Staged | None) -> None:

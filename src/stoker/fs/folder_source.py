@@ -18,7 +18,7 @@ import os
 import stat
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,8 +45,6 @@ KEPT_TREES = 8
 MAX_FILES = 200_000
 _CHUNK = 1 << 20
 _GIT = ".git"
-_MAX_POINTER = 1024
-_POINTER = b"version https://git-lfs.github.com/spec/"
 # A file that is younger than this when it is hashed may change again without its times telling.
 _AT_REST_NS = 50_000_000
 
@@ -152,20 +150,9 @@ class FolderSource:
             finally:
                 os.close(fd)
 
-    def pointers(self, blobs: Iterable[BlobId]) -> frozenset[BlobId]:
-        """Files that only point at content elsewhere, as a clone without Git LFS has them."""
-        return frozenset(blob for blob in blobs if self._is_pointer(blob))
-
     def discard(self) -> None:
         """Read everything again."""
         self._known = {}
-
-    def _is_pointer(self, blob: BlobId) -> bool:
-        path = self._places.get(blob)
-        known = self._known.get(path) if path is not None else None
-        if known is None or known.size >= _MAX_POINTER:
-            return False
-        return any(b"".join(one.chunks).startswith(_POINTER) for one in self.contents([blob]))
 
     def _tree(self, commit: CommitId) -> Tree:
         tree = self._trees.get(commit)

@@ -103,11 +103,8 @@ class Staged:
         last: str | None = None
         top: str | None = None
         with Descent(self.fd, self._make, new=True) as inside, Descent(self._folder.fd) as live:
-            for number, write in enumerate(ordered):
+            for number, (write, blob) in enumerate(_paired(ordered, blobs)):
                 go_on(stopped)
-                blob = next(blobs, None)
-                if blob is None:
-                    raise Retry("the source gave fewer contents than asked for", reason=Reason.GIT_FAILED)
                 above, _, name = write.path.rpartition("/")
                 if above != last:
                     last = above
@@ -220,6 +217,17 @@ class Staged:
         with Descent(self.fd) as inside:
             for folder in sorted(folders):
                 _sync(os.fsync, inside.enter(folder))
+
+
+def _paired(writes: Sequence[Write], blobs: Iterator[Blob]) -> Iterator[tuple[Write, Blob]]:
+    """Each write with its content; the reader is asked to its end, where it may object to all of it."""
+    for write in writes:
+        blob = next(blobs, None)
+        if blob is None:
+            raise Retry("the source gave fewer contents than asked for", reason=Reason.GIT_FAILED)
+        yield write, blob
+    if next(blobs, None) is not None:
+        raise Retry("the source gave more contents than asked for", reason=Reason.GIT_FAILED)
 
 
 def _missing(live: Descent, folder: str) -> str | None:

@@ -9,7 +9,7 @@ else is for a worker thread.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from stoker.git.runner import GitRunner
 _FEW = 1000
 _GONE = " missing"
 _MAX_ANSWER = 64 + len(_GONE) + 1
-_MAX_POINTER = 1024
-_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 class Objects:
@@ -75,18 +73,6 @@ class Objects:
                     yield Blob(blob, size, chunks)
                     for _ in chunks:  # whatever the caller left of it
                         pass
-
-    def pointers(self, blobs: Iterable[BlobId]) -> frozenset[BlobId]:
-        """Which of these contents only point at content that lies elsewhere (Git LFS)."""
-        asked = list(dict.fromkeys(blobs))
-        small = [
-            blob
-            for blob, size in zip(asked, self._sizes(asked), strict=True)
-            if size is not None and len(_POINTER) < size < _MAX_POINTER
-        ]
-        return frozenset(
-            blob.id for blob in self.contents(small) if b"".join(blob.chunks).startswith(_POINTER)
-        )
 
     def abort(self) -> None:
         """End every git at once; whoever waits for an answer gets an error."""

@@ -40,7 +40,7 @@ _CONFIG = _MEMORY | {
     "protocol.allow": "never",
     # askpass would answer the host that a redirect leads to.
     "http.followRedirects": "false",
-    "http.lowSpeedLimit": "1",
+    "http.lowSpeedLimit": "512",
 }
 
 

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.domain.failpoints import reached
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.engine.objects import BlobId
 from stoker.git.bare import QUIET_FETCH
@@ -45,6 +46,8 @@ class Limits:
     """Bytes of an answer with what is new since the last one, before one commit alone is taken instead."""
     mirror: int = 8 << 30
     """Bytes of a mirror before it is built anew."""
+    seconds: float = 1800.0
+    """For one answer. A large repository over a slow line takes its time; silence ends it much sooner."""
     packs: int = 100
     """Every fetch adds a pack. Building anew costs less than a repack, and bounds the disk."""
 
@@ -139,6 +142,7 @@ class Fetcher:
             "remote.origin.partialclonefilter": _FILTER,
             "pack.threads": "1",  # each takes memory of its own
         }
+        reached("fetch.before")
         try:
             await self._remote.git(
                 [*(word for key, value in source.items() for word in ("-c", f"{key}={value}")), *command],
@@ -146,7 +150,9 @@ class Fetcher:
                 repository=self._repository,
                 stdin=stdin.encode(),
                 max_bytes=max_bytes,
+                timeout=self._limits.seconds,
             )
+            reached("fetch.after")
         finally:
             sweep(self._repository)
 

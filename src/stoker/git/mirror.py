@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.failpoints import reached
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.engine.objects import BlobId
 from stoker.git.contents import Objects
@@ -81,7 +82,8 @@ class Mirror:
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
         """Have these contents here, in one request."""
-        await self._fetcher(self.path, self.objects).complete(blobs)
+        with self._disk_trouble_named():
+            await self._fetcher(self.path, self.objects).complete(blobs)
 
     def discard(self) -> None:
         """Forget all of it; the next fetch builds it anew, and that is the one time in this hold."""
@@ -95,7 +97,9 @@ class Mirror:
         if size is None:
             self.objects.close()
             remove(self.path)
+            reached("mirror.make.before")
             make_empty(self.path, digits)
+            reached("mirror.make.after")
             return Size(0, 0)
         return size
 
@@ -114,8 +118,10 @@ class Mirror:
             raise
         objects.close()
         self.objects.close()
+        reached("mirror.swap.before")
         remove(self.path)
         beside.rename(self.path)
+        reached("mirror.swap.after")
 
     @contextmanager
     def _disk_trouble_named(self) -> Iterator[None]:

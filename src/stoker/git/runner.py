@@ -46,6 +46,8 @@ ulimit -d "$1" 2>/dev/null || :
 shift 2
 exec git "$@"
 """
+_NOT_FOUND = 127
+_NO_GIT = "the git program is not on PATH"
 _UNTRUSTED = "Host key verification failed"
 
 
@@ -94,6 +96,8 @@ class GitRunner:
             )
             if ended.output is None:
                 raise _too_much(_verb(command), max_output, url)
+            if ended.code == _NOT_FOUND and url is not None:
+                raise Misconfigured(_NO_GIT)
             if ended.code != 0:
                 raise _failed(ended.complaint, url, access, opened.hidden, max_bytes)
         return ended.output
@@ -179,7 +183,7 @@ class GitRunner:
                 timeout=seconds,
             )
         except FileNotFoundError as error:
-            raise Misconfigured("the git program is not on PATH") from error
+            raise Misconfigured(_NO_GIT) from error
         except TimeoutError:
             raise _too_long(command, seconds, url) from None
 

@@ -7,7 +7,7 @@ fetching and reading are rooms of their own. It can change nothing at the source
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -85,10 +85,6 @@ class GitSource:
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
         return self._mirror.objects.contents(blobs)
-
-    def pointers(self, blobs: Iterable[BlobId]) -> frozenset[BlobId]:
-        """Which of these contents are Git LFS pointers; for a worker thread."""
-        return self._mirror.objects.pointers(blobs)
 
     def discard(self) -> None:
         self._mirror.discard()

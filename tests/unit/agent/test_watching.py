@@ -426,6 +426,27 @@ def test_nothing_is_logged_while_nothing_happens(lines: list[dict[str, object]])
     assert lines[0]["trigger"] == "start"
 
 
+@pytest.mark.parametrize("mode", [DriftMode.REPORT, DriftMode.RESTORE])
+def test_a_day_of_nothing_costs_its_looks_and_says_nothing(
+    lines: list[dict[str, object]], mode: DriftMode
+) -> None:
+    folder, day = Folder(), 86_400
+
+    @in_virtual_time
+    async def story() -> None:
+        stage = Stage(folder, interval=30.0, drift=Drift(mode, interval=300.0))
+        await pass_time(day + 1)
+        await stage.end()
+
+    story()
+    walks = [moment for moment, walk in folder.passes if walk]
+    looks = folder.checks if mode is DriftMode.REPORT else walks
+    assert len(folder.passes) == 1 + day // 30
+    assert len(looks) == 1 + day // 300
+    assert folder.most == 1
+    assert events(lines) == ["sync.done", "watch.stopped"]
+
+
 def test_a_trouble_is_logged_once_and_its_end_too(lines: list[dict[str, object]]) -> None:
     @in_virtual_time
     async def story() -> None:

@@ -137,6 +137,7 @@ FLAGS: list[tuple[dict[str, str | None] | list[str], str]] = [
     (["--username", "me"], "--username goes with --token-file"),
     (["--ssh-key-file", "~/nowhere"], "--ssh-key-file"),
     (["--known-hosts-file", "~/nowhere"], "--known-hosts-file"),
+    (["--ssh-key-file", "~/key", "--require-known-hosts"], "--known-hosts-file"),
     (["--ca-file", "~/nowhere"], "--ca-file"),
     (["--proxy", "example.test"], "http://host:port"),
     (["--proxy", "ftp://example.test"], "http://host:port"),
@@ -152,6 +153,8 @@ FLAGS: list[tuple[dict[str, str | None] | list[str], str]] = [
     (["--gateway", "http://", "--api-key-file", "~/key"], "host:port"),
     (["--gateway", "localhost:0", "--api-key-file", "~/key"], "host:port"),
     (["--gateway", "localhost:8043", "--api-key-file", "~/nowhere"], "nowhere"),
+    (["--gateway", "localhost:8043", "--api-key-file", "~/token"], "is not of the form name:secret"),
+    (["--gateway", "localhost:8043", "--api-key-file", "~/two-lines"], "one line"),
     (["--gateway", "localhost:1", "--api-key-file", "~/key", "--no-gateway"], "contradict"),
     (["--api-key-file", "~/key"], "without --gateway"),
     (["--no-tls"], "without --gateway"),
@@ -228,6 +231,10 @@ FILES: list[tuple[list[str], str]] = [
     (["-f", "~/stoker.yaml"], "Secret 'git' with key 'token'"),
     (["-f", "~/stoker.yaml", "--token-file", "~/token"], "Secret 'gateway-key' with key 'apiKey'"),
     (["-f", "~/stoker.yaml", "--token-file", "~/token"], "--no-gateway"),
+    (
+        ["-f", "~/stoker.yaml", "--token-file", "~/token", "--secret", "gateway-key/apiKey=~/token"],
+        "name:secret",
+    ),
     (["-f", "~/stoker.yaml", "--secret", "git=~/token"], "NAME/KEY=FILE"),
     (["-f", "~/stoker.yaml", "--secret", "git/token=~/nowhere"], "nowhere"),
     (["-f", "~/stoker.yaml", "--secrets-dir", "~/nowhere"], "nowhere is not a folder"),
@@ -261,6 +268,7 @@ def test_wrong_files(desk: Desk, arguments: list[str], words: str) -> None:
         (["--repo=~/", "--watch-path=../x"], ".."),
         (["--repo=~/", "--watch-path=data", "--map=a:b"], "give one"),
         (["--repo=~/", "--watch-path=data", "--gateway=localhost:1"], "IGNITION_API_KEY"),
+        (["--repo=~/", "--watch-path=data", "--gateway=localhost:1", "--api-key=secret-word"], "name:secret"),
         (["--repo=~/", "--watch-path=data", "--deployment-mode=../x"], ".."),
     ],
 )
@@ -268,6 +276,7 @@ def test_wrong_dev_watch(desk: Desk, arguments: list[str], words: str) -> None:
     done = desk.run("dev", "watch", "--data-dir=~/data", *arguments)
     assert done.exit_code == Exit.WRONG_INPUT
     assert words in done.stderr
+    assert "secret-word" not in done.stderr
 
 
 def test_a_diff_is_not_json(desk: Desk) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
-from stoker.engine.content_templates import fields_in, fill_in
+from stoker.engine.content_templates import fill_in
 
 VALUES = TemplateValues(
     gateway_name="gw-1",
@@ -55,12 +55,6 @@ def test_a_file_without_fields_is_the_very_same() -> None:
 def test_everything_else_is_refused_with_its_line(content: bytes, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
         fill_in(content, VALUES)
-
-
-def test_what_a_file_depends_on_is_known() -> None:
-    assert fields_in(b'{{.Commit}} {{.Vars.a}} {{".Ref"}}') == {"Commit", "Vars.a"}
-    with pytest.raises(InvalidValue, match="line 2"):
-        fields_in(b"\n{{")
 
 
 @pytest.mark.parametrize(

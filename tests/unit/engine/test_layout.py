@@ -1,5 +1,6 @@
 """Layouts: what names the settings, and what a few changes mean without the rest of the commit."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,8 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.engine.layout import Layout
 from stoker.engine.ledger import Ledger, record
 from stoker.engine.mapping import Desired, Recipe
-from stoker.engine.objects import FileVersion, RefusalKind, Tree, TreeChange, blob_of
+from stoker.engine.objects import FileVersion, Note, RefusalKind, Tree, TreeChange, blob_of
+from stoker.engine.transforming import Transforming
 
 VALUES = TemplateValues(gateway_name="gw", ref="main", commit="c" * 40, vars={"line": "1"})
 
@@ -188,6 +190,9 @@ class Doubling:
     def recipe(self, destination: str, *, template: bool) -> Recipe | None:
         return self if template or destination.endswith(".json") else None
 
+    def unused_patches(self, delivered: Collection[str]) -> Sequence[str]:
+        return ()
+
     def apply(self, content: bytes) -> bytes:
         return content + content
 
@@ -205,6 +210,16 @@ def test_recipes_come_with_their_destinations_and_give_derived_contents() -> Non
     refusing = desired.refusing(frozenset({version("1").blob}), RefusalKind.LFS_POINTER)
     assert not refusing.files
     assert not refusing.recipes
+
+
+def test_a_patch_that_is_for_no_delivered_file_is_told() -> None:
+    transforms = Transforms(
+        patches=(FilePatch("d/a.json", (("x", "1"),)), FilePatch("e.json", (("x", "1"),)))
+    )
+    laid = Layout(FilesIntent((Mapping("s", "d"),), transforms), VALUES, Transforming(transforms, VALUES))
+    desired = laid.map(tree({"s/a.json": "1"}))
+    assert desired.skipped == (Note("patches[1] (e.json)", "is for no file that is delivered"),)
+    assert list(desired.recipes) == ["d/a.json"]
 
 
 def test_a_drifted_file_whose_content_is_made_is_named_with_its_source() -> None:

@@ -353,7 +353,6 @@ def test_of_a_partial_state_the_rest_stays_as_the_ledger_says() -> None:
     ledger = wrote({"d/a": "1", "d/b": "1", "d/gone": "1", "d/other": "1"})
     made = plan(desired({"d/a": "2", "d/new": "1"}, removed=("d/gone",)), Live(), ledger, POLICY)
     assert actions(made) == ["modify d/a", "add d/new", "delete d/gone"]
-    assert made.partial
     assert made.delivers_all
 
 

@@ -161,32 +161,7 @@ def test_a_file_that_cannot_be_made_is_named(file: str, content: bytes, why: str
         outcome(transforms, file, content, template=file.startswith("t/"))
 
 
-def test_whether_the_outcome_depends_on_the_commit_is_known() -> None:
-    assert not Transforming(Transforms("{{.GatewayName}}"), VALUES).volatile
-    for transforms in (
-        Transforms("{{.Commit}}"),
-        Transforms(fields=(FieldTemplate(".a", "{{.Timestamp}}"),)),
-        Transforms(patches=(patch("a", b="{{.Ref}}"),)),
-        Transforms(patches=(patch("{{.Ref}}.json", b="x"),)),
-    ):
-        assert Transforming(transforms, VALUES).volatile
-
-    mixed = Transforming(Transforms("x", patches=(patch("p/config.json", b="{{.Commit}}"),)), VALUES)
-    steady, moving = (
-        mixed.recipe("q/config.json", template=True),
-        mixed.recipe("p/config.json", template=False),
-    )
-    assert steady is not None
-    assert moving is not None
-    assert moving.changes_with_commit(b"{}")
-    assert not steady.changes_with_commit(b"{{.GatewayName}}")
-    assert steady.changes_with_commit(b"{{.Timestamp}}")
-    with pytest.raises(InvalidValue, match=r"q/config\.json: line 1"):
-        steady.changes_with_commit(b"{{")
-
-
 def test_nothing_to_do_is_nothing() -> None:
     transforming = Transforming(Transforms(), VALUES)
     assert transforming.recipe("config.json", template=False) is None
-    assert not transforming.volatile
     assert transforming.unused_patches(()) == ()

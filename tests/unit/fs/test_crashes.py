@@ -137,7 +137,7 @@ def assert_arrived(data: Path, wanted: dict[str, bytes]) -> None:
         )
 
 
-@pytest.mark.parametrize("name", failpoints.ALL)
+@pytest.mark.parametrize("name", failpoints.DATA)
 def test_a_kill_leaves_whole_files_and_the_next_pass_arrives(
     data: Path, processes: Processes, name: str
 ) -> None:
@@ -151,7 +151,7 @@ def test_a_kill_leaves_whole_files_and_the_next_pass_arrives(
     assert_arrived(data, TWO)
 
 
-TURNS = [f"{name}:{turn}" for name in failpoints.ALL for turn in (2, 3, 5, 8)]
+TURNS = [f"{name}:{turn}" for name in failpoints.DATA for turn in (2, 3, 5, 8)]
 
 
 @pytest.mark.long
@@ -167,7 +167,7 @@ def test_a_kill_at_a_later_turn_does_so_too(data: Path, processes: Processes, fa
 # A folder that was emptied and cannot be removed stays, and nobody is told: there is nothing in it.
 DISKS = list(
     zip(
-        [name for name in failpoints.ALL if not name.startswith("rmdir.")],
+        [name for name in failpoints.DATA if not name.startswith("rmdir.")],
         itertools.cycle(["enospc", "eio", "erofs"]),
         strict=False,
     )

@@ -122,11 +122,3 @@ async def test_a_folder_that_is_gone_is_named(copy: Path) -> None:
         await FolderSource(copy / "nowhere").resolve(HEAD)
     with pytest.raises(Misconfigured, match="s/nowhere"):
         await FolderSource(copy, below=RelPath("s/nowhere")).resolve(HEAD)
-
-
-async def test_pointers_of_git_lfs_are_found(copy: Path) -> None:
-    (copy / "s/large").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    source = FolderSource(copy)
-    tree = await source.tree(await source.resolve(HEAD))
-    pointer = tree.files["s/large"].blob
-    assert source.pointers([one.blob for one in tree.files.values()]) == {pointer}

@@ -386,10 +386,3 @@ def test_a_git_that_says_nothing_is_given_up(
     with pytest.raises(GitFailed, match="was silent"):
         list(objects.contents([blob_of(b"1")]))
     objects.close()
-
-
-def test_pointers_of_large_file_storage_are_recognised(objects: Objects, repository: Repository) -> None:
-    others = [b"", b"version https://example.test\n", b"x" * 5000, POINTER.encode() + b"x" * 2000]
-    repository.commit({"p": POINTER} | {f"f{n}": Entry(content) for n, content in enumerate(others)})
-    ids = [blob_of(POINTER.encode()), *map(blob_of, others)]
-    assert objects.pointers(ids * 2) == {blob_of(POINTER.encode())}

@@ -103,16 +103,6 @@ async def test_recovers_when_the_mirror_vanishes_between_two_calls(
         assert (await source.tree(commit)).files.keys() == {"a"}
 
 
-async def test_pointers_are_told_before_anything_is_written(
-    repository: Repository, source: GitSource
-) -> None:
-    commit = repository.commit({"p": POINTER, "a": "1"})
-    async with source.held():
-        await source.fetch(commit, MAIN)
-        blobs = [version.blob for version in (await source.tree(commit)).files.values()]
-        assert await asyncio.to_thread(source.pointers, blobs) == {blob_of(POINTER)}
-
-
 async def test_every_rule_is_asked_about_the_commit_that_is_here(
     repository: Repository, tmp_path: Path
 ) -> None:

@@ -17,10 +17,11 @@ import msgspec
 from stoker.api.adapters.aliases import one_spelling
 from stoker.api.adapters.trees import Tree, inherited
 from stoker.api.checking import broken_rules, unknown_fields
-from stoker.api.codec import encode, from_wire
+from stoker.api.codec import encode, from_wire, to_wire
 from stoker.api.defaults import REPLACED_WHOLE, with_defaults
 from stoker.api.fields import Block
 from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES, IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.meta import NamespacedRef
 from stoker.api.schema import fields_of
@@ -52,6 +53,12 @@ def settled(kind: str, spec: S, base: Block | None, defaults: Block) -> S:
     complete = from_wire(with_defaults(kind, tree), type(spec))
     _refuse_broken(kind, complete)
     return complete
+
+
+def written(resource: Resource, base: Block | None = None) -> Tree:
+    """The spec that somebody wrote, here or in the base: nothing that stands there by default."""
+    own = one_spelling(msgspec.convert(to_wire(resource)["spec"], dict[str, object]))
+    return own if base is None else _merged(own, _tree(base))
 
 
 def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:

@@ -24,28 +24,28 @@ from stoker.cli.demo.standalone import Standalone
 @click.option("--no-cluster", is_flag=True, help="Only what needs no API server.")
 def demo_command(no_cluster: bool) -> None:
     """See configuration flow from Git to two gateways, and through a real API server."""
+    if not no_cluster:
+        Cluster.set_up()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stoker-demo-") as folder, ExitStack() as stage:
         standalone = Standalone(Path(folder), stage)
+        cluster = None if no_cluster else Cluster(standalone, stage)
         standalone.open_repository()
         standalone.start_gateways()
         standalone.sync_both()
         standalone.follow_a_change()
         standalone.mend_what_was_broken()
-        if not no_cluster:
-            cluster = Cluster(standalone, stage)
-            cluster.start()
+        if cluster is not None:
+            cluster.take_the_kinds()
             cluster.refuse_what_is_wrong()
             cluster.lose_the_leader()
     act(f"Done in {time.monotonic() - began:.0f} s; nothing is left running, nothing is left on disk")
-    say(
-        "Two gateways were brought to a commit, followed the next one, and were mended after an edit by hand;"
-    )
-    say("each time the gateway was locked, asked to scan, and believed only when it showed its projects.")
-    if not no_cluster:
-        say("A wrong manifest was refused by name, and a killed controller was replaced by another.")
+    say("Two gateways were brought to a commit, followed the next one, and one was mended after an edit by")
+    say("hand. Each was locked while files changed, asked to scan, and believed once it showed its projects.")
+    if cluster is not None:
+        say("A wrong manifest was refused by its field, and a killed controller was replaced by another.")
     act("To try next")
-    say("stoker sync --help               the same for a gateway of yours")
-    say("stoker plan … --diff             what it would change, before it does")
-    say("kubectl apply -f config/crd      the eight kinds in a cluster of yours")
-    say("kubectl explain stoker.spec.git  what each field means")
+    say("stoker plan --help         what a sync of your own gateway would change; it writes nothing")
+    say("stoker sync --watch …      follow a branch for ever; docs/standalone.md has a service for it")
+    say("stoker dev watch --help    see on a gateway what you save, without a commit")
+    say("kubectl apply -f config/crd, then kubectl explain stoker.spec    the same in a cluster of yours")

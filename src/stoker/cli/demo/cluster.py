@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from stoker.api.generate import crd_yaml
 from stoker.api.registry import KINDS
 from stoker.cli.demo.stage import act, program, say
 from stoker.cli.demo.standalone import KEY, TOKEN, Standalone
+from stoker.domain.refs import CommitId
+from stoker.testing import assets
 from stoker.testing.control_plane import ControlPlane
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
@@ -45,23 +48,32 @@ class Cluster:
 
     def __init__(self, standalone: Standalone, stage: ExitStack) -> None:
         self._folder = standalone.folder
-        self._repository = standalone.repository
-        self._manifests = MANIFESTS % standalone.url
+        self._standalone = standalone
         self._stage = stage
-        self._plane: ControlPlane
         self._leader: Process
+        # An API server needs some seconds to be ready; it may take them while the first part is shown.
+        self._starting = stage.enter_context(ThreadPoolExecutor(1)).submit(
+            ControlPlane.start, self._folder / "cluster"
+        )
+        stage.callback(lambda: self._starting.result().stop())
 
-    def start(self) -> None:
-        act("A real API server takes the eight kinds; a controller resolves the ref")
-        self._plane = self._stage.enter_context(ControlPlane.start(self._folder / "cluster"))
+    @staticmethod
+    def set_up() -> None:
+        """Build what a control plane consists of, if this machine has none yet."""
+        assets.ensure(assets.CONTROL_PLANE)
+
+    def take_the_kinds(self) -> None:
+        act("A real API server takes the eight kinds; a controller resolves the ref of a Stoker")
         self._plane.kubectl("apply", "-f", "-", stdin="---\n".join(map(crd_yaml, KINDS)))
         self._plane.create_namespace(NAMESPACE)
         for name, key, value in (("git", "token", TOKEN), ("gateway-key", "apiKey", KEY)):
             self._kubectl("create", "secret", "generic", name, f"--from-literal={key}={value}")
-        eventually(self._applied, PATIENCE_SECONDS, "the API server serves the new kinds", interval=0.5)
         self._leader = self._controller("controller-1")
-        self._until_at(self._repository.tip())
-        say(self._kubectl("get", "stokers,syncprofiles"))
+        eventually(self._applied, PATIENCE_SECONDS, "the API server serves the new kinds", interval=0.5)
+        self._until_at(self._standalone.repository.tip())
+        self._controller("controller-2")
+        self._show()
+        say("a second controller starts beside it, and waits for its turn")
 
     def refuse_what_is_wrong(self) -> None:
         act("A manifest that is wrong is refused, with the name of the field")
@@ -69,11 +81,21 @@ class Cluster:
         say(self._plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=wrong, check=False).stderr)
 
     def lose_the_leader(self) -> None:
-        act("A second controller waits for the lease; the first is killed; the next commit is followed")
-        self._controller("controller-2")
+        act("The first controller is killed, and git moves on; the second takes over and follows")
         self._leader.kill()
-        self._until_at(self._repository.commit({"README.md": "# Line 1\n"}, message="Say which line"))
+        commit = self._standalone.repository.commit({"README.md": "# Line 1\n"}, message="Say which line")
+        say(f"main is at {commit.short}; the lease of the dead one has to run out, which takes up to 15 s")
+        self._until_at(commit)
+        self._show()
         say(self._kubectl("get", "events", "-o", "custom-columns=REASON:.reason,MESSAGE:.message"))
+
+    @property
+    def _plane(self) -> ControlPlane:
+        return self._starting.result()
+
+    @property
+    def _manifests(self) -> str:
+        return MANIFESTS % self._standalone.url
 
     def _controller(self, name: str) -> Process:
         flags = ["--health-probe-bind-address=0", "--metrics-bind-address=0", "--log-format=json"]
@@ -83,16 +105,20 @@ class Cluster:
         log = self._folder / f"{name}.log"
         return self._stage.enter_context(Process.start(name, command, log=log, env=environment))
 
-    def _until_at(self, commit: str) -> None:
+    def _until_at(self, commit: CommitId) -> None:
         """Wait until the status names the commit."""
+        path = f"/apis/stoker.io/v1alpha1/namespaces/{NAMESPACE}/stokers/line-1"
         eventually(
-            lambda: (
-                self._kubectl("get", "stoker", "line-1", "-o", "jsonpath={.status.lastSyncCommit}") == commit
-            ),
+            lambda: f'"lastSyncCommit":"{commit}"'.encode() in self._plane.request("GET", path).body,
             PATIENCE_SECONDS,
-            f"the status of Stoker line-1 names commit {commit[:8]}",
-            interval=0.5,
+            f"the status of Stoker line-1 names commit {commit.short}",
+            interval=0.2,
         )
+
+    def _show(self) -> None:
+        ready = '.status.conditions[?(@.type=="Ready")].status'
+        columns = f"STOKER:.metadata.name,REF:.spec.git.ref,COMMIT:.status.lastSyncCommit,READY:{ready}"
+        say(self._kubectl("get", "stokers", "-o", f"custom-columns={columns}"))
 
     def _applied(self) -> bool:
         done = self._plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=self._manifests, check=False)

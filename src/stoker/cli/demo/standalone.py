@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from stoker.cli.demo.gateways import GatewayProcess
-from stoker.cli.demo.stage import act, say, stoker
+from stoker.cli.demo.stage import act, say, show_command, stoker
 from stoker.domain.errors import Stalled
 from stoker.git.access import TOKEN_USER
 from stoker.testing.git_http import GitHttpServer
@@ -53,6 +53,7 @@ class Standalone:
 
     def sync_both(self) -> None:
         act("stoker sync brings both to that commit: lock, write, scan, verify")
+        show_command(["stoker", "sync", *self._wanted("filler"), *self._reached("filler")], self.folder)
         for name in self._gateways:
             self._sync(name)
 
@@ -79,10 +80,11 @@ class Standalone:
         right = broken.read_bytes()
         broken.write_text('{"root": {}, "title": "Packer overview, edited by hand"}\n')
         say(stoker("verify", "--data-dir", str(data), ends=DRIFTED), by="packer")
+        say(f"stoker verify ended with exit code {DRIFTED}", by="packer")
         self._sync("packer")
         if broken.read_bytes() != right:
             raise Stalled(f"{broken} was not mended")
-        say(stoker("verify", "--data-dir", str(data)) or "all is as the last sync left it", by="packer")
+        say(stoker("verify", "--data-dir", str(data)), by="packer")
 
     def _sync(self, name: str) -> None:
         """One run of `stoker sync`, and what the gateway makes of it after its scan."""
@@ -110,4 +112,4 @@ class Standalone:
 def _moved(before: str | None, after: str | None) -> str:
     if after is None:
         return "dropped"
-    return f"{'loaded' if before is None else 'reloaded'} {after[:8]}"
+    return "loaded" if before is None else "reloaded"

@@ -1,0 +1,114 @@
+"""What a resource may ask for that only a cluster does.
+
+A field is never ignored in silence. What stands between a commit and a gateway is
+refused, because going on would walk around it; everything else is named in a
+warning. What is looked at is what somebody wrote: a default asks for nothing. Each
+line goes away together with the code that serves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from stoker.api.adapters.pods import Key
+from stoker.api.adapters.requests import REQUESTED_REF
+from stoker.api.adapters.trees import Tree, found
+from stoker.domain.errors import Misconfigured
+from stoker.domain.intent.intents import Notice
+from stoker.domain.reasons import Reason
+
+_OFF: tuple[object, ...] = (None, False, "", [], {})
+
+
+class Field(NamedTuple):
+    """A path in a spec, the values with which it asks for nothing, and what holds instead."""
+
+    path: str
+    harmless: tuple[object, ...] = ()
+    instead: str = ""
+
+
+GATES = (
+    Field("approval.required"),
+    Field("maintenanceWindows"),
+    Field("validation.webhook.url"),
+    Field("rollback.toSnapshot"),
+    Field("rollback.toCommit"),
+    # A signed commit is what requireSigned wants, and the spec has to ask for one.
+    Field("ignition.binaryPolicy", ("allow", "requireSigned")),
+    Field("ignition.designerSessionPolicy", ("wait", "proceed")),
+)
+
+WITHOUT_EFFECT = (
+    Field("agent"),
+    Field("alerting.enabled"),
+    Field("bidirectional.enabled"),
+    Field("deployment.autoRollback.enabled"),
+    Field("deployment.stages"),
+    Field("deployment.syncOrder"),
+    Field("drift.ignore"),
+    Field("drift.mode", ("off", "report", "restore"), "capture only reports"),
+    Field("ignition.designerSessionPolicy", ("proceed", "fail"), "no Designer is waited for"),
+    Field("ignition.designerSessionTimeout"),
+    Field("ignition.peerGatewayName"),
+    Field("ignition.perspectiveSessionPolicy", ("none",)),
+    Field("ignition.redundancyRole"),
+    Field("rateLimit"),
+    Field("shared.modules.order"),
+    Field("snapshots.enabled"),
+    Field("storage"),
+    Field("webhook.allowedNamespaces"),
+    Field("webhook.allowedRefs", (["*"],), "a request only makes it look, whatever ref it names"),
+)
+
+OF_THE_PROFILE = (
+    Field("dependsOn"),
+    Field("syncPeriod", (), "spec.polling.interval says how often the ref is looked at"),
+)
+
+ANNOTATIONS = (
+    Field(Key.DATA_VOLUME),
+    Field(Key.INJECT, ("false",)),
+    Field(Key.PEER_GATEWAY_NAME),
+    Field(Key.REDUNDANCY_ROLE),
+    Field(Key.SNAPSHOT_VOLUME),
+    Field(Key.SYNC_PERIOD, (), "spec.polling.interval says how often the ref is looked at"),
+    Field(Key.TAG_INHERITANCE_STRATEGY, ("full",)),
+)
+
+
+def refuse_gates(spec: Tree) -> None:
+    """What stands between a commit and a gateway must not be walked around."""
+    for field in _asked(GATES, spec):
+        raise Misconfigured(
+            f"spec.{field.path} holds changes back, and without a cluster nothing does that yet; "
+            "remove it from the file to sync all the same",
+            reason=Reason.FEATURE_NOT_RUNNING,
+        )
+
+
+def without_effect(
+    spec: Tree, profile: Tree, pod: Mapping[str, str], resource: Mapping[str, str]
+) -> Iterator[Notice]:
+    """One notice for each; `pod` and `resource` are annotations by their key, without a prefix."""
+    for field in _asked(WITHOUT_EFFECT, spec):
+        yield _notice(f"spec.{field.path}", field)
+    for field in _asked(OF_THE_PROFILE, profile):
+        yield _notice(f"spec.{field.path} of the SyncProfile", field)
+    for field in _asked(ANNOTATIONS, dict(pod)):
+        yield _notice(f"annotation {field.path}", field)
+    if resource.get(REQUESTED_REF):
+        yield _notice(f"annotation {REQUESTED_REF} of the resource", Field("", (), "--ref names another ref"))
+
+
+def _asked(fields: tuple[Field, ...], tree: Tree) -> Iterator[Field]:
+    for field in fields:
+        value = found(tree, field.path)
+        if value not in _OFF and value not in field.harmless:
+            yield field
+
+
+def _notice(name: str, field: Field) -> Notice:
+    instead = f": {field.instead}" if field.instead else ""
+    return Notice(Reason.FEATURE_NOT_RUNNING, f"{name} has no effect without a cluster{instead}")

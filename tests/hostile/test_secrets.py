@@ -1,0 +1,280 @@
+"""Canaries in every secret that the command is given, on good ways and on thirty bad ones.
+
+Whatever happens, none of them stands in what is printed, in the command line of any
+process, or in a file of the cache, of the data folder or of the temporary folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from stoker.cli.exits import Exit
+from stoker.testing.evil import Attack
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.git_ssh import GitSshServer
+from stoker.testing.http_proxy import HttpProxy
+from stoker.testing.repositories import Repository
+
+TOKEN = "canary-t0ken-" + "7" * 20
+IN_ADDRESS = "canary-addr3ss"
+IN_PROXY = "canary-pr0xy"
+IN_KEY = "canaryK3y" * 6
+ENCODED = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+CANARIES = (TOKEN, ENCODED, IN_ADDRESS, IN_PROXY, IN_KEY)
+
+
+class MoodyServer(GitHttpServer):
+    """Answers as it pleases."""
+
+    status = 0
+    location = ""
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if self.location:
+            raise web.HTTPFound(f"{self.location}{request.path_qs}")
+        if self.status:
+            # A server that shows what it was sent must not make us show it.
+            return web.Response(status=self.status, text=f"remote: {request.headers.get('Authorization')}\n")
+        return await super()._answer(request)
+
+
+@dataclass
+class Told:
+    """How one way is gone: what is changed of the good one."""
+
+    options: tuple[str, ...] = ()
+    repo: str = ""
+    token: str | None = TOKEN
+    environment: dict[str, str] = field(default_factory=dict)
+    verb: tuple[str, ...] = ("sync",)
+    code: Exit | None = None
+
+
+class Site(Attack):
+    def __init__(self, folder: Path, server: MoodyServer, ssh: GitSshServer) -> None:
+        super().__init__(folder)
+        self.folder = folder
+        self.server = server
+        self.ssh = ssh
+        self.plant = Repository.create(server.root / "plant.git")
+        self.plant.commit({"s/f": "1", "s/g": "1"})
+        server.users["x-access-token"] = TOKEN
+        (folder / "tmp").mkdir()
+        self.lines: set[str] = set()
+
+    def file(self, name: str, content: str) -> str:
+        path = self.folder / name
+        path.write_text(content)
+        path.chmod(0o600)
+        return str(path)
+
+    def run(self, told: Told) -> tuple[int, str]:
+        words = [
+            *told.verb,
+            f"--repo={told.repo or self.server.url('plant.git')}",
+            "--ref=main",
+            "--map=s:projects/P",
+            f"--data-dir={self.data}",
+            f"--cache-dir={self.cache}",
+        ]
+        if told.token is not None:
+            words.append(f"--token-file={self.file('token', told.token)}")
+        done = subprocess.run(
+            [sys.executable, "-m", "stoker", *words, *told.options],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, "TMPDIR": str(self.folder / "tmp"), **told.environment},
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def written(self) -> Iterator[tuple[Path, bytes]]:
+        for place in (self.cache, self.data, self.folder / "tmp"):
+            for path in place.rglob("*"):
+                if path.is_file():
+                    yield path, path.read_bytes()
+
+
+@pytest.fixture
+def site(tmp_path: Path, repositories: Path, git_ssh: GitSshServer) -> Iterator[Site]:
+    with MoodyServer.start(repositories) as server:
+        yield Site(tmp_path, server, git_ssh)
+
+
+def moody(**mood: object) -> Callable[[Site], Told]:
+    def way(site: Site) -> Told:
+        for name, value in mood.items():
+            setattr(site.server, name, value)
+        return Told(code=Exit.UNREACHABLE)
+
+    return way
+
+
+def by_ssh(site: Site, *options: str, key: str | None = None, **told: object) -> Told:
+    path = site.file("id", key) if key is not None else str(site.ssh.authorized_key())
+    words = (f"--ssh-key-file={path}", f"--known-hosts-file={site.ssh.known_hosts}", *options)
+    return Told(words, site.ssh.url("plant.git"), None, **told)  # type: ignore[arg-type]
+
+
+def changed_host(site: Site) -> Told:
+    told = by_ssh(site)
+    site.ssh.replace_host_keys()
+    return told
+
+
+def committed(files: dict[str, str | None], *options: str) -> Callable[[Site], Told]:
+    def way(site: Site) -> Told:
+        assert site.run(Told())[0] == Exit.DONE
+        site.plant.commit(dict(files), replace=True)
+        return Told(options, code=Exit.STALLED)
+
+    return way
+
+
+def proxy_environment(port: int) -> dict[str, str]:
+    address = f"http://me:{IN_PROXY}@127.0.0.1:{port}"
+    return {"http_proxy": address, "https_proxy": address, "HTTP_PROXY": address, "no_proxy": ""}
+
+
+PEM = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{IN_KEY}\n-----END OPENSSH PRIVATE KEY-----\n"
+ENCRYPTED = (
+    f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{IN_KEY}\n-----END RSA PRIVATE KEY-----\n"
+)
+HTTP_WITH = "http://{}@127.0.0.1:1/plant.git"
+
+WAYS: dict[str, Callable[[Site], Told]] = {
+    "good": lambda _: Told(code=Exit.DONE),
+    "good in json": lambda _: Told(("--output=json",), code=Exit.DONE),
+    "a plan with its diff": lambda _: Told(("--diff",), verb=("plan",)),
+    "good over ssh": lambda site: by_ssh(site, code=Exit.DONE),
+    "a wrong token": lambda _: Told(token=TOKEN + "x", code=Exit.UNREACHABLE),
+    "no token": lambda _: Told(token=None, code=Exit.UNREACHABLE),
+    "an empty token": lambda _: Told(token="", code=Exit.WRONG_INPUT),
+    "two lines of token": lambda _: Told(token=f"{TOKEN}\n{TOKEN}"),
+    "a token with a zero byte": lambda _: Told(token=f"{TOKEN}\0{TOKEN}"),
+    "a token with a control character": lambda _: Told(token=f"{TOKEN}\x1b[2J"),
+    "a megabyte of token": lambda _: Told(token=TOKEN * 40_000),
+    "a user name with a line break": lambda _: Told(("--username=a\nb",)),
+    "another repository": lambda site: Told(repo=site.server.url("nope.git"), code=Exit.UNREACHABLE),
+    "a ref that is not there": lambda _: Told(("--ref=nope",), code=Exit.WRONG_INPUT),
+    "a commit that is not there": lambda _: Told((f"--ref={'1' * 40}",), code=Exit.WRONG_INPUT),
+    "forbidden": moody(status=403),
+    "a broken server": moody(status=500),
+    "too many requests": moody(status=429),
+    "not implemented": moody(status=501),
+    "a page": moody(status=200),
+    "a redirect to nobody": moody(location="http://127.0.0.1:1"),
+    "nobody there": lambda _: Told(repo="http://127.0.0.1:1/plant.git", code=Exit.UNREACHABLE),
+    "https where there is none": lambda site: Told(
+        repo=site.server.url("plant.git").replace("http:", "https:"), code=Exit.UNREACHABLE
+    ),
+    "a user in the address": lambda _: Told(repo=HTTP_WITH.format(IN_ADDRESS), code=Exit.WRONG_INPUT),
+    "a password in the address": lambda _: Told(
+        repo=HTTP_WITH.format(f"me:{IN_ADDRESS}"), code=Exit.WRONG_INPUT
+    ),
+    "a password with odd characters": lambda _: Told(
+        repo=HTTP_WITH.format(f"me:a/b@c:{IN_ADDRESS}"), code=Exit.WRONG_INPUT
+    ),
+    "a secret as query": lambda _: Told(
+        repo=f"https://example.test/x?token={IN_ADDRESS}", code=Exit.WRONG_INPUT
+    ),
+    "a password for the proxy": lambda _: Told(
+        (f"--proxy=http://me:{IN_PROXY}@127.0.0.1:1",), code=Exit.WRONG_INPUT
+    ),
+    "a proxy in the environment that is not there": lambda _: Told(environment=proxy_environment(1)),
+    "an authority that is a key": lambda site: Told((f"--ca-file={site.file('ca', PEM)}",)),
+    "an ssh key that is none": lambda site: by_ssh(site, key=f"no key {IN_KEY}", code=Exit.WRONG_INPUT),
+    "an ssh key that is torn": lambda site: by_ssh(site, key=PEM),
+    "an ssh key with a passphrase": lambda site: by_ssh(site, key=ENCRYPTED, code=Exit.WRONG_INPUT),
+    "a key that the server does not know": lambda site: by_ssh(
+        site, key=site.ssh.stranger_key().read_text(), code=Exit.UNREACHABLE
+    ),
+    "another host key": changed_host,
+    "an ssh key for http": lambda site: Told((f"--ssh-key-file={site.file('id', PEM)}",), token=None),
+    "signers that are a key": lambda site: Told(
+        ("--verify-signatures=commit", f"--allowed-signers-file={site.file('signers', PEM)}")
+    ),
+    "gpg keys that are private": lambda site: Told(
+        ("--verify-signatures=commit", f"--gpg-keys-file={site.file('gpg', PEM.replace('OPENSSH', 'PGP'))}")
+    ),
+    "an emptied source": committed({"t": "1"}),
+    "broken json": committed({"s/f.json": "{"}),
+    "no git": lambda _: Told(environment={"PATH": "/nowhere"}, code=Exit.WRONG_INPUT),
+    "no data folder": lambda _: Told(("--data-dir=/nowhere",), code=Exit.WRONG_INPUT),
+    "a cache that is a file": lambda site: Told((f"--cache-dir={site.file('cache-file', 'x')}",)),
+}
+
+
+def watching(seen: set[str], done: threading.Event) -> None:
+    """Every command line that there is, until told to stop."""
+    while not done.wait(0.002):
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen.add(process.read_bytes().decode(errors="replace"))
+            except OSError:
+                continue
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_secret_is_seen_anywhere(site: Site, way: str) -> None:
+    told = WAYS[way](site)
+    given = " ".join((told.repo, *told.options))
+    seen: set[str] = set()
+    done = threading.Event()
+    watcher = threading.Thread(target=watching, args=(seen, done))
+    watcher.start()
+    try:
+        code, said = site.run(told)
+    finally:
+        done.set()
+        watcher.join()
+    assert "Traceback" not in said, said
+    assert said
+    if told.code is not None:
+        assert code == told.code, said
+    for canary in (*CANARIES, *in_keys(told)):
+        assert canary not in said
+        if canary not in given:  # what somebody writes into a command line stands there
+            assert not any(canary in line for line in seen)
+        assert not [path for path, content in site.written() if canary.encode() in content]
+
+
+def in_keys(told: Told) -> list[str]:
+    """The lines of real keys, without those that say what it is."""
+    files = [Path(word.partition("=")[2]) for word in told.options if word.startswith("--ssh-key-file=")]
+    return [line for file in files for line in file.read_text().splitlines() if len(line) > 60]
+
+
+def test_a_password_of_the_environments_proxy_opens_it_and_is_seen_nowhere(site: Site) -> None:
+    with HttpProxy.start({"me": IN_PROXY}) as proxy:
+        for word, code in ((IN_PROXY, Exit.DONE), (f"{IN_PROXY}-wrong", Exit.UNREACHABLE)):
+            environment = {
+                name: value.replace(IN_PROXY, word) for name, value in proxy_environment(proxy.port).items()
+            }
+            ended, said = site.run(Told(environment=environment))
+            assert ended == code, said
+            assert IN_PROXY not in said
+        assert {passage.allowed for passage in proxy.passages} == {True, False}
+    assert not [path for path, content in site.written() if IN_PROXY.encode() in content]
+
+
+def test_credentials_do_not_follow_a_redirect(site: Site, tmp_path: Path) -> None:
+    """Not to another host, and not to another port of this one."""
+    with GitHttpServer.start(tmp_path / "elsewhere") as elsewhere:
+        site.server.location = elsewhere.url("").rstrip("/")
+        code, said = site.run(Told())
+        assert code == Exit.UNREACHABLE
+        assert "redirect" in said
+        assert elsewhere.requests == []
+    assert TOKEN not in said
