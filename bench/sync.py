@@ -263,7 +263,8 @@ def one_run(
     timed(instead, "first", theirs.first)
     step("first", "sync")
     timed(command, "first", once.first)
-    theirs.again()  # the first no-op: git's index is racy just after a clone
+    theirs.again()  # the first no-op: git's index is racy just after a clone, and so is our ledger
+    ours.step("sync")
     timed(instead, "nothing", theirs.again)
     step("nothing, walk", "sync")
     step("nothing, trust", "trust")

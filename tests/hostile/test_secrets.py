@@ -25,10 +25,12 @@ from stoker.testing.git_ssh import GitSshServer
 from stoker.testing.http_proxy import HttpProxy
 from stoker.testing.repositories import Repository
 
-TOKEN = "canary-t0ken-" + "7" * 20
-IN_ADDRESS = "canary-addr3ss"
-IN_PROXY = "canary-pr0xy"
-IN_KEY = "canaryK3y" * 6
+# Other in every process that runs tests: all of them look at the command lines of the whole machine.
+OWN = f"{os.getpid():08d}"
+TOKEN = f"canary-t0ken-{OWN}-" + "7" * 20
+IN_ADDRESS = f"canary-addr3ss-{OWN}"
+IN_PROXY = f"canary-pr0xy-{OWN}"
+IN_KEY = f"canaryK3y{OWN}" * 3
 ENCODED = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
 CANARIES = (TOKEN, ENCODED, IN_ADDRESS, IN_PROXY, IN_KEY)
 

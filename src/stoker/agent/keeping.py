@@ -25,6 +25,7 @@ from stoker.engine.sources import SourceReader
 from stoker.fs.applying import Progress
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book, locked
+from stoker.fs.revisiting import Visits
 from stoker.fs.scanning import scan
 
 EVERYTHING = Wish()
@@ -48,16 +49,20 @@ class Keeper:
         self._clock = clock if clock is not None else SystemClock()
         self._progress = progress
         self._book: Book | None = None
+        self._visits: Visits | None = None
 
     async def sync(self, wish: Wish = EVERYTHING) -> SyncReport:
         """Bring the data folder to what the ref means now; raises when a guard or the source stops it."""
         started = self._clock.monotonic()
         commit = wish.commit if wish.commit is not None else await self._reader.resolve(self.job.source.ref)
         with DataFolder.opened(self.job.data_dir) as folder, _alone(folder, wish):
+            book, visits = self._open(folder), self._visits
             this = Pass(
-                self.job, wish, commit, self._reader, self._hooks, folder, self._open(folder), self._progress
+                self.job, wish, commit, self._reader, self._hooks, folder, book, visits, self._progress
             )
             report = await this.run()
+        if self._visits is None:
+            self._visits = Visits()  # who comes once has no use for what is remembered for the next time
         return report.lasting(self._clock.monotonic() - started)
 
     def _open(self, folder: DataFolder) -> Book:

@@ -44,6 +44,7 @@ from stoker.engine.transforming import Transforming
 from stoker.fs.applying import Applied, FileRules, Progress
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book
+from stoker.fs.revisiting import Visits
 from stoker.fs.scanning import scan
 
 # Only where everything is mapped is the real time asked for; what does not count for the settings needs none.
@@ -69,6 +70,7 @@ class Pass:
     hooks: Sequence[PassHook]
     folder: DataFolder
     book: Book
+    visits: Visits | None = None
     progress: Progress | None = None
     pointers: frozenset[BlobId] = frozenset()
     """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
@@ -179,6 +181,7 @@ class Pass:
                 compared=desired.paths.union(ledger.intended) if desired is not None else (),
                 walk=self.wish.walk or desired is None or not desired.partial,
                 digits=len(self.commit),
+                visits=self.visits,
                 stopped=stop.is_set,
             )
         )

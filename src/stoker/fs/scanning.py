@@ -23,6 +23,7 @@ from stoker.engine.protecting import SHIELD
 from stoker.fs.confined import ENTER, DataFolder, why
 from stoker.fs.contents import looked_at
 from stoker.fs.descending import Descent
+from stoker.fs.revisiting import Visit, Visits
 from stoker.fs.stopping import Stop, go_on, never
 
 _FORMAT, _REGULAR = 0o170000, 0o100000
@@ -44,16 +45,17 @@ def scan(
     compared: Collection[str] = (),
     walk: bool = True,
     digits: int = 40,
+    visits: Visits | None = None,
     stopped: Stop = never,
 ) -> Live:
     """The differences; `compared` are further paths whose content matters, `digits` the length of ids.
 
     With `walk` everything in the managed places is looked at, and all that the ledger
-    names; without it only `compared`.
+    names; without it only `compared`. `visits` are those of earlier walks over this folder.
     """
     compared = compared if isinstance(compared, (set, frozenset, dict)) else frozenset(compared)
     with Descent(folder.fd) as descent:
-        scanner = _Scanner(folder, descent, ledger, compared, digits, stopped)
+        scanner = _Scanner(folder, descent, ledger, compared, digits, visits, stopped)
         if walk:
             scanner.walk(managed_folders, managed_files)
         else:
@@ -69,6 +71,7 @@ class _Scanner:
         ledger: Ledger,
         compared: Collection[str],
         digits: int,
+        visits: Visits | None,
         stopped: Stop,
     ) -> None:
         self._folder = folder
@@ -76,6 +79,7 @@ class _Scanner:
         self._files = ledger.files
         self._compared = compared
         self._digits = digits
+        self._visits = visits
         self._stopped = stopped
         self._absent: set[str] = set()
         self._last = "", False
@@ -161,14 +165,16 @@ class _Scanner:
         except OSError as error:
             raise self._unknown(path, error) from error
 
-    def _list(self, fd: int, place: str, depth: int) -> None:
-        """Everything in a folder: the loop in which a walk spends its time."""
+    def _list(self, fd: int, place: str, depth: int) -> bool:
+        """Everything in a folder: the loop in which a walk spends its time. True if it is as it should be."""
         go_on(self._stopped)
+        before = os.fstat(fd) if self._visits is not None else None
         inside = f"{place}/"
         recorded = self._files.get
         pack = STAT.pack
         folders: list[str] = []
-        seen = 0
+        files: list[str] = []
+        others = False
         with os.scandir(fd) as entries:
             for entry in entries:
                 name = entry.name
@@ -193,23 +199,86 @@ class _Scanner:
                             )
                         )
                     ):
-                        seen += 1
-                    elif kept is not None or self._is_path(path, place):
+                        files.append(name)
+                        continue
+                    others = True
+                    if kept is not None or self._is_path(path, place):
                         self._entry(fd, name, path, there)
                 except FileNotFoundError:  # it went away while we were looking
-                    continue
+                    others = True
                 except OSError:  # a folder that can be listed and not entered
+                    others = True
                     self._hide(place)
-        self._seen += seen
+        self._seen += len(files)
+        others |= not self._enter_all(fd, place, folders, depth)
+        if self._visits is None or before is None:
+            return False
+        if others:
+            self._visits.forget(place)
+            return False
+        return self._visits.keep(place, before, files, folders)
+
+    def _enter_all(self, fd: int, place: str, folders: Iterable[str], depth: int) -> bool:
+        """Everything in the folders of a folder. Whether all is as it should be."""
+        whole = True
         for name in folders:
-            path = inside + name
+            path = f"{place}/{name}"
             # Only near the top, or by an odd name, can a folder be none that we may enter.
             if not (_TOP < depth < _DEEP and _PLAIN(name)) and not self._may_enter(path, place):
+                whole = False
                 continue
-            if path in self._files or path in self._compared:
-                self._seen += path in self._files
-                self.found[path] = _FOLDER
-            self._descend(fd, name, path, depth + 1)
+            self._in_place_of_a_file(path)
+            whole &= self._descend(fd, name, path, depth + 1)
+        return whole
+
+    def _revisit(self, visits: Visits, path: str, known: Visit, depth: int) -> bool:
+        """A folder that holds the same names as before: its files are looked at, and the folders in it."""
+        go_on(self._stopped)
+        try:
+            if not self._are_as_recorded(f"{path}/", known.files):
+                return self._open(path, depth)
+            below = [(f"{path}/{name}", self._stat(f"{path}/{name}")) for name in known.folders]
+        except OSError:  # it went away while we were looking
+            return self._open(path, depth)
+        self._seen += len(known.files)
+        whole = True
+        for folder, there in below:
+            self._in_place_of_a_file(folder)
+            seen = visits.unchanged(folder, there)
+            if seen is None:
+                whole &= self._open(folder, depth + 1)
+            else:
+                whole &= self._revisit(visits, folder, seen, depth + 1)
+        return whole
+
+    def _are_as_recorded(self, inside: str, names: Iterable[str]) -> bool:
+        recorded, pack = self._files.get, STAT.pack
+        for name in names:
+            path = inside + name
+            there = self._stat(path)
+            mode = there.st_mode
+            stamp = pack(there.st_size, there.st_mtime_ns, there.st_ctime_ns, there.st_ino, mode >> 6 & 1)
+            if mode & _FORMAT != _REGULAR or not (recorded(path) or b"").startswith(stamp):
+                return False
+        return True
+
+    def _stat(self, path: str) -> os.stat_result:
+        """By the whole path, which leads through no link: then a folder above it would have other times."""
+        return os.stat(path, dir_fd=self._folder.fd, follow_symlinks=False)
+
+    def _open(self, path: str, depth: int) -> bool:
+        """A folder all of which has to be listed after all."""
+        try:
+            with self._folder.entered(path) as fd:
+                return self._list(fd, path, depth)
+        except OSError:
+            self._hide(path)
+            return False
+
+    def _in_place_of_a_file(self, path: str) -> None:
+        if path in self._files or path in self._compared:
+            self._seen += path in self._files
+            self.found[path] = _FOLDER
 
     def _may_enter(self, path: str, place: str) -> bool:
         if not self._is_path(path, place):
@@ -219,14 +288,20 @@ class _Scanner:
             return False
         return True
 
-    def _descend(self, above: int, name: str, path: str, depth: int) -> None:
+    def _descend(self, above: int, name: str, path: str, depth: int) -> bool:
+        """Whether all in it is as it should be."""
+        visits = self._visits
         try:
+            if visits is not None and path in visits:
+                known = visits.unchanged(path, os.stat(name, dir_fd=above, follow_symlinks=False))
+                if known is not None:
+                    return self._revisit(visits, path, known, depth)
             fd = os.open(name, ENTER, dir_fd=above)
         except OSError:  # unreadable, or swapped while we were looking: nothing in it is known
             self._hide(path)
-            return
+            return False
         try:
-            self._list(fd, path, depth)
+            return self._list(fd, path, depth)
         finally:
             os.close(fd)
 

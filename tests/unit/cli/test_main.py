@@ -41,27 +41,13 @@ def test_the_version_costs_next_to_nothing() -> None:
         "import sys; sys.argv[1:] = ['--version'];"
         "from stoker.cli.main import main; main(); print(*sys.modules)"
     )
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=alone
     )
     version, loaded = done.stdout.splitlines()
     assert version == f"stoker {__version__}"
     assert not {"click", "asyncio", "structlog", "msgspec", "aiohttp", "typing"} & set(loaded.split())
-
-
-def test_the_version_takes_less_than_90_ms_of_cpu() -> None:
-    costs = []
-    for _ in range(5):
-        pid = os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-m", "stoker", "--version"],
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
-        )
-        _, status, used = os.wait4(pid, 0)
-        assert status == 0
-        costs.append(used.ru_utime + used.ru_stime)
-    assert min(costs) < 0.09
 
 
 @pytest.mark.parametrize(

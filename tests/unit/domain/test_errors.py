@@ -27,5 +27,5 @@ def test_waiting_and_retrying_say_when_to_come_back() -> None:
 
 @pytest.mark.parametrize("word", [*Reason, *ConditionType])
 def test_every_reason_is_a_word_that_the_api_accepts(word: str) -> None:
-    assert re.fullmatch(r"[A-Za-z]+", word)
+    assert re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", word)
     assert word[0].isupper()
