@@ -32,29 +32,20 @@ MAX_BYTES = 16 << 20
 MAX_VALUES = 250_000
 
 _SPACE = rb"[ \t\r\n]*+"
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# No group in it is possessive: those of Python 3.11.2 lose their way when they are nested.
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
 _KEY = re.compile(rb"[ \t\r\n,]*+(" + _STRING + b")" + _SPACE + b":" + _SPACE, re.DOTALL)
 _SCALAR = re.compile(_STRING + rb"|[-+.0-9A-Za-z]++", re.DOTALL)
 _GAP = re.compile(rb"[ \t\r\n,]*+")
 
 
-def _to_next_bracket() -> re.Pattern[bytes]:
-    """Up to and with the next bracket that counts; what is nested up to three deep is passed in one go.
-
-    A bracket that is nested deeper is tried at most once more per level, so time stays linear.
-    """
-    inner = rb"[^\"{}\[\]]++|" + _STRING
-    for _ in range(3):
-        inner += rb"|[{\[](?:" + inner + rb")*+[}\]]"
-    return re.compile(rb"(?:" + inner + rb")*+([{}\[\]])", re.DOTALL)
-
-
-_BRACKET = _to_next_bracket()
+_STRING_OR_BRACKET = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 _KINDS = {ord('"'): Kind.TEXT, ord("t"): Kind.BOOLEAN, ord("f"): Kind.BOOLEAN, ord("n"): Kind.NULL}
 _OBJECT_OPENS, _LIST_OPENS = ord("{"), ord("[")
+_OPENS, _CLOSES = (b"{", b"["), (b"}", b"]")
 
 
 class _Member(NamedTuple):
@@ -194,11 +185,13 @@ def _end_of(content: bytes, at: int) -> int:
     if content[at] not in b"{[":
         scalar = _SCALAR.match(content, at)
         return scalar.end() if scalar else at
-    depth, at = 1, at + 1
-    while depth and (bracket := _BRACKET.match(content, at)) is not None:
-        at = bracket.end()
-        depth += 1 if content[at - 1] in b"{[" else -1
-    return at
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(content, at):
+        what = found[0]
+        depth += (what in _OPENS) - (what in _CLOSES)
+        if not depth:
+            return found.end()
+    return len(content)
 
 
 def _element(content: bytes, start: int, end: int, index: int, where: str) -> tuple[int, int]:
