@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stoker.engine.ledger import Ledger, record
 from stoker.engine.live import Live
 from stoker.engine.objects import FileVersion, blob_of
-from stoker.fs import revisiting
+from stoker.fs import stamps
 from stoker.fs.confined import DataFolder
 from stoker.fs.revisiting import Visits
 from stoker.fs.scanning import scan
@@ -63,7 +63,7 @@ def wait_for_the_clock() -> None:
 def folders_are_at_rest_at_once() -> Iterator[None]:
     """So that what was just made is remembered; the test waits for the clock by itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(revisiting, "FINE", 0)
+        patch.setattr(stamps, "FINE", 0)
         yield
 
 

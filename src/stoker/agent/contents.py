@@ -12,23 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Protocol
 
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.reasons import Reason
+from stoker.engine.content_templates import MAX_BYTES
+from stoker.engine.mapping import Recipe
 from stoker.engine.objects import Blob, BlobId, blob_of
 from stoker.engine.plans import Write
 from stoker.engine.sources import SourceReader
 
-MAX_SHAPED = 16 << 20
+MAX_SHAPED = MAX_BYTES
 """A larger file is not templated, normalized, patched or checked: nobody writes such a one by hand."""
 _NAMED = 5
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _MAX_POINTER = 1024
-
-
-class Recipe(Protocol):
-    def apply(self, content: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

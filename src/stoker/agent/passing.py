@@ -81,7 +81,7 @@ class Pass:
         if self._is_current(layout):
             live = await self._look(None) if self.wish.walk else Live()
             if self._is_at_rest(live):
-                return self._report(self._nothing(live), live)
+                return self._report(self._nothing(live), Drift())
         async with self.reader.held():
             try:
                 return await self._bring(layout, live)
@@ -109,7 +109,7 @@ class Pass:
         ledger = self._ledger
         if ledger is None or (ledger.kept and self.wish.approved):
             return False
-        return not drift(ledger, live) and ledger.files.keys().isdisjoint(live.found)
+        return ledger.files.keys().isdisjoint(live.found) and not drift(ledger, live)
 
     def _nothing(self, live: Live) -> Plan:
         kept = self._ledger.kept if self._ledger is not None else frozenset()
@@ -145,7 +145,9 @@ class Pass:
         desired, derived = await self._shaped(desired)
         desired = desired.refusing(self.pointers, RefusalKind.LFS_POINTER)
         plan = self._plan(desired, live)
-        report = replace(self._report(plan, live), stalled=self._why_stalled(plan, desired))
+        ledger = self._ledger
+        found = drift(ledger, live) if ledger is not None and live.walked else Drift()
+        report = replace(self._report(plan, found), stalled=self._why_stalled(plan, desired))
         return _Decision(plan, derived, report)
 
     async def _changed(self, layout: Layout, lost: Collection[str]) -> Desired | None:
@@ -239,9 +241,7 @@ class Pass:
         approved = plan.digest if self.wish.approved and plan.digest in self.wish.approved else ""
         return why_stalled(plan, desired, self._ledger, self.job.files.deletion, approved)
 
-    def _report(self, plan: Plan, live: Live) -> SyncReport:
-        ledger = self._ledger
-        found = drift(ledger, live) if ledger is not None and live.walked else Drift()
+    def _report(self, plan: Plan, found: Drift) -> SyncReport:
         return SyncReport(
             self.commit,
             self.job.source.ref,

@@ -129,19 +129,15 @@ class DriftReport:
         return {"commit": self.commit, **drift_as_json(self.drift), "errors": _listed(self.trouble)}
 
     def lines(self) -> Iterator[str]:
-        for word, paths in zip(("modified", "missing", "extra"), self.drift.kinds, strict=True):
+        for word, paths in self.drift.kinds.items():
             yield from (f"{word} {path}" for path in paths)
         yield from (f"error {note.path}: {note.why}" for note in self.trouble)
-        counts = [
-            f"{len(paths)} {word}"
-            for word, paths in zip(("modified", "missing", "extra"), self.drift.kinds, strict=True)
-            if paths
-        ]
+        counts = [f"{len(paths)} {word}" for word, paths in self.drift.kinds.items() if paths]
         yield f"since the sync of {self.commit[:8]}: {', '.join(counts) or 'nothing was changed'}"
 
 
 def drift_as_json(drift: Drift) -> dict[str, object]:
-    return {"modified": list(drift.modified), "missing": list(drift.missing), "extra": list(drift.extra)}
+    return {word: list(paths) for word, paths in drift.kinds.items()}
 
 
 def _as_json(error: Stalled) -> dict[str, object]:

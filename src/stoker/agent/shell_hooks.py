@@ -87,9 +87,8 @@ class ShellHooks:
         for folder in self._folders:
             script = folder / name
             try:
-                found = (
-                    script.stat()
-                )  # a mounted ConfigMap is made of symlinks; the folder is an administrator's
+                # Links are followed: a mounted ConfigMap is made of them. The folder is an administrator's.
+                found = script.stat()
             except FileNotFoundError:
                 continue
             except OSError as error:

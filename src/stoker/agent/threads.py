@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import gc
 import threading
@@ -10,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from typing import TypeVar
+
+from stoker.git.piping import in_worker
 
 T = TypeVar("T")
 
@@ -34,15 +35,4 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
     """What the work returns; on cancellation wait for it to stop, for it holds descriptors."""
     _tune()
     stop = threading.Event()
-    running = asyncio.get_running_loop().run_in_executor(None, work, stop)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        stop.set()
-        while not running.done():  # however often we are told to hurry
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([running])
-        raise
-    finally:
-        if running.done() and not running.cancelled():
-            running.exception()  # looked at, so that nobody is told it never was
+    return await in_worker(lambda: work(stop), stop.set)

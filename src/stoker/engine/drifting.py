@@ -25,15 +25,17 @@ class Drift:
     extra: tuple[str, ...] = ()
 
     @property
-    def kinds(self) -> tuple[tuple[str, ...], ...]:
-        return (self.modified, self.missing, self.extra)
+    def kinds(self) -> dict[str, tuple[str, ...]]:
+        return {"modified": self.modified, "missing": self.missing, "extra": self.extra}
 
     def __bool__(self) -> bool:
-        return any(self.kinds)
+        return any(self.kinds.values())
 
 
 def drift(ledger: Ledger, live: Live) -> Drift:
     """What a walk found that somebody else did."""
+    if not live.found:
+        return Drift()
     protection = Protection(Excludes(patterns=tuple(sorted(ledger.excludes))))
     modified, missing, extra = [], [], []
     for path, entry in live.found.items():

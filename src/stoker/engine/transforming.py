@@ -28,7 +28,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilePatch, Transforms
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
-from stoker.engine.content_templates import MAX_BYTES, fill_in
+from stoker.engine.content_templates import fill_in
 from stoker.engine.globs import Globs
 from stoker.engine.json_paths import JsonPath
 from stoker.engine.templates import template
@@ -63,9 +63,6 @@ class Recipe:
     edits: tuple[Edit, ...]
     values: TemplateValues | None
     """For the fields in the content itself; None if it is no template."""
-
-    max_bytes = MAX_BYTES
-    """What is larger is refused, so a caller need not read it."""
 
     def apply(self, content: bytes) -> bytes:
         """The content as the gateway shall have it; the very same object where nothing changes."""

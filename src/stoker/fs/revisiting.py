@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from stoker.fs.stamps import COARSE, FINE
+from stoker.fs.stamps import at_rest
 
 MOST = 20_000
 """Folders; some ten megabytes."""
-_SECOND = 1_000_000_000
 
 _Times = tuple[int, int, int, int]
 
@@ -51,10 +49,9 @@ class Visits:
 
     def keep(self, path: str, there: os.stat_result, files: Iterable[str], folders: Iterable[str]) -> bool:
         """Remember a folder, as it was before it was listed; False if it cannot be relied on."""
-        changed = max(there.st_mtime_ns, there.st_ctime_ns)
-        window = FINE if changed % _SECOND else COARSE
-        if abs(time.time_ns() - changed) <= window or (len(self._known) >= MOST and path not in self._known):
-            self._known.pop(path, None)
+        full = len(self._known) >= MOST and path not in self._known
+        if full or not at_rest(max(there.st_mtime_ns, there.st_ctime_ns)):
+            self.forget(path)
             return False
         self._known[path] = Visit(
             _times(there), tuple(map(sys.intern, files)), tuple(map(sys.intern, folders))

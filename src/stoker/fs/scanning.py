@@ -24,6 +24,7 @@ from stoker.fs.confined import ENTER, DataFolder, why
 from stoker.fs.contents import looked_at
 from stoker.fs.descending import Descent
 from stoker.fs.revisiting import Visit, Visits
+from stoker.fs.stamps import stamp
 from stoker.fs.stopping import Stop, go_on, never
 
 _FORMAT, _REGULAR = 0o170000, 0o100000
@@ -252,13 +253,11 @@ class _Scanner:
         return whole
 
     def _are_as_recorded(self, inside: str, names: Iterable[str]) -> bool:
-        recorded, pack = self._files.get, STAT.pack
         for name in names:
             path = inside + name
             there = self._stat(path)
-            mode = there.st_mode
-            stamp = pack(there.st_size, there.st_mtime_ns, there.st_ctime_ns, there.st_ino, mode >> 6 & 1)
-            if mode & _FORMAT != _REGULAR or not (recorded(path) or b"").startswith(stamp):
+            kept = self._files.get(path, b"")
+            if there.st_mode & _FORMAT != _REGULAR or not kept.startswith(stamp(there)):
                 return False
         return True
 

@@ -35,11 +35,15 @@ def stamp(found: os.stat_result) -> bytes:
     )
 
 
+def at_rest(changed: int, now: int | None = None) -> bool:
+    """Whether a change at that time lies far enough back that any later one must show."""
+    now = time.time_ns() if now is None else now
+    return abs(now - changed) > (FINE if changed % _SECOND else COARSE)
+
+
 def settled(kept: bytes, now: int | None = None) -> bytes:
     """A stamp, or a record that begins with one, as it is if the file was at rest by `now`; else unseen."""
-    now = time.time_ns() if now is None else now
     (changed,) = _changed(kept, 16)
-    window = FINE if changed % _SECOND else COARSE
-    if changed and abs(now - changed) > window:
+    if changed and at_rest(changed, now):
         return kept
     return _UNSEEN[kept[STAT.size - 1]] + kept[STAT.size :]

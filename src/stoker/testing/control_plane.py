@@ -18,7 +18,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from stoker.domain.errors import Misconfigured
@@ -26,6 +25,7 @@ from stoker.testing import assets
 from stoker.testing.certificates import Authority, private_pem, write_private
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.processes import GRACE_SECONDS, PortTaken, Process, on_free_ports
+from stoker.testing.stopping import Stopped
 
 USERS: Mapping[str, Sequence[str]] = {
     "admin": ("system:masters",),
@@ -41,7 +41,7 @@ READY_SECONDS = 60.0
 ISSUER = "https://kubernetes.default.svc"
 
 
-class ControlPlane(ClusterAccess):
+class ControlPlane(ClusterAccess, Stopped):
     """A control plane that this process started and will stop.
 
     `with ControlPlane.start(folder) as plane: …`, or `start` and `stop` by hand.
@@ -116,14 +116,6 @@ class ControlPlane(ClusterAccess):
         if flags is not None:
             self._flags = tuple(flags)
         self._start_apiserver()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _write_credentials(self, users: Mapping[str, Sequence[str]]) -> None:
         authority = Authority("stoker control plane")

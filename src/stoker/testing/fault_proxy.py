@@ -13,17 +13,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
 from stoker.testing.faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
 from stoker.testing.loop_thread import LoopThread, stop_accepting
+from stoker.testing.stopping import Stopped
 
 CHUNK_BYTES = 64 * 1024
 
 
-class FaultProxy:
+class FaultProxy(Stopped):
     """Listens on a free port of 127.0.0.1 and passes everything on to `host:port`."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -93,14 +93,6 @@ class FaultProxy:
     def stop(self) -> None:
         self._loop.run(self._close())
         self._loop.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def _listen(self, port: int) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, reuse_address=True)

@@ -21,7 +21,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -31,6 +30,7 @@ from stoker.testing.gateway_api import HEADER, KEY_NAME, ApiKey, GatewayApi, Set
 from stoker.testing.gateway_mind import Designer, GatewayMind, Kind, State
 from stoker.testing.gateway_observing import Observer
 from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
+from stoker.testing.stopping import Stopped
 
 SCAN_SECONDS = 0.05
 KEY = "stoker:testing-secret"
@@ -49,7 +49,7 @@ class GatewayRequest:
     """It brought a header that a gateway does not look at."""
 
 
-class SimulatedGateway:
+class SimulatedGateway(Stopped):
     """Serves `data_dir`; its settings, state and designers can be changed while it runs."""
 
     def __init__(
@@ -150,14 +150,6 @@ class SimulatedGateway:
         self._loop.stop()
         if self._observe:
             self.observed.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def _listen(self, port: int, tls: KeyPair | None) -> None:
         context = None

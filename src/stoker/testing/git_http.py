@@ -21,7 +21,6 @@ import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from aiohttp import hdrs, web
@@ -29,6 +28,7 @@ from aiohttp import hdrs, web
 from stoker.testing.certificates import KeyPair
 from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
 from stoker.testing.repositories import git_environment
+from stoker.testing.stopping import Stopped
 
 CHUNK_BYTES = 64 * 1024
 ANONYMOUS = "anonymous"
@@ -46,7 +46,7 @@ class GitRequest:
     status: int
 
 
-class GitHttpServer:
+class GitHttpServer(Stopped):
     """Serves the bare repositories below `root`.
 
     Anyone may read and write while there are neither `users` (name to password)
@@ -90,14 +90,6 @@ class GitHttpServer:
     def stop(self) -> None:
         self._loop.run(self._close())
         self._loop.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def _listen(self, tls: KeyPair | None) -> None:
         context = None

@@ -16,12 +16,12 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from stoker.domain.errors import Misconfigured
 from stoker.testing.processes import Process, on_free_ports
 from stoker.testing.ssh_keys import KeyKind, make_ssh_key
+from stoker.testing.stopping import Stopped
 
 READY_SECONDS = 15.0
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -29,7 +29,7 @@ PRIVILEGE_SEPARATION = Path("/run/sshd")
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 
-class GitSshServer:
+class GitSshServer(Stopped):
     """sshd in front of the bare repositories below `root`; its own files lie in `folder`."""
 
     def __init__(self, root: Path, folder: Path, kinds: Sequence[KeyKind]) -> None:
@@ -109,14 +109,6 @@ class GitSshServer:
 
     def stop(self) -> None:
         self._process.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _make_host_keys(self) -> list[str]:
         return [make_ssh_key(self._host_key(kind), kind).public_line for kind in self._kinds]

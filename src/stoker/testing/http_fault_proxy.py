@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -28,6 +27,7 @@ from yarl import URL
 from stoker.testing.certificates import KeyPair
 from stoker.testing.faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
 from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
+from stoker.testing.stopping import Stopped
 
 _HOP_BY_HOP = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)
 
@@ -61,7 +61,7 @@ class _Rule:
         return self.method in (None, request.method) and bool(self.path.search(request.raw_path))
 
 
-class HttpFaultProxy:
+class HttpFaultProxy(Stopped):
     """Listens on a free port of 127.0.0.1 and passes requests on to the server at `target`."""
 
     def __init__(self, target: str) -> None:
@@ -125,14 +125,6 @@ class HttpFaultProxy:
     def stop(self) -> None:
         self._loop.run(self._close())
         self._loop.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def _listen(self, ca_file: Path | None, tls: KeyPair | None) -> None:
         trust = ssl.create_default_context(cafile=ca_file) if ca_file is not None else True

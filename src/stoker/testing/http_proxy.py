@@ -10,11 +10,11 @@ import asyncio
 import base64
 import contextlib
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
 from stoker.testing.loop_thread import LoopThread, stop_accepting
+from stoker.testing.stopping import Stopped
 
 CHUNK_BYTES = 64 * 1024
 _DENIED = (
@@ -32,7 +32,7 @@ class Passage:
     allowed: bool
 
 
-class HttpProxy:
+class HttpProxy(Stopped):
     """Listens on a free port of 127.0.0.1; with `users` (name to password) it asks who it is."""
 
     def __init__(self, users: dict[str, str]) -> None:
@@ -56,14 +56,6 @@ class HttpProxy:
     def stop(self) -> None:
         self._loop.run(self._close())
         self._loop.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)

@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from stoker.domain.errors import StokerError
+from stoker.testing.stopping import Stopped
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.02
@@ -50,7 +50,7 @@ class PortTaken(ProcessFailed):
     """Somebody else took the port between our looking and the server's binding; try another."""
 
 
-class Process:
+class Process(Stopped):
     """One running server."""
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path) -> None:
@@ -145,14 +145,6 @@ class Process:
         with self.log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
             return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
