@@ -13,8 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from stoker.git.child import kill_group
 from stoker.git.errors import GitFailed
-from stoker.git.piping import Output, kill
+from stoker.git.piping import Output
 from stoker.git.runner import GitRunner
 
 Name = TypeVar("Name", bound=str)
@@ -88,7 +89,7 @@ class CatFile:
 
     def kill(self) -> None:
         """Whoever waits for an answer then gets an error."""
-        kill(self._process)
+        kill_group(self._process.pid)
 
     def close(self) -> None:
         self._stack.close()

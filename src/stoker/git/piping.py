@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -57,12 +56,6 @@ class Output:
         chunk = os.read(self._fd, READ_BYTES)
         self._hasty = len(chunk) < _SMALL
         return chunk
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """End it and all that it started; whoever reads from it then sees the end."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def in_worker(work: Callable[[], T], abort: Callable[[], None]) -> T:

@@ -18,8 +18,9 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import CommitId
 from stoker.engine.objects import BlobId, FileVersion, Refusal, RefusalKind, Tree, TreeChange, shown
+from stoker.git.child import kill_group
 from stoker.git.errors import GitFailed, SourceTooLarge
-from stoker.git.piping import Output, in_worker, kill
+from stoker.git.piping import Output, in_worker
 from stoker.git.runner import GitRunner
 
 MAX_FILES = 1_000_000
@@ -52,7 +53,7 @@ async def read_tree(runner: GitRunner, repository: Path, commit: CommitId) -> Tr
     """All entries of a commit, those that can be delivered and those that are refused."""
     command = [*_LIST, "-r", "--end-of-options", commit]
     with runner.stream(command, repository=repository) as process:
-        return await in_worker(lambda: _listed(process, commit), lambda: kill(process))
+        return await in_worker(lambda: _listed(process, commit), lambda: kill_group(process.pid))
 
 
 async def read_changes(
