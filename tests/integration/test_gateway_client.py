@@ -168,7 +168,7 @@ async def test_an_answer_that_is_none_is_told_and_tried_again(
 async def test_an_endless_answer_is_cut_off(gateway: Gateway, proxy: HttpFaultProxy) -> None:
     proxy.arm(Answered(200, b" " * (LARGEST_ANSWER + 1)), INFO)
     error = await trouble(gateway)
-    assert error.reason is Reason.GATEWAY_UNREACHABLE
+    assert error.reason is Reason.GATEWAY_ERROR
     assert "more than 8 MiB" in error.message
 
 
@@ -209,7 +209,7 @@ async def test_on_loopback_a_certificate_is_checked_only_with_an_authority(tmp_p
             await client.check()
             await client.aclose()
         error = await trouble(to(gateway.url, ca=other.pem))
-        assert error.reason is Reason.GATEWAY_UNREACHABLE
+        assert error.reason is Reason.CERTIFICATE_NOT_TRUSTED
         assert "certificate that is not trusted" in error.message
 
 

@@ -29,7 +29,7 @@ from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.engine.objects import Note
+from stoker.engine.objects import Held, Note
 from stoker.fs.applying import Applied
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.repositories import WHEN, Repository
@@ -263,6 +263,9 @@ class Witness:
         self._plant = plant
         self._refuses = refuses
         self.seen: list[tuple[str, dict[str, str]]] = []
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
 
     @asynccontextmanager
     async def around(self, change: Change) -> AsyncIterator[None]:

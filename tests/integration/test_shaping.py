@@ -19,6 +19,7 @@ from stoker.domain.intent.files import (
     FilesIntent,
     Mapping,
     Orphans,
+    ProviderName,
     Transforms,
     WhenMissing,
 )
@@ -26,6 +27,7 @@ from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
+from stoker.ignition.tags import TAG_TYPES, leaves_only, without_providers
 from stoker.testing.repositories import WHEN, Repository
 
 VALUES = TemplateValues(gateway_name="filler", vars={"line": "3"})
@@ -143,12 +145,104 @@ async def test_first_contact_can_be_asked_for_although_there_is_a_ledger(plant: 
     assert plant.files().keys() == {"p/a", "p/b"}
 
 
-async def test_what_this_version_does_not_run_is_refused_by_name(plant: Plant) -> None:
+MISSING = FilesIntent((Mapping("s", "p"), Mapping("ext", "external", when_missing=WhenMissing.CONFIG_MODE)))
+
+
+async def test_a_missing_collection_gets_its_one_file_until_its_source_is_there(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
-    asked = FilesIntent((Mapping("s", "p", when_missing=WhenMissing.CONFIG_MODE),))
-    with pytest.raises(Stalled, match=r"mappings\[0\]") as stopped:
-        plant.keeper(asked)
-    assert stopped.value.reason is Reason.FEATURE_NOT_RUNNING
+    await plant.sync(MISSING)
+    assert plant.files() == {"p/a": "1", "external/config-mode.json": "{}\n"}
+    assert not (await plant.sync(MISSING)).plan.actions
+    plant.repository.commit({"s/a": "2"})
+    await plant.sync(MISSING)
+    plant.repository.commit({"ext/x": "1"})
+    await plant.sync(MISSING)
+    assert plant.files() == {"p/a": "2", "external/x": "1"}
+
+
+async def test_what_somebody_wrote_into_a_stand_in_is_put_right(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    await plant.sync(MISSING)
+    (plant.data / "external/config-mode.json").write_text('{"title": "mine"}')
+    (plant.data / "external/theirs").write_text("stays")
+    report = await plant.sync(MISSING)
+    assert report.drift.modified == ("external/config-mode.json",)
+    assert plant.files() == {"p/a": "1", "external/config-mode.json": "{}\n", "external/theirs": "stays"}
+
+
+async def test_a_source_that_vanished_stalls_and_is_not_stood_in_for_unasked(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1", "ext/x": "1"})
+    await plant.sync(MISSING)
+    plant.repository.commit({"ext/x": None})
+    with pytest.raises(Stalled, match="ext -> external gave files before") as stopped:
+        await plant.sync(MISSING)
+    assert stopped.value.reason is Reason.SOURCE_EMPTY
+    assert plant.files() == {"p/a": "1", "external/x": "1"}
+    would = await plant.sync(MISSING, dry_run=True)
+    await plant.sync(MISSING, approved=frozenset({would.plan.digest}))
+    assert plant.files() == {"p/a": "1", "external/config-mode.json": "{}\n"}
+
+
+async def test_a_misspelt_source_is_not_stood_in_for_where_files_were_delivered(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1", "ext/x": "1"})
+    await plant.sync(MISSING)
+    typo = dataclasses.replace(MISSING.mappings[1], source="etx")
+    with pytest.raises(Stalled, match="external/x with what else was delivered there"):
+        await plant.sync(FilesIntent((MISSING.mappings[0], typo)))
+    assert plant.files() == {"p/a": "1", "external/x": "1"}
+
+
+async def test_a_stand_in_can_be_patched(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    titled = Transforms(patches=(FilePatch("external/config-mode.json", ((".title", "External"),)),))
+    await plant.sync(dataclasses.replace(MISSING, transforms=titled))
+    assert plant.files()["external/config-mode.json"] == '{"title": "External"}\n'
+
+
+async def test_a_gateway_gets_only_the_leaves_of_the_tag_hierarchy_under_its_own_names(plant: Plant) -> None:
+    edge = f"{TAG_TYPES}/edge"
+    plant.repository.commit(
+        {
+            "udts/Pumps/udts.json": '[\n {"name": "Gear"},\n {"name": "Screw"}\n]\n',
+            "udts/Pumps/unary-resource.json": '{"files": ["udts.json"]}\n',
+            "mqtt/udts.json": "[]",
+            "core/x/config.json": '{"tagProvider": "default", "path": "[default]A"}\n',
+        }
+    )
+    mappings = (
+        Mapping("udts", edge),
+        Mapping("mqtt", f"{TAG_TYPES}/MQTT Engine"),
+        Mapping("core", "config/resources/core"),
+    )
+    files = FilesIntent(mappings, Transforms(tag_provider=ProviderName("default", "edge")))
+    files = without_providers(leaves_only(files, "edge", {"Pumps/Gear", "Motor"}), {"MQTT Engine"})
+    await plant.sync(files)
+    expected = {
+        f"{edge}/Pumps/udts.json": '[\n {"name": "Screw"}\n]\n',
+        f"{edge}/Pumps/unary-resource.json": '{"files": ["udts.json"]}\n',
+        "config/resources/core/x/config.json": '{"tagProvider": "edge", "path": "[edge]A"}\n',
+    }
+    assert plant.files() == expected
+    assert not (await plant.sync(files)).plan.actions
+    (plant.data / edge / "Pumps/udts.json").write_text("[]")
+    await plant.sync(files)
+    assert plant.files() == expected
+    plant.repository.commit({"udts/Pumps/udts.json": '[{"name": "Gear"}]\n'})
+    await plant.sync(files)
+    assert plant.files()[f"{edge}/Pumps/udts.json"] == "[]\n"
+
+
+async def test_the_file_that_makes_a_mode_a_collection_does_not_replace_that_of_core(plant: Plant) -> None:
+    plant.repository.commit(
+        {"core/config-mode.json": "{}", "core/x": "1", "prod/config-mode.json": '{"parent": "core"}'}
+    )
+    over = Mapping("prod", "core", when_missing=WhenMissing.FAIL, gives_way=("config-mode.json",))
+    files = FilesIntent((Mapping("core", "core"), over))
+    await plant.sync(files)
+    assert plant.files() == {"core/config-mode.json": "{}", "core/x": "1"}
+    plant.repository.commit({"prod/x": "2", "prod/config-mode.json": "[]", "core/config-mode.json": "{ }"})
+    await plant.sync(files)
+    assert plant.files() == {"core/config-mode.json": "{ }", "core/x": "2"}
 
 
 async def test_a_pass_goes_to_the_commit_that_it_is_told_wherever_the_ref_is_by_now(plant: Plant) -> None:

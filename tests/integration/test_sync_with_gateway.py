@@ -28,9 +28,8 @@ def version(number: int) -> dict[str, str]:
     files = {"projects/filler/project.json": json.dumps({"title": f"Filler {number}"})}
     for index in range(RESOURCES):
         data = json.dumps({"version": number, "filling": FILLING})
-        for name, text in resource({"view.json": data, "extra.json": data}).items():
-            said = text.replace('"version": 1', f'"version": {number}') if name == "resource.json" else text
-            files[f"projects/filler/views/v{index}/{name}"] = said
+        for name, text in resource({"view.json": data, "extra.json": data}, version=number).items():
+            files[f"projects/filler/views/v{index}/{name}"] = text
     return files
 
 

@@ -23,6 +23,7 @@ from stoker.domain.intent.files import (
     Mapping,
     MappingKind,
     Orphans,
+    WhenMissing,
 )
 from stoker.domain.intent.values import TemplateValues
 from stoker.engine.guarding import why_stalled
@@ -36,7 +37,7 @@ from stoker.testing.model_folder import ModelFolder
 
 laws = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-names = st.sampled_from(["a", "b", "B", "c.bak", "resource.json"])
+names = st.sampled_from(["a", "b", "B", "c.bak", "resource.json", "config-mode.json"])
 versions = st.builds(
     FileVersion, st.sampled_from([blob_of(b"1"), blob_of(b"2"), blob_of(b"3")]), st.booleans()
 )
@@ -52,6 +53,8 @@ def possible(files: Files) -> Files:
 sources = st.tuples(st.sampled_from(["s/", "t/", "s/a/", ""]), tails).map("".join)
 # In most histories no source is ever empty: then every commit is one that a guard lets pass.
 ALWAYS = {path: FileVersion(blob_of(b"1")) for path in ("s/z", "t/z", "s/a/z", "t/b/z", "z")}
+# In some only one source always has something, so that the others come, go and are stood in for.
+ONE = {"s/z": FileVersion(blob_of(b"1"))}
 trees = st.dictionaries(sources, versions, max_size=9).map(possible)
 edits = st.dictionaries(sources, st.none() | versions, max_size=4)
 
@@ -59,7 +62,7 @@ edits = st.dictionaries(sources, st.none() | versions, max_size=4)
 @st.composite
 def histories(draw: st.DrawFn) -> list[Files]:
     """Commits that each change a few files of the one before."""
-    base = draw(st.sampled_from([ALWAYS, ALWAYS, {}]))
+    base = draw(st.sampled_from([ALWAYS, ALWAYS, ONE, {}]))
     found = [possible({**draw(trees), **base})]
     for edit in draw(st.lists(edits, min_size=1, max_size=4)):
         mixed = {**found[-1], **edit, **base}
@@ -73,7 +76,9 @@ mappings = st.lists(
             Mapping,
             st.sampled_from(["s", "t", "s/a", "."]),
             st.sampled_from(["d", "d/a", "e", "."]),
+            when_missing=st.sampled_from([WhenMissing.SKIP, WhenMissing.SKIP, WhenMissing.CONFIG_MODE]),
             orphans=st.sampled_from([None, None, Orphans.OWNED, Orphans.MIRROR]),
+            gives_way=st.sampled_from([(), (), ("a", "config-mode.json")]),
         ),
         st.builds(
             Mapping,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FieldTemplate, FilePatch, Transforms
 from stoker.domain.intent.values import TemplateValues
-from stoker.engine import json_text, yaml_text
+from stoker.engine import json_text, provider_names, tag_types, yaml_text
 from stoker.engine.json_checking import why_not_json
 from stoker.engine.json_paths import JsonPath
 from stoker.engine.transforming import Transforming
@@ -191,3 +191,77 @@ def test_any_bytes_are_edited_or_refused_with_a_sentence(content: bytes, value: 
         for adds in (True, False):
             with suppress(InvalidValue):  # and nothing else
                 set_value(content, JsonPath.parse(".a"), value, adds=adds)
+
+
+references = st.sampled_from(
+    [
+        "default",
+        "[default]a/b",
+        "x [default]",
+        "{[default]a}",
+        "'[default]'",
+        "[other]default",
+        "edge",
+        "",
+        "ü",
+    ]
+)
+about = st.sampled_from(["tagProvider", "defaultTagProvider", "provider", "path", "default", "[default]x"])
+configs = st.recursive(
+    references | st.integers(0, 3) | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(about, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def renamed(tree: Any, *, named: bool = False) -> Any:
+    """The same on values: what is meant, whatever the bytes."""
+    if isinstance(tree, dict):
+        return {key: renamed(one, named="tagprovider" in key.lower()) for key, one in tree.items()}
+    if isinstance(tree, list):
+        return [renamed(one, named=named) for one in tree]
+    if not isinstance(tree, str):
+        return tree
+    if named and tree == "default":
+        return "edge"
+    return re.sub(r"(^|(?<=[{'\"])|(?=\[default\]\w))\[default\]", "[edge]", tree)
+
+
+@given(st.data(), configs)
+def test_a_provider_is_renamed_where_it_is_meant_and_no_token_else_changes(
+    data: st.DataObject, tree: Any
+) -> None:
+    content = json.dumps(tree, indent=data.draw(st.sampled_from([None, 1])), ensure_ascii=False).encode()
+    after = provider_names.renamed(content, "default", "edge")
+    event(f"renamed: {after != content}")
+    assert json.loads(after) == renamed(tree)
+    assert provider_names.renamed(after, "default", "edge") == after
+    assert after.replace(b"edge", b"default") == content.replace(b"edge", b"default")
+
+
+types = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from("abc"), "tags": trees})
+    | st.sampled_from([{"name": "a", "tagType": "Folder"}, {"tags": []}, 7]),
+    max_size=5,
+)
+
+
+@given(st.data(), types, st.frozensets(st.sampled_from(["a", "b", "x/a"])), st.sampled_from(["", "x"]))
+def test_inherited_types_go_and_no_other_element_changes(
+    data: st.DataObject, tree: list[Any], names: frozenset[str], folder: str
+) -> None:
+    content = data.draw(layouts(tree))
+    assume(why_not_json(content) is None)
+
+    def inherited(one: Any) -> bool:
+        if not isinstance(one, dict) or "name" not in one or "tagType" in one:
+            return False
+        return f"{folder}/{one['name']}".lstrip("/") in names
+
+    after = tag_types.without(content, folder, names)
+    left = [one for one in json.loads(content.decode("utf-8-sig")) if not inherited(one)]
+    event(f"taken out: {after != content}")
+    assert json.loads(after.decode("utf-8-sig")) == left
+    assert tag_types.without(after, folder, names) == after
+    before, now = TOKEN.findall(content), TOKEN.findall(after)
+    assert all(any(token == other for other in before) for token in now)

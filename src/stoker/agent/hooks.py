@@ -7,12 +7,13 @@ that finds nothing to do calls none. The papers' `PreSyncHook` is the first half
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.objects import Note
+from stoker.engine.objects import Held, Note
 from stoker.engine.plans import Plan
 from stoker.fs.applying import Applied
 
@@ -29,10 +30,26 @@ class Change:
 
 
 class PassHook(Protocol):
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        """Asked before anything is staged: places that must stay as they are; raising stops the pass."""
+        ...
+
     def around(self, change: Change) -> AbstractAsyncContextManager[None]:
         """Entered after every guard and before the first live change; raising keeps everything as it is."""
         ...
 
     async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
         """Called when the files are in place; what it returns is told as not verified."""
+        ...
+
+
+class Noise(Protocol):
+    """Knows which differences mean nothing."""
+
+    def doubtful(self, paths: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """By folder, if nothing else changed in it: the changed paths that might mean nothing."""
+        ...
+
+    def means_nothing(self, name: str, before: bytes | None, after: bytes | None) -> bool:
+        """Of one file of such a folder; all of them have to agree."""
         ...

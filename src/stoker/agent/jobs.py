@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.files import BinaryPolicy, FilesIntent
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import CommitId
@@ -25,6 +25,7 @@ class SyncJob:
     owner: tuple[int, int] | None = None
     """User and group of what is written; None takes the data folder's own, where we may."""
     umask: int = 0
+    binaries: BinaryPolicy = BinaryPolicy.ALLOW
 
 
 @dataclass(frozen=True, slots=True)

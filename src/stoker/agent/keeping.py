@@ -7,15 +7,18 @@ meanwhile. The pass itself is told in `stoker.agent.passing`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
-from stoker.agent.hooks import PassHook
+from stoker.agent.hooks import Noise, PassHook
 from stoker.agent.jobs import SyncJob, Wish
 from stoker.agent.passing import Pass
+from stoker.agent.quieting import noiseless
 from stoker.agent.reporting import DriftReport, SyncReport
 from stoker.agent.shell_hooks import ShellHooks
+from stoker.agent.supplementing import WithLiterals
 from stoker.agent.threads import in_thread
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Stalled
@@ -40,11 +43,13 @@ class Keeper:
         reader: SourceReader,
         *,
         hooks: Sequence[PassHook] = (),
+        noise: Noise | None = None,
         clock: Clock | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.job = job
-        self._reader = reader
+        self._noise = noise
+        self._reader = WithLiterals(reader)
         self._hooks = (*hooks, ShellHooks(job.hooks, job.data_dir)) if job.hooks else tuple(hooks)
         self._clock = clock if clock is not None else SystemClock()
         self._progress = progress
@@ -58,12 +63,41 @@ class Keeper:
         with DataFolder.opened(self.job.data_dir) as folder, _alone(folder, wish):
             book, visits = self._open(folder), self._visits
             this = Pass(
-                self.job, wish, commit, self._reader, self._hooks, folder, book, visits, self._progress
+                self.job,
+                wish,
+                commit,
+                self._reader,
+                self._hooks,
+                folder,
+                book,
+                visits,
+                self._progress,
+                self._noise,
             )
             report = await this.run()
         if self._visits is None:
             self._visits = Visits()  # who comes once has no use for what is remembered for the next time
         return report.lasting(self._clock.monotonic() - started)
+
+    async def verify(self) -> DriftReport:
+        """What is not as the last pass left it, and means something."""
+        report = await verify(self.job.data_dir)
+        if self._noise is None or not report.drift.modified:
+            return report
+        with DataFolder.opened(self.job.data_dir) as folder:
+            ledger = self._open(folder).ledger
+            if ledger is None:
+                return report
+            found = await noiseless(
+                report.drift, self._noise, ledger=ledger, folder=folder, reader=self._reader
+            )
+        return replace(report, drift=found)
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What we wrote, by path, as far as this keeper has read its ledger."""
+        ledger = self._book.ledger if self._book is not None else None
+        return ledger.files if ledger is not None else {}
 
     def _open(self, folder: DataFolder) -> Book:
         if self._book is None or not self._book.unchanged_on_disk(folder):

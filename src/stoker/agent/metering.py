@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.agent.outcomes import Outcome, Result
+from stoker.agent.outcomes import Result
+from stoker.agent.reporting import SyncReport
 from stoker.domain.clock import Clock
 from stoker.telemetry.metrics import Metrics
 
@@ -40,12 +41,12 @@ class PassMetrics:
             _GATEWAY,
         )
 
-    def passed(self, outcome: Outcome) -> None:
-        self._passes.inc(**self._labels, result=outcome.result)
-        self._seconds.observe(outcome.report.duration_seconds, **self._labels)
-        if outcome.report.applied is not None:
-            self._files.inc(outcome.files_changed, **self._labels)
-        if outcome.result is Result.DONE:
+    def passed(self, report: SyncReport) -> None:
+        self._passes.inc(**self._labels, result=report.result)
+        self._seconds.observe(report.duration_seconds, **self._labels)
+        if report.applied is not None:
+            self._files.inc(report.files_changed, **self._labels)
+        if report.result is Result.DONE:
             self._last.set(self._clock.now().timestamp(), **self._labels)
 
     def failed(self, result: Result, reason: str) -> None:

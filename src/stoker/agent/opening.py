@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoker.agent.hooks import PassHook
+from stoker.agent.hooks import Noise, PassHook
 from stoker.agent.jobs import SyncJob
 from stoker.agent.keeping import Keeper
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import AuthKind
-from stoker.engine.features import require_running
 from stoker.fs.applying import Progress
 from stoker.git.access import Access, AccessReader, always
 from stoker.git.remote import Remote
@@ -25,11 +24,11 @@ def open_keeper(
     access: AccessReader | None = None,
     keys: KeysReader | None = None,
     hooks: Sequence[PassHook] = (),
+    noise: Noise | None = None,
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> Keeper:
     """Raises at once if the job asks for what cannot be done."""
-    require_running(job.files)
     clock = clock if clock is not None else SystemClock()
     if access is None:
         if job.source.auth.kind is not AuthKind.NONE:
@@ -40,4 +39,4 @@ def open_keeper(
     remote = Remote(GitRunner(job.cache_dir), job.source.url, access)
     rules = Rules(job.source.signatures.mode, keys, job.source.allow_rewrite)
     reader = GitSource(remote, job.cache_dir, clock, rules=(rules.check,))
-    return Keeper(job, reader, hooks=hooks, clock=clock, progress=progress)
+    return Keeper(job, reader, hooks=hooks, noise=noise, clock=clock, progress=progress)

@@ -20,12 +20,14 @@ from typing import NamedTuple
 
 from stoker.agent.carrying import Carrying
 from stoker.agent.contents import Derivation, PointersFound, derive
-from stoker.agent.hooks import Change, PassHook
+from stoker.agent.hooks import Change, Noise, PassHook
 from stoker.agent.jobs import SyncJob, Wish
+from stoker.agent.quieting import without_noise
 from stoker.agent.reporting import SyncReport
 from stoker.agent.threads import in_thread
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.files import BinaryPolicy, FilesIntent
+from stoker.domain.intent.source import SignatureMode
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
@@ -72,6 +74,7 @@ class Pass:
     book: Book
     visits: Visits | None = None
     progress: Progress | None = None
+    noise: Noise | None = None
     pointers: frozenset[BlobId] = frozenset()
     """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
 
@@ -144,10 +147,10 @@ class Pass:
             desired = await self._changed(layout, lost) or await self._all(layout)
         desired, derived = await self._shaped(desired)
         desired = desired.refusing(self.pointers, RefusalKind.LFS_POINTER)
-        plan = self._plan(desired, live)
-        ledger = self._ledger
-        found = drift(ledger, live) if ledger is not None and live.walked else Drift()
-        report = replace(self._report(plan, found), stalled=self._why_stalled(plan, desired))
+        plan = await self._quieted(self._plan(desired, live), live, derived)
+        report = replace(
+            self._report(plan, self._drift(plan, live)), stalled=self._why_stalled(plan, desired)
+        )
         return _Decision(plan, derived, report)
 
     async def _changed(self, layout: Layout, lost: Collection[str]) -> Desired | None:
@@ -204,14 +207,41 @@ class Pass:
         results, derived = await in_thread(lambda _: derive(self.reader, wanted))
         return desired.derived(results), derived
 
+    async def _quieted(self, plan: Plan, live: Live, derived: Mapping[BlobId, Derivation]) -> Plan:
+        """Without what would change nothing that matters."""
+        if self.noise is None or not plan.writes:
+            return plan
+        return await without_noise(
+            plan,
+            self.noise,
+            live=live,
+            ledger=self._ledger or Ledger(),
+            folder=self.folder,
+            reader=self.reader,
+            derived=derived,
+        )
+
+    def _drift(self, plan: Plan, live: Live) -> Drift:
+        """What somebody else did; what means nothing, and therefore stays, is no part of it."""
+        ledger = self._ledger
+        if ledger is None or not live.walked:
+            return Drift()
+        found = drift(ledger, live)
+        return replace(found, modified=tuple(path for path in found.modified if path not in plan.remembered))
+
     async def _carry_out(self, decision: _Decision) -> SyncReport:
         plan, derived, report = decision
         change = Change(self.commit, self.job.source.ref, plan, initial=self._ledger is None)
-        carrying = Carrying(change, self.folder, self.book, self.reader, derived)
         if self.wish.dry_run:
+            carrying = Carrying(change, self.folder, self.book, self.reader, derived)
             return await self._rehearse(carrying, report)
         if report.stalled is not None:
             raise report.stalled
+        if plan.actions:
+            held = [place for hook in self.hooks for place in await hook.hold(change)]
+            plan = plan.holding(held, self._ledger)
+            change, report = replace(change, plan=plan), replace(report, plan=plan)
+        carrying = Carrying(change, self.folder, self.book, self.reader, derived)
         rules = FileRules(self.job.owner, self.job.umask)
         return report.after(*await carrying.out(rules, self.hooks, self.progress))
 
@@ -239,7 +269,13 @@ class Pass:
 
     def _why_stalled(self, plan: Plan, desired: Desired) -> Stalled | None:
         approved = plan.digest if self.wish.approved and plan.digest in self.wish.approved else ""
-        return why_stalled(plan, desired, self._ledger, self.job.files.deletion, approved)
+        stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, approved)
+        if stalled is not None or self.job.binaries is BinaryPolicy.ALLOW:
+            return stalled
+        from stoker.ignition.binaries import why_refused  # noqa: PLC0415 - few ask for it
+
+        signed = self.job.source.signatures.mode is not SignatureMode.NONE  # or it would not have come so far
+        return why_refused([write.path for write in plan.writes], self.job.binaries, signed=signed)
 
     def _report(self, plan: Plan, found: Drift) -> SyncReport:
         return SyncReport(

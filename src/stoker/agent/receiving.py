@@ -1,17 +1,14 @@
 """The local webhook: `POST /webhook` nudges the watcher, and does nothing else.
 
 Off unless there is a secret. The body is capped before it is read and read only to
-be authenticated: HMAC-SHA256 as GitHub, Gitea, Forgejo, Gogs and Bitbucket send it,
-GitLab's token, or a bearer token. What a request says is never looked at: the ref that
-is followed stands in the order, and the source itself says where it is. Who fails too
-often is not listened to for a while.
+be authenticated (`stoker.domain.callers`). What a request says is never looked at: the
+ref that is followed stands in the order, and the source itself says where it is. Who
+fails too often is not listened to for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -19,6 +16,7 @@ from typing import Self
 
 from aiohttp import web
 
+from stoker.domain.callers import MAX_BODY, authentic, read_capped
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.secrets import Secret
@@ -26,42 +24,17 @@ from stoker.kube.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import QuietHandler, parse_address
 
-MAX_BODY = 1 << 20
 BODY_SECONDS = 10.0
 SHUTDOWN_SECONDS = 2.0
 MAX_FAILURES = 100
 FAILURES_WITHIN = 60.0
 
 _PATH = "/webhook"
-_SIGNATURES = (
-    "X-Hub-Signature-256",
-    "X-Hub-Signature",
-    "X-Gitea-Signature",
-    "X-Forgejo-Signature",
-    "X-Gogs-Signature",
-)
 _HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
 
 log = get_logger(__name__)
 
 SecretsReader = Callable[[], Sequence[Secret]]
-
-
-def authentic(headers: Mapping[str, str], body: bytes, secret: Secret) -> bool:
-    """Whether the sender knows the secret. Every comparison takes the same time, right or wrong."""
-    key = secret.reveal_bytes()
-    expected = hmac.new(key, body, hashlib.sha256).hexdigest().encode()
-    offered = [_bytes(headers.get(name, "").removeprefix("sha256=").lower()) for name in _SIGNATURES]
-    scheme, _, bearer = headers.get("Authorization", "").partition(" ")
-    tokens = [headers.get("X-Gitlab-Token", ""), bearer.strip() if scheme.lower() == "bearer" else ""]
-    right = [hmac.compare_digest(one, expected) for one in offered]
-    right += [hmac.compare_digest(_bytes(one), key) for one in tokens]
-    return any(right)
-
-
-def _bytes(header: str) -> bytes:
-    """As it came; a header may hold anything."""
-    return header.encode(errors="surrogateescape")
 
 
 class WebhookServer:
@@ -119,18 +92,11 @@ class WebhookServer:
         return _text(202, "accepted")
 
     async def _body(self, request: web.BaseRequest) -> bytes | None:
-        parts: list[bytes] = []
-        size = 0
         try:
             async with deadline(self._clock, BODY_SECONDS):
-                async for chunk in request.content.iter_any():
-                    size += len(chunk)
-                    if size > MAX_BODY:
-                        return None
-                    parts.append(chunk)
+                return await read_capped(request.content.iter_any(), MAX_BODY)
         except TimeoutError:
             return None
-        return b"".join(parts)
 
     def _known(self, headers: Mapping[str, str], body: bytes) -> bool:
         try:

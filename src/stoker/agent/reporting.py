@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from stoker.agent.outcomes import Result
 from stoker.domain.errors import Stalled
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.drifting import Drift
@@ -38,6 +39,20 @@ class SyncReport:
 
     def lasting(self, seconds: float) -> SyncReport:
         return replace(self, duration_seconds=seconds)
+
+    @property
+    def result(self) -> Result:
+        if self.stalled is not None:
+            return Result.STALLED
+        if self.partial:
+            return Result.PARTIAL
+        if self.plan.held:
+            return Result.HELD
+        return Result.UNVERIFIED if self.unverified else Result.DONE
+
+    @property
+    def files_changed(self) -> int:
+        return len(self.done.added) + len(self.done.modified) + len(self.done.deleted)
 
     @property
     def partial(self) -> bool:
@@ -75,6 +90,7 @@ class SyncReport:
             "conflicts": _listed(self.plan.conflicts),
             "orphansKept": list(self.plan.orphans_kept),
             "unverified": _listed(self.unverified),
+            "held": [{"path": one.place, "message": one.why, "user": one.user} for one in self.plan.held],
             "drift": drift_as_json(self.drift),
             "durationSeconds": round(self.duration_seconds, 3),
             "bytesWritten": done.bytes_written,
@@ -90,6 +106,7 @@ class SyncReport:
         for word, notes in (("skipped", self.plan.skipped), ("conflict", self.plan.conflicts)):
             yield from _cut([f"{word} {note.path}: {note.why}" for note in notes])
         yield from _cut([f"kept {path}: not written by us" for path in self.plan.orphans_kept])
+        yield from (f"held {one.place}: {one.why}" for one in self.plan.held)
         yield from (f"error {note.path}: {note.why}" for note in self.errors)
         yield from (f"not verified {note.path}: {note.why}" for note in self.unverified)
         if self.plan.orphans_kept:
@@ -105,6 +122,7 @@ class SyncReport:
             "deleted": len(done.deleted),
             "skipped": len(self.plan.skipped),
             "in conflict": len(self.plan.conflicts),
+            "held": len(self.plan.held),
             "failed": len(self.errors),
             "not ours and kept": len(self.plan.orphans_kept),
         }

@@ -21,7 +21,7 @@ from pathlib import Path
 from stoker.agent.hooks import Change
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
-from stoker.engine.objects import Note, shown
+from stoker.engine.objects import Held, Note, shown
 from stoker.fs.applying import Applied
 
 PRE, POST = "pre-sync.sh", "post-sync.sh"
@@ -36,6 +36,9 @@ class ShellHooks:
         self._folders = folders
         self._data_dir = data_dir
         self._timeout = timeout
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
 
     @asynccontextmanager
     async def around(self, change: Change) -> AsyncIterator[None]:

@@ -20,16 +20,20 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from stoker.agent.outcomes import Outcome, Result
+from stoker.agent.outcomes import Result
+from stoker.agent.reporting import SyncReport
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.reasons import Reason
+from stoker.engine.objects import Note
 from stoker.kube.backoff import Backoff
 from stoker.telemetry.health import Heartbeat
 from stoker.telemetry.logs import bind_pass, get_logger
 
 GRACE = 30.0
+HOLD_LOOK = 5.0
+"""Seconds until it is looked again whether a held place is free."""
 JITTER = 0.1
 LONGEST_REST = 60.0
 LONGEST_PAUSE = 3600.0
@@ -52,7 +56,7 @@ class Drifted(Protocol):
 class Keeping(Protocol):
     """A data folder that can be brought to its source and looked at."""
 
-    async def sync(self, *, walk: bool) -> Outcome: ...
+    async def sync(self, *, walk: bool) -> SyncReport: ...
 
     async def verify(self) -> Drifted: ...
 
@@ -60,7 +64,7 @@ class Keeping(Protocol):
 class Meter(Protocol):
     """Who counts what happens."""
 
-    def passed(self, outcome: Outcome) -> None: ...
+    def passed(self, report: SyncReport) -> None: ...
 
     def failed(self, result: Result, reason: str) -> None: ...
 
@@ -86,7 +90,7 @@ class Watcher:
         assign: Callable[[], Awaitable[Assignment]],
         *,
         meter: Meter | None = None,
-        told: Callable[[Outcome], None] | None = None,
+        told: Callable[[SyncReport], None] | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
         random: Callable[[], float] = chance.random,
@@ -162,8 +166,7 @@ class Watcher:
         if restore or nudged_by or moment >= self._next_look:
             try:
                 with bind_pass(trigger=nudged_by or ("drift" if restore else "poll")):
-                    await self._look(now, walk=restore)
-                self._next_look = self._in(now.interval)
+                    self._next_look = self._in(await self._look(now, walk=restore))
             except StokerError as error:  # a source that is away is no reason not to look at the disk
                 trouble = error
         if drift_is_due:
@@ -173,17 +176,19 @@ class Watcher:
         if trouble is not None:
             raise trouble
 
-    async def _look(self, now: Assignment, *, walk: bool) -> None:
-        outcome = await now.kept.sync(walk=walk)
+    async def _look(self, now: Assignment, *, walk: bool) -> float:
+        """The seconds until the next look."""
+        report = await now.kept.sync(walk=walk)
         if self._meter is not None:
-            self._meter.passed(outcome)
+            self._meter.passed(report)
             if walk:
                 self._meter.drifted(0)
-        if self._story.passed(outcome) and self._told is not None:
-            self._told(outcome)
-        if outcome.result is not Result.DONE:
+        if self._story.passed(report) and self._told is not None:
+            self._told(report)
+        if report.result not in (Result.DONE, Result.HELD):
             raise _Again("something was left undone, which is tried again, ever more seldom")
         self._failures = 0
+        return min(HOLD_LOOK, now.interval) if report.result is Result.HELD else now.interval
 
     def _drift_found(self, drift: Drifted) -> None:
         files = len(drift.modified) + len(drift.missing) + len(drift.extra)
@@ -202,8 +207,10 @@ class Watcher:
         self._next_look = self._not_before
 
     def _pause(self, error: StokerError) -> float:
+        if isinstance(error, Wait):  # nothing failed, so it does not become more seldom
+            return min(max(self._backoff.delay(1), error.after), LONGEST_PAUSE)
         pause = self._backoff.delay(self._failures)
-        after = error.after if isinstance(error, Wait | Retry) else None
+        after = error.after if isinstance(error, Retry) else None
         return pause if after is None else min(max(pause, after), LONGEST_PAUSE)
 
     def _in(self, interval: float) -> float:
@@ -256,18 +263,18 @@ class _Story:
         self._drift: tuple[object, ...] = ()
         self._is_paused = False
 
-    def passed(self, outcome: Outcome) -> bool:
+    def passed(self, report: SyncReport) -> bool:
         """Whether there was something to tell."""
-        report, done = outcome.report, outcome.report.done
-        left = (*report.errors, *report.plan.conflicts, *outcome.unverified)
+        done, held = report.done, (Note(one.place, one.why) for one in report.plan.held)
+        left = (*report.errors, *report.plan.conflicts, *report.unverified, *held)
         dry = report.applied is None
         # A pass that only looks finds the same again and again; one that writes does not.
-        happened = (report.plan.digest if dry else outcome.files_changed) or ""
+        happened = (report.plan.digest if dry else report.files_changed) or ""
         changed = self.commit != report.commit or (happened != self._happened if dry else bool(happened))
         if changed or left != self._left or self.trouble:
-            say = log.info if outcome.result is Result.DONE else log.warning
+            say = log.info if report.result is Result.DONE else log.warning
             say(
-                f"sync.{outcome.result}",
+                f"sync.{report.result}",
                 ref=report.ref,
                 commit=report.commit.short,
                 added=len(done.added),

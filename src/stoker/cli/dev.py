@@ -30,7 +30,7 @@ from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
-    from stoker.agent.outcomes import Outcome
+    from stoker.agent.reporting import SyncReport
     from stoker.agent.watching import Watcher
     from stoker.cli.orders import Order
     from stoker.fs.noticing import FolderNotices
@@ -166,11 +166,7 @@ async def _nudge(notices: FolderNotices, watcher: Watcher) -> None:
         watcher.nudge("edit")
 
 
-def _show(outcome: Outcome) -> None:
+def _show(report: SyncReport) -> None:
     """What was copied; a working copy has no commit to name."""
-    report = outcome.report
     *lines, summary = report.lines()
     show_lines([*lines, summary.removeprefix(f"{report.ref} is at {report.commit.short}: ")])
-    for note in outcome.unverified:
-        if note not in report.unverified:
-            complain(f"not verified {note.path}: {note.why}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from stoker.agent.outcomes import Result
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import Reason
 
@@ -32,6 +33,15 @@ _BY_REASON = {
     Reason.GIT_FAILED: Exit.UNREACHABLE,
     Reason.UNREACHABLE: Exit.UNREACHABLE,
 }
+
+BY_RESULT = {
+    Result.DONE: Exit.DONE,
+    Result.HELD: Exit.PARTIAL,
+    Result.PARTIAL: Exit.PARTIAL,
+    Result.UNVERIFIED: Exit.UNVERIFIED,
+    Result.STALLED: Exit.STALLED,
+}
+"""What the shell sees of a pass that came to its end."""
 
 
 def exit_code(error: StokerError) -> Exit:

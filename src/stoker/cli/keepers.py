@@ -11,14 +11,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from stoker.agent.jobs import Wish
-from stoker.agent.keeping import Keeper, verify
+from stoker.agent.keeping import Keeper
 from stoker.agent.opening import open_keeper
-from stoker.agent.outcomes import Outcome
+from stoker.agent.tending import Tended
 from stoker.cli.logins import access_reader, keys_reader
 from stoker.cli.orders import Order
 
 if TYPE_CHECKING:
-    from stoker.cli.gateways import GatewayHook
+    from stoker.agent.hooks import Noise
+    from stoker.agent.reporting import SyncReport
+    from stoker.agent.tending import Attendant
     from stoker.engine.drifting import Drift
     from stoker.engine.sources import SourceReader
 
@@ -32,10 +34,10 @@ class Kept:
         self, order: Order, *, reader: SourceReader | None = None, progress: Progress | None = None
     ) -> None:
         self.order = order
-        self._hook = _hook(order)
-        self._keeper = _keeper(order, self._hook, reader, progress)
+        attendant, noise = _gateway_of(order)
+        self._tended = Tended(_keeper(order, attendant, noise, reader, progress), attendant)
 
-    async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> Outcome:
+    async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> SyncReport:
         """One pass; any of the approved plans may be the one that it comes to."""
         wish = Wish(
             walk=walk,
@@ -43,18 +45,13 @@ class Kept:
             diff=diff,
             approved=frozenset(self.order.approved_plans),
         )
-        report = await self._keeper.sync(wish)
-        if self._hook is None or report.applied is None:
-            return Outcome(report, report.unverified)
-        await self._hook.finish(report.done)
-        return Outcome(report, tuple(dict.fromkeys((*report.unverified, *self._hook.notes))))
+        return await self._tended.sync(wish)
 
     async def verify(self) -> Drift:
-        return (await verify(self.order.job.data_dir)).drift
+        return await self._tended.verify()
 
     async def aclose(self) -> None:
-        if self._hook is not None:
-            await self._hook.aclose()
+        await self._tended.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,19 +62,24 @@ class Kept:
         await self.aclose()
 
 
-def _hook(order: Order) -> GatewayHook | None:
+def _gateway_of(order: Order) -> tuple[Attendant | None, Noise | None]:
     if not order.host:
-        return None
-    from stoker.cli.gateways import gateway_hook  # noqa: PLC0415 - files alone need no gateway
+        return None, None
+    from stoker.cli.gateways import attendant_for  # noqa: PLC0415 - files alone need no gateway
+    from stoker.ignition.noise import ResourceNoise  # noqa: PLC0415
 
-    return gateway_hook(order)
+    return attendant_for(order), ResourceNoise()
 
 
 def _keeper(
-    order: Order, hook: GatewayHook | None, reader: SourceReader | None, progress: Progress | None
+    order: Order,
+    attendant: Attendant | None,
+    noise: Noise | None,
+    reader: SourceReader | None,
+    progress: Progress | None,
 ) -> Keeper:
-    hooks = () if hook is None else (hook,)
+    hooks = () if attendant is None else (attendant,)
     if reader is not None:
-        return Keeper(order.job, reader, hooks=hooks, progress=progress)
+        return Keeper(order.job, reader, hooks=hooks, noise=noise, progress=progress)
     access, keys = access_reader(order), keys_reader(order)
-    return open_keeper(order.job, access=access, keys=keys, hooks=hooks, progress=progress)
+    return open_keeper(order.job, access=access, keys=keys, hooks=hooks, noise=noise, progress=progress)

@@ -27,7 +27,7 @@ from stoker.domain.secrets import Secret
 if TYPE_CHECKING:
     from stoker.domain.intent.delivery import Polling
     from stoker.domain.intent.intents import Notice
-    from stoker.domain.intent.policies import Drift, GatewayAccess
+    from stoker.domain.intent.policies import Drift, GatewayAccess, IgnitionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Order:
     host: str = ""
     """Where the gateway answers; with nothing, files are all that is cared for."""
     access: GatewayAccess | None = None
+    ignition: IgnitionPolicy | None = None
+    """How the gateway is to be treated; None: nobody said so, and nobody is disturbed."""
     approved_plans: tuple[str, ...] = ()
     paused: bool = False
     dry_run: bool = False

@@ -19,7 +19,7 @@ from stoker.cli.showing import show_lines, show_notices
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from stoker.agent.outcomes import Outcome
+    from stoker.agent.reporting import SyncReport
     from stoker.cli.orders import Order
 
 
@@ -42,17 +42,17 @@ def plan_command(context: click.Context, /, *, with_diff: bool, tell: bool, outp
 
 def _plan(given: Given, *, with_diff: bool, tell: bool, output: str) -> int:
     from stoker.cli.orders import order_from  # noqa: PLC0415 - --help needs none of it
-    from stoker.cli.sync import show_outcome  # noqa: PLC0415
+    from stoker.cli.sync import show_report  # noqa: PLC0415
 
     order = order_from(given)
     show_notices("plan", order.notices)
-    outcome = run(_look(order, walk=not given.trust_ledger, with_diff=with_diff))
-    show_lines(outcome.report.diff)
-    code = show_outcome(outcome, output)
-    return Exit.DIFFERENT if tell and code == Exit.DONE and outcome.report.plan.actions else code
+    report = run(_look(order, walk=not given.trust_ledger, with_diff=with_diff))
+    show_lines(report.diff)
+    code = show_report(report, output)
+    return Exit.DIFFERENT if tell and code == Exit.DONE and report.plan.actions else code
 
 
-async def _look(order: Order, *, walk: bool, with_diff: bool) -> Outcome:
+async def _look(order: Order, *, walk: bool, with_diff: bool) -> SyncReport:
     from stoker.cli.keepers import Kept  # noqa: PLC0415
     from stoker.cli.progress import ProgressBar  # noqa: PLC0415
 

@@ -73,7 +73,10 @@ def order_from_resource(given: Given) -> Order:
     intent, whole = gateway_intent_for(known, pod, around), intent_for(known)
     refuse_gates(spec)
     return Order(
-        job=job_from(given, intent.source, intent.files, intent.values),
+        job=replace(
+            job_from(given, intent.source, intent.files, intent.values),
+            binaries=intent.policies.ignition.binaries,
+        ),
         secrets=SecretFiles.given(given.secrets, given.secrets_dir),
         namespace=pod.namespace,
         resource=main.metadata.name,
@@ -84,6 +87,7 @@ def order_from_resource(given: Given) -> Order:
         webhook_port=whole.receiver.port,
         host="127.0.0.1" if intent.policies.access.port else "",
         access=intent.policies.access if intent.policies.access.port else None,
+        ignition=intent.policies.ignition,
         approved_plans=intent.approved_plans,
         paused=intent.paused or whole.paused,
         dry_run=intent.dry_run or intent.policies.validation.dry_run_before,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.cli import options
-from stoker.cli.exits import Exit
+from stoker.cli.exits import BY_RESULT
 from stoker.cli.options import WHAT, Given
 from stoker.cli.running import run, told
 from stoker.cli.sections import SentenceCommand, applied, option, set_by_hand
@@ -23,7 +23,7 @@ from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 
 if TYPE_CHECKING:
-    from stoker.agent.outcomes import Outcome
+    from stoker.agent.reporting import SyncReport
     from stoker.cli.orders import Order
 
 _WATCH = "With --watch"
@@ -148,11 +148,11 @@ def sync_once(given: Given, *, dry_run: bool, output: str) -> int:
         )
     if order.dry_run and not dry_run:
         complain(f"stoker sync: warning: gateway {order.gateway} is set to dryRun: nothing is written")
-    outcome = run(_pass(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
-    return show_outcome(outcome, output)
+    report = run(_pass(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
+    return show_report(report, output)
 
 
-async def _pass(order: Order, *, walk: bool, dry_run: bool) -> Outcome:
+async def _pass(order: Order, *, walk: bool, dry_run: bool) -> SyncReport:
     from stoker.cli.keepers import Kept  # noqa: PLC0415
     from stoker.cli.progress import ProgressBar  # noqa: PLC0415
 
@@ -161,19 +161,12 @@ async def _pass(order: Order, *, walk: bool, dry_run: bool) -> Outcome:
             return await kept.sync(walk=walk, dry_run=dry_run)
 
 
-def show_outcome(outcome: Outcome, output: str) -> int:
+def show_report(report: SyncReport, output: str) -> int:
     """The report, and the exit code that sums it up."""
-    report = outcome.report
     if output == "json":
-        notes = [{"path": note.path, "message": note.why} for note in outcome.unverified]
-        show_object({**report.as_json(), "unverified": notes})
+        show_object(report.as_json())
     else:
-        unverified = [f"not verified {note.path}: {note.why}" for note in outcome.unverified]
-        show_lines(dict.fromkeys((*report.lines(), *unverified)))
+        show_lines(report.lines())
         if report.stalled is not None:
             show_lines([f"would stall: {report.stalled.reason}: {report.stalled.message}"])
-    if report.stalled is not None:
-        return Exit.STALLED
-    if report.partial:
-        return Exit.PARTIAL
-    return Exit.UNVERIFIED if outcome.unverified else Exit.DONE
+    return BY_RESULT[report.result]

@@ -35,9 +35,6 @@ GATES = (
     Field("validation.webhook.url"),
     Field("rollback.toSnapshot"),
     Field("rollback.toCommit"),
-    # A signed commit is what requireSigned wants, and the spec has to ask for one.
-    Field("ignition.binaryPolicy", ("allow", "requireSigned")),
-    Field("ignition.designerSessionPolicy", ("wait", "proceed")),
 )
 
 WITHOUT_EFFECT = (
@@ -49,10 +46,7 @@ WITHOUT_EFFECT = (
     Field("deployment.syncOrder"),
     Field("drift.ignore"),
     Field("drift.mode", ("off", "report", "restore"), "capture only reports"),
-    Field("ignition.designerSessionPolicy", ("proceed", "fail"), "no Designer is waited for"),
-    Field("ignition.designerSessionTimeout"),
     Field("ignition.peerGatewayName"),
-    Field("ignition.perspectiveSessionPolicy", ("none",)),
     Field("ignition.redundancyRole"),
     Field("rateLimit"),
     Field("shared.modules.order"),

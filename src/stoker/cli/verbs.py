@@ -21,11 +21,16 @@ GROUPS = {
         "sync": Verb("stoker.cli.sync", "sync_command", "Bring a folder to a commit, once or for ever."),
         "plan": Verb("stoker.cli.plan", "plan_command", "Show what a sync would do, and change nothing."),
         "verify": Verb("stoker.cli.verify", "verify_command", "Find what changed since the last sync."),
+        "doctor": Verb(
+            "stoker.cli.doctor", "doctor_command", "Say what is wrong with a gateway, and how to mend it."
+        ),
         "dev": Verb("stoker.cli.dev", "dev_group", "Try edits on a gateway as they are saved."),
+        "testing": Verb("stoker.cli.testing", "testing_group", "Start a gateway to test against."),
         "demo": Verb("stoker.cli.demo", "demo_command", "See the main job done for real on this machine."),
     },
     "In a cluster": {
         "controller": Verb("stoker.cli.controller", "controller_command", "Run the operator's controller."),
+        "agent": Verb("stoker.cli.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."),
     },
 }
 

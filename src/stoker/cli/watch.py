@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from stoker.agent.metering import PassMetrics
-from stoker.agent.outcomes import Outcome
 from stoker.agent.receiving import WebhookServer
+from stoker.agent.reporting import SyncReport
 from stoker.agent.watching import Assignment, Watcher
 from stoker.cli.exits import Exit
 from stoker.cli.keepers import Kept
@@ -108,7 +108,7 @@ def watch_order(given: Given, options: Mapping[str, Any], output: str) -> int:
             "--webhook-address needs --webhook-secret-file: nobody is believed without a secret"
         )
     show_notices("sync", orders.order.notices)
-    told = (lambda outcome: show_object(outcome.report.as_json())) if output == "json" else None
+    told = (lambda report: show_object(report.as_json())) if output == "json" else None
     asyncio.run(watch(orders, settings, told))
     return Exit.DONE
 
@@ -171,7 +171,7 @@ class Orders:
         return tuple(_stamp(Path(name)) for name in self._given.manifests if name != STDIN)
 
 
-async def watch(orders: Orders, settings: Settings, told: Callable[[Outcome], None] | None = None) -> None:
+async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport], None] | None = None) -> None:
     clock, metrics, health = SystemClock(), Metrics(), Health()
     order = orders.order
     meter = PassMetrics(metrics, clock, namespace=order.namespace, cr=order.resource, gateway=order.gateway)

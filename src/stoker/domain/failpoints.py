@@ -15,6 +15,8 @@ _GIT = (
     "fetch",
     "mirror.swap",
 )
+# Building commits and bringing them to a branch.
+_WRITING = ("pack.write", "push", "tip.write")
 # Between the last guard and the first byte, and between the last byte and the report.
 _PASS = ("carry",)
 _DISK = (
@@ -52,8 +54,10 @@ DATA = _around(_DISK)
 """Those on the data volume."""
 CACHE = _around(_GIT)
 """Those in the cache of mirrors."""
+WRITING = _around(_WRITING)
+"""Those of whoever writes to a branch."""
 ALL = (*CACHE, *_around(_PASS), *DATA)
-"""Every name, for a test that goes through all of them."""
+"""Every name that a sync comes to, for a test that goes through all of them."""
 
 _listener: Callable[[str], None] | None = None
 

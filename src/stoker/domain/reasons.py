@@ -97,12 +97,22 @@ class Reason(StrEnum):
     SOURCE_EMPTY = "SourceEmpty"
     GIT_FAILED = "GitFailed"
 
+    # Writing to git. The first three are the words of the reverser's paper.
+    AUTH_FAILED = "AuthFailed"
+    NON_FAST_FORWARD = "NonFastForwardAfterRetry"
+    NETWORK_ERROR = "NetworkError"
+    PUSH_DECLINED = "PushDeclined"
+    PUSH_TOO_LARGE = "PushTooLarge"
+    PUSH_FAILED = "PushFailed"
+    SIGNING_FAILED = "SigningFailed"
+
     # The data folder.
     STAGING_CONTAINS_RUNTIME_FILES = "StagingDirectoryContainsRuntimeFiles"
     DELETION_BUDGET_EXCEEDED = "DeletionBudgetExceeded"
     SYNC_IN_PROGRESS = "SyncInProgress"
     DATA_VOLUME_FAILED = "DataVolumeFailed"
     INVALID_JSON = "InvalidJSON"
+    BINARY_REFUSED = "BinaryRefused"
     HOOK_FAILED = "HookFailed"
     NEVER_SYNCED = "NeverSynced"
 
@@ -113,10 +123,45 @@ class Reason(StrEnum):
     SECURE_REQUIRED = "SecureRequired"
     GATEWAY_STARTING = "GatewayStarting"
     GATEWAY_FAULTED = "GatewayFaulted"
+    NOT_COMMISSIONED = "NotCommissioned"
     GATEWAY_UNREACHABLE = "GatewayUnreachable"
+    CERTIFICATE_NOT_TRUSTED = "CertificateNotTrusted"
     GATEWAY_ERROR = "GatewayError"
     NOT_IGNITION_83 = "NotIgnition83"
     SCAN_LOCK_HELD = "ScanLockHeld"
+    DESIGNER_SESSION_ACTIVE = "DesignerSessionActive"
+    WAITING_FOR_PRIMARY = "WaitingForPrimary"
+    PRIMARY_UNAVAILABLE = "PrimaryUnavailable"
+
+    # The agent and what it is told.
+    WRONG_POD = "WrongPod"
+    METADATA_NOT_FOUND = "MetadataNotFound"
+    METADATA_INVALID = "MetadataInvalid"
+    METADATA_NOT_TRUSTED = "MetadataNotTrusted"
+    PROTOCOL_TOO_NEW = "ProtocolTooNew"
+    REF_NOT_RESOLVED = "RefNotResolved"
+    TERMINATING = "Terminating"
+
+    # Admission: what is put into pods, and what is said about a resource before it is stored.
+    SIDECAR_INJECTED = "SidecarInjected"
+    SIDECAR_OUTDATED = "SidecarOutdated"
+    RESOURCE_NOT_FOUND = "ResourceNotFound"
+    RESOURCE_AMBIGUOUS = "ResourceAmbiguous"
+    NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    POD_NOT_SELECTED = "PodNotSelected"
+    DATA_VOLUME_NOT_FOUND = "DataVolumeNotFound"
+    DATA_VOLUME_AMBIGUOUS = "DataVolumeAmbiguous"
+    PORT_IN_USE = "PortInUse"
+    IMAGE_NOT_PINNED = "ImageNotPinned"
+    RUNS_AS_ROOT = "RunsAsRoot"
+    DESTINATION_NOT_FOUND = "DestinationNotFound"
+    FOLDERS_OVERLAP = "FoldersOverlap"
+    BRANCH_NOT_ALLOWED = "BranchNotAllowed"
+    APPROVER_MISMATCH = "ApproverMismatch"
 
     # What a pass found.
     PAUSED = "Paused"
+    SYNC_PARTIAL = "SyncPartial"
+    NOT_VERIFIED = "NotVerified"
+    PLAN_PENDING = "PlanPending"
+    DRY_RUN = "DryRun"

@@ -3,7 +3,8 @@
 Kept in the ledger, so that a few changes tell without a look at all files whether a
 mapping gains its first file or loses its last, and which places are managed. Written
 as texts, `0:120:projects/` for a folder and `1:1:x.json` for a file: the number of the
-mapping, the count, the place.
+mapping, the count, the place. A count of nought is a stand-in: the place is managed,
+but nothing of the mapping's source lies there.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from stoker.engine.mapping import Managed, Route
 class Counts:
     """By number of the mapping and managed place."""
 
-    __slots__ = ("_by_place", "_routes")
+    __slots__ = ("_by_place", "_routes", "_stand_ins")
 
     def __init__(self, routes: Sequence[Route], given: Iterable[str] = ()) -> None:
         self._routes = routes
         self._by_place: Counter[tuple[int, str]] = Counter()
+        self._stand_ins: set[tuple[int, str]] = set()
         for text in given:
             index, count, place = text.split(":", 2)
-            self._by_place[int(index), place] = int(count)
+            if int(count):
+                self._by_place[int(index), place] = int(count)
+            else:
+                self._stand_ins.add((int(index), place))
 
     def add(self, index: int, place: str, more: int) -> None:
         """A mapping gives one file more, or less, to the managed place in which this path lies."""
@@ -36,6 +41,10 @@ class Counts:
             self._by_place[index, route.managed("")] += sum(1 for _ in places)
         else:
             self._by_place.update((index, route.managed(place)) for place in places)
+
+    def stand_in(self, index: int, place: str) -> None:
+        """A mapping gives nothing, and this file in the place of it; only the file is managed."""
+        self._stand_ins.add((index, place))
 
     def moved(self, differences: Iterable[tuple[int, str, int]]) -> bool:
         """Count these in; False if a mapping or place begins or ends to give: that is for the guards."""
@@ -57,10 +66,11 @@ class Counts:
 
     @property
     def managed(self) -> Managed:
-        return Managed.of(place for (_, place), count in self._by_place.items() if count > 0)
+        given = (place for (_, place), count in self._by_place.items() if count > 0)
+        return Managed.of((*given, *(place for _, place in self._stand_ins)))
 
     @property
     def texts(self) -> frozenset[str]:
-        return frozenset(
-            f"{index}:{count}:{place}" for (index, place), count in self._by_place.items() if count > 0
-        )
+        counts = ((key, count) for key, count in self._by_place.items() if count > 0)
+        every = (*counts, *((key, 0) for key in self._stand_ins))
+        return frozenset(f"{index}:{count}:{place}" for (index, place), count in every)

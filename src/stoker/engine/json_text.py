@@ -33,13 +33,13 @@ MAX_VALUES = 250_000
 
 _SPACE = rb"[ \t\r\n]*+"
 # No group in it is possessive: those of Python 3.11.2 lose their way when they are nested.
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
-_KEY = re.compile(rb"[ \t\r\n,]*+(" + _STRING + b")" + _SPACE + b":" + _SPACE, re.DOTALL)
-_SCALAR = re.compile(_STRING + rb"|[-+.0-9A-Za-z]++", re.DOTALL)
+STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
+_KEY = re.compile(rb"[ \t\r\n,]*+(" + STRING + b")" + _SPACE + b":" + _SPACE, re.DOTALL)
+_SCALAR = re.compile(STRING + rb"|[-+.0-9A-Za-z]++", re.DOTALL)
 _GAP = re.compile(rb"[ \t\r\n,]*+")
 
 
-_STRING_OR_BRACKET = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
+_STRING_OR_BRACKET = re.compile(STRING + rb"|[{}\[\]]", re.DOTALL)
 
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -72,7 +72,7 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
     """The content with the value at the path; the very same object when nothing has to change."""
     if not adds and not _may_hold(content, path):
         return content
-    _check(content)
+    check(content)
     try:
         start, end = _find(content, path)
     except _Absent as absent:
@@ -100,7 +100,8 @@ def _may_hold(content: bytes, path: JsonPath) -> bool:
     return isinstance(last, int) or b"\\" in content or _spelt(Typed(Kind.TEXT, last)) in content
 
 
-def _check(content: bytes) -> None:
+def check(content: bytes) -> None:
+    """Raise unless it is JSON of a size in which values can be told apart."""
     if len(content) > MAX_BYTES:
         raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no value in it can be set")
     # A comma within a text counts too; that only errs on the careful side.
@@ -195,15 +196,21 @@ def _end_of(content: bytes, at: int) -> int:
 
 
 def _element(content: bytes, start: int, end: int, index: int, where: str) -> tuple[int, int]:
-    elements = _LIST.decode(memoryview(content)[start:end])
-    if index >= len(elements):
-        raise _Absent(f"{where} has {len(elements)} elements, so none has the index {index}")
-    at = start + 1
-    for raw in elements[: index + 1]:
+    found = elements(content, start, end)
+    if index >= len(found):
+        raise _Absent(f"{where} has {len(found)} elements, so none has the index {index}")
+    return found[index]
+
+
+def elements(content: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    """The spans of the elements of the list of this span."""
+    spans, at = [], start + 1
+    for raw in _LIST.decode(memoryview(content)[start:end]):
         gap = _GAP.match(content, at, end)
         begin = gap.end() if gap else at
         at = begin + len(memoryview(raw))
-    return begin, at
+        spans.append((begin, at))
+    return spans
 
 
 def _same(old: bytes, new: Typed) -> bool:

@@ -86,6 +86,8 @@ class Layout:
 
     def derives(self, destination: str) -> bool:
         """Whether a content there is made from another one, so that the source does not have it by its id."""
+        if any(route.stand_in == destination for route in self.routes):
+            return True
         return self.transforming is not None and any(
             route.origin(destination) is not None
             and self.transforming.recipe(destination, template=route.template) is not None
@@ -121,6 +123,7 @@ def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
             mapping.when_missing,
             mapping.template,
             mapping.orphans,
+            mapping.gives_way,
         ]
     yield [sorted(set(intent.excludes.patterns)), sorted(set(intent.excludes.mandatory))]
     yield intent.deletion.orphans
@@ -136,6 +139,11 @@ def _texts(transforms: Transforms) -> Iterator[str]:
         yield from ("systemName", transforms.system_name)
     for one in transforms.fields:
         yield from ("field", one.json_path, one.value_template)
+    if transforms.tag_provider is not None:
+        yield from ("tagProvider", transforms.tag_provider.repository, transforms.tag_provider.gateway)
+    if transforms.inherited_types is not None:
+        inherited = transforms.inherited_types
+        yield from ("inherited", inherited.folder, *sorted(inherited.names))
     for patch in transforms.patches:
         yield from ("patch", patch.file)
         for path, value in patch.values:

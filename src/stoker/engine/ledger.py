@@ -59,12 +59,19 @@ class Ledger:
     """Those of the folders in which a stranger's file counts as drift (`orphans: mirror`)."""
     given: frozenset[str] = frozenset()
     """How many files each mapping gives to each managed place, as `stoker.engine.counting` writes it."""
+    held: frozenset[str] = frozenset()
+    """Places that were left as they were, each after the commit that it is at: `<commit> <place>`."""
     ref: str = ""
     commit: str = ""
     settings: str = ""
     """What the mappings and everything else that shapes the files were, as a digest."""
     complete: bool = False
     """Whether `files` is all that `settings` gives at `commit`: nothing failed, nothing was held back."""
+
+    def held_at(self, place: str) -> str:
+        """The commit that a place is at, held back or not."""
+        behind = (text.partition(" ") for text in self.held)
+        return next((commit for commit, _, name in behind if name == place), self.commit)
 
     def version(self, path: str) -> FileVersion | None:
         kept = self.files.get(path)

@@ -17,6 +17,7 @@ from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.files import MappingKind, Orphans, WhenMissing
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
+from stoker.engine.literals import CONFIG_MODE_FILE
 from stoker.engine.objects import BlobId, FileVersion, Note, RefusalKind
 from stoker.engine.protecting import SHIELD, Protection
 from stoker.engine.templates import render
@@ -48,6 +49,8 @@ class Route:
     when_missing: WhenMissing = WhenMissing.SKIP
     template: bool = False
     orphans: Orphans | None = None
+    yielding: frozenset[str] = frozenset()
+    """Destinations at which a file of an earlier mapping is preferred."""
 
     @classmethod
     def of(cls, mapping: FileMapping, values: TemplateValues) -> Route:
@@ -60,9 +63,21 @@ class Route:
             raise InvalidValue(
                 f"mapping {mapping.source!r} is for a file: write the file's whole path on both sides"
             )
+        if mapping.kind is MappingKind.FILE and mapping.when_missing is WhenMissing.CONFIG_MODE:
+            raise InvalidValue(
+                f"mapping {mapping.source!r} is for a file; only a folder can be a collection that gets a "
+                f"{CONFIG_MODE_FILE}"
+            )
         label = f"{mapping.source} -> {mapping.destination}"
         return cls(
-            label, source, destination, mapping.kind, mapping.when_missing, mapping.template, mapping.orphans
+            label,
+            source,
+            destination,
+            mapping.kind,
+            mapping.when_missing,
+            mapping.template,
+            mapping.orphans,
+            frozenset(destination.joined(RelPath.clean(path)) for path in mapping.gives_way),
         )
 
     def place(self, path: str) -> str | None:
@@ -72,6 +87,13 @@ class Route:
     def origin(self, place: str) -> str | None:
         """Which file of the repository this mapping would put there."""
         return _moved(place, self.destination, self.source, self.kind)
+
+    @property
+    def stand_in(self) -> RelPath | None:
+        """The one file that it gives where its source is missing; None if it gives nothing then."""
+        if self.when_missing is not WhenMissing.CONFIG_MODE:
+            return None
+        return self.destination.joined(CONFIG_MODE_FILE)
 
     @property
     def manages_one(self) -> bool:

@@ -137,3 +137,15 @@ class Note:
 
     path: str
     why: str
+
+
+class Held(NamedTuple):
+    """A place in which nothing may change for now, and why: somebody works there."""
+
+    place: str
+    """A folder below the data folder, such as `projects/Line 1`."""
+    why: str
+    user: str = ""
+
+    def covers(self, path: str) -> bool:
+        return path == self.place or path.startswith(self.place + "/")

@@ -20,8 +20,9 @@ from stoker.domain.reasons import Reason
 from stoker.engine.colliding import collisions
 from stoker.engine.counting import Counts
 from stoker.engine.globs import Batch
+from stoker.engine.literals import CONFIG_MODE
 from stoker.engine.mapping import Desired, Recipe, Route
-from stoker.engine.objects import FileVersion, Note, Refusal, RefusalKind, Tree
+from stoker.engine.objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
 
 if TYPE_CHECKING:
     from stoker.engine.layout import Layout
@@ -48,12 +49,14 @@ class _Overlay:
         self._skipped: dict[str, Note] = {}
         self._refused: dict[str, Note] = {}
         self._missed: dict[str, str] = {}
+        self._stand_ins: dict[int, RelPath] = {}
 
     def desired(self) -> Desired:
         for index, route in enumerate(self._layout.routes):
             for refusal in self._tree.refused:
                 self._refuse(route, refusal)
             self._lay(index, route)
+        self._stand_in()
         places = self._without_undelivered(Batch(self._files))
         giving = self._giving()
         colliding = collisions(places, self._blocked)
@@ -113,12 +116,35 @@ class _Overlay:
         given = dict(zip(places, map(self._tree.files.__getitem__, inside), strict=True))
         if max(map(len, places)) > MAX_PART_BYTES:
             self._take_out_long(route, inside, places, given)
-        self._files |= given
         self._counts.add_all(index, given)
+        for place in route.yielding & self._files.keys():
+            given.pop(place, None)
+        self._files |= given
         if route.template:
             self._templated.update(given)
         elif self._templated:
             self._templated.difference_update(given)
+
+    def _stand_in(self) -> None:
+        """What stands for a missing source comes last: it never takes the place of a file of the commit."""
+        for index, route in enumerate(self._layout.routes):
+            place = route.stand_in
+            if place is not None and place not in self._files and self._is_absent(route):
+                self._stand_ins[index] = place
+        if self._stand_ins:
+            digits = len(next(iter(self._tree.files.values())).blob) if self._tree.files else 40
+            version = FileVersion(blob_of(CONFIG_MODE, digits=digits))
+            self._files.update(dict.fromkeys(self._stand_ins.values(), version))
+
+    def _is_absent(self, route: Route) -> bool:
+        """Whether the commit has nothing at all by that name: not a file, nor anything that was refused."""
+        source = route.source
+        return (
+            source not in self._tree.files
+            and not self._below(source)
+            and self._in_the_way(route) is None
+            and not any(refusal.nearest.is_below(source) for refusal in self._tree.refused)
+        )
 
     def _below(self, source: str) -> list[str]:
         if not source:
@@ -150,17 +176,21 @@ class _Overlay:
             for index, route in enumerate(self._layout.routes):
                 if route.origin(place) in self._tree.files:
                     self._counts.add(index, place, -1)
+        self._stand_ins = {index: place for index, place in self._stand_ins.items() if place not in out}
         return Batch(self._files)
 
     def _giving(self) -> frozenset[str]:
         """The mappings that gave something. Whether the others may pass is also up to the ledger."""
         for index, route in enumerate(self._layout.routes):
             if index not in self._counts.indexes:
-                self._miss(route)
+                self._miss(index, route)
         return self._counts.labels
 
-    def _miss(self, route: Route) -> None:
+    def _miss(self, index: int, route: Route) -> None:
         why = self._why_nothing(route)
+        if index in self._stand_ins:
+            self._counts.stand_in(index, self._stand_ins[index])
+            why = f"{why}; {self._stand_ins[index]} is written in its place"
         if route.when_missing is WhenMissing.FAIL:
             raise Stalled(f"mapping {route.label} {why}; nothing was changed", reason=Reason.SOURCE_EMPTY)
         self._missed[route.destination] = route.label
@@ -168,13 +198,8 @@ class _Overlay:
 
     def _why_nothing(self, route: Route) -> str:
         source = f"source {str(route.source)!r}"
-        for refusal in self._tree.refused:
-            if (
-                refusal.nearest
-                and refusal.kind is not RefusalKind.BAD_NAME
-                and route.source.is_below(refusal.nearest)
-            ):
-                return f"gives no file: {refusal.nearest!r} {refusal}"
+        if (refusal := self._in_the_way(route)) is not None:
+            return f"gives no file: {refusal.nearest!r} {refusal}"
         if route.source in self._tree.files and route.kind is MappingKind.DIR:
             return f"gives no file: its {source} is a file, not a folder"
         if route.source in self._tree.files or self._below(route.source):
@@ -182,6 +207,19 @@ class _Overlay:
                 return f"gives no file: its {source} is a folder or excluded"
             return f"gives no file: everything below its {source} is excluded"
         return f"gives no file: its {source} is not in the repository"
+
+    def _in_the_way(self, route: Route) -> Refusal | None:
+        """What was refused at the source or above it."""
+        return next(
+            (
+                refusal
+                for refusal in self._tree.refused
+                if refusal.nearest
+                and refusal.kind is not RefusalKind.BAD_NAME
+                and route.source.is_below(refusal.nearest)
+            ),
+            None,
+        )
 
     def _recipes(self) -> dict[str, Recipe]:
         transforming = self._layout.transforming

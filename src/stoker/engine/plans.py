@@ -10,12 +10,13 @@ for a file or folder of the same name is deleted up front.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from stoker.domain.paths import RelPath
-from stoker.engine.objects import FileVersion, Note
+from stoker.engine.ledger import Ledger, record
+from stoker.engine.objects import FileVersion, Held, Note
 
 RESOURCE_MANIFEST = "resource.json"
 
@@ -66,6 +67,7 @@ class Facts:
     excludes: frozenset[str] = frozenset()
     mirrored: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Plan:
     """Folders that may go when they become empty, with what is below them; none above."""
     lingering: bool = False
     """Whether the ledger will still hold a file that nothing desires, or a place where nothing may go."""
+    held: tuple[Held, ...] = ()
+    """Places whose changes wait; the rest goes on."""
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -99,7 +103,7 @@ class Plan:
     @property
     def delivers_all(self) -> bool:
         """Whether nothing is left out or over, so that the ledger will be exactly what the mappings give."""
-        return not self.refused and not self.conflicts and not self.lingering
+        return not (self.refused or self.conflicts or self.lingering or self.held)
 
     def with_orphans(self) -> Plan:
         """The plan that also deletes what is kept; it has a digest of its own, to be approved by a person."""
@@ -108,6 +112,44 @@ class Plan:
             deletions=tuple(sorted((*self.deletions, *map(Delete, self.orphans_kept)), key=deletion_order)),
             orphans_kept=(),
             facts=replace(self.facts, kept=self.facts.kept.difference(self.orphans_kept)),
+        )
+
+    def holding(self, held: Sequence[Held], ledger: Ledger | None) -> Plan:
+        """The plan without what would happen in these places; what the ledger says of them stays true."""
+        if not held:
+            return self
+
+        def goes_on(action: Action) -> bool:
+            return not any(one.covers(action.path) for one in held)
+
+        before = ledger if ledger is not None else Ledger()
+        return replace(
+            self,
+            clearings=tuple(filter(goes_on, self.clearings)),
+            writes=tuple(filter(goes_on, self.writes)),
+            modes=tuple(filter(goes_on, self.modes)),
+            deletions=tuple(filter(goes_on, self.deletions)),
+            held=tuple(held),
+            facts=replace(
+                self.facts, held=frozenset(f"{before.held_at(one.place)} {one.place}" for one in held)
+            ),
+        )
+
+    def adopting(self, stats: Mapping[str, bytes]) -> Plan:
+        """The plan without these writes: what lies there means the same as what they would put there.
+
+        The ledger remembers the desired version, with the stat data of the file that stays: as long as
+        nobody touches that, nobody has to compare the two again.
+        """
+        taken: dict[str, bytes] = {
+            write.path: record(write.version, stats[write.path])
+            for write in self.writes
+            if write.path in stats
+        }
+        return replace(
+            self,
+            writes=tuple(write for write in self.writes if write.path not in taken),
+            remembered={**self.remembered, **taken},
         )
 
     @property

@@ -3,8 +3,9 @@
 Each changed path is followed to its destinations, and from each destination back to
 every file that could supply it; the last mapping that has one wins, as everywhere.
 What the answer cannot be told from is left to the whole way: a mapping that gains
-its first or loses its last file, a name that may collide, a file where the gateway's
-own must be. So a caller never has to ask whether the short way was right.
+its first or loses its last file, one that gives a stand-in for its source or might, a
+name that may collide, a file where the gateway's own must be. So a caller never has to
+ask whether the short way was right.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def trace(
     counts = Counts(layout.routes, ledger.given)
     if not counts.moved(one for one in counted if one[1] not in out):
         return None
+    if _stand_in_at_stake(layout, changed, places, counts):
+        return None
     if not RelPath.all_of(list(places.paths)):  # one has become too long below its destination
         return None
     supplied = _supplied(layout, [place for place in places.paths if place not in out], changed, answers)
@@ -88,6 +91,17 @@ def trace(
     )
 
 
+def _stand_in_at_stake(layout: Layout, changed: Collection[str], places: Batch, counts: Counts) -> bool:
+    """Whether a source may have come or gone for which something else is written while it is missing."""
+    giving = counts.indexes
+    return any(
+        route.stand_in in places.paths
+        or (index not in giving and any(RelPath.known(path).is_below(route.source) for path in changed))
+        for index, route in enumerate(layout.routes)
+        if route.stand_in is not None
+    )
+
+
 def _places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
     for index, route in enumerate(layout.routes):
         place = route.place(path)
@@ -97,10 +111,9 @@ def _places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
 
 def _suppliers(layout: Layout, place: str) -> Iterator[tuple[Route, str]]:
     """Every file of the repository that could go there, the one that wins first."""
-    for route in reversed(layout.routes):
-        origin = route.origin(place)
-        if origin is not None:
-            yield route, origin
+    found = [(route, origin) for route in layout.routes if (origin := route.origin(place)) is not None]
+    yield from (one for one in reversed(found) if place not in one[0].yielding)
+    yield from (one for one in found if place in one[0].yielding)
 
 
 def _supplied(

@@ -4,11 +4,14 @@ Built once per pass from an intent's transforms, with all templates rendered and
 paths read, so that a mistake in a setting is found before any file is. For each file
 that will be delivered it gives a `Recipe`, or nothing where the content goes through
 untouched, which is the answer for nearly all of them. The order within a recipe never
-varies: content template, `normalize` (systemName, then its fields as they are listed),
-patches as they are listed, each with its values in the order of the intent.
+varies: content template, inherited tag types, the tag provider's name, `normalize`
+(systemName, then its fields as they are listed), patches as they are listed, each with
+its values in the order of the intent: what a person sets is never changed again.
 
 - `normalize` is for every `config.json` at any depth, and for `config.yaml` and
   `config.yml` likewise. It sets what is there; a file without the path stays as it is.
+- the tag provider is renamed in every `config.json` at any depth.
+- inherited tag types are taken out of every `.json` below the provider's folder of types.
 - `patches` name files below the data folder, one or by a glob. They ask for more: a
   missing last key is added, a missing parent is an error. What a glob matches is
   patched only if its name says JSON or YAML; a file that is named in full is taken
@@ -25,7 +28,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import FilePatch, Transforms
+from stoker.domain.intent.files import FilePatch, ProviderName, Transforms
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.engine.content_templates import fill_in
@@ -33,11 +36,13 @@ from stoker.engine.globs import Globs
 from stoker.engine.json_paths import JsonPath
 from stoker.engine.templates import template
 
-NORMALIZED = frozenset({"config.json", "config.yaml", "config.yml"})
+CONFIG = "config.json"
+NORMALIZED = frozenset({CONFIG, "config.yaml", "config.yml"})
 SYSTEM_NAME = ".systemName"
 
 _YAML = (".yaml", ".yml")
 _STRUCTURED = (".json", *_YAML)
+_MANIFESTS = ("resource.json", "unary-resource.json")
 _WILD = re.compile(r"[*?\[\]{}\\]")
 
 
@@ -63,12 +68,19 @@ class Recipe:
     edits: tuple[Edit, ...]
     values: TemplateValues | None
     """For the fields in the content itself; None if it is no template."""
+    provider: ProviderName | None = None
+    inherited: tuple[str, frozenset[str]] | None = None
+    """Where it lies below its tag provider, and the types that are not to be in it."""
 
     def apply(self, content: bytes) -> bytes:
         """The content as the gateway shall have it; the very same object where nothing changes."""
         try:
             if self.values is not None:
                 content = fill_in(content, self.values)
+            if self.inherited is not None:
+                content = _without_types(content, *self.inherited)
+            if self.provider is not None:
+                content = _renamed(content, self.provider)
             set_value = _yaml_set_value if self.file.endswith(_YAML) else _json_set_value
             for edit in self.edits:
                 content = set_value(content, edit.path, edit.value, adds=edit.adds)
@@ -100,13 +112,27 @@ class _Patch:
 class Transforming:
     """The transforms of one intent for one commit."""
 
-    __slots__ = ("_endings", "_files", "_normalize", "_patches", "_values", "_wild")
+    __slots__ = (
+        "_endings",
+        "_files",
+        "_inherited",
+        "_normalize",
+        "_patches",
+        "_provider",
+        "_types",
+        "_values",
+        "_wild",
+    )
 
     def __init__(self, transforms: Transforms, values: TemplateValues) -> None:
         self._values = values
         normalize = tuple(_normalize(transforms))
         self._normalize = tuple(_edit(path, value, values, adds=False) for path, value in normalize)
-        self._endings = tuple(NORMALIZED) if normalize else ()
+        self._provider = transforms.tag_provider
+        self._endings = tuple(NORMALIZED) if normalize else (CONFIG,) if self._provider else ()
+        inherited = transforms.inherited_types
+        self._inherited = inherited.names if inherited is not None else frozenset()
+        self._types = RelPath.clean(inherited.folder) + "/" if inherited is not None else None
         self._patches = tuple(_patch(index, one, values) for index, one in enumerate(transforms.patches))
         self._files = {patch.exact for patch in self._patches if patch.glob is None}
         self._wild = tuple(patch for patch in self._patches if patch.glob is not None)
@@ -114,17 +140,27 @@ class Transforming:
     def recipe(self, destination: str, *, template: bool) -> Recipe | None:
         """What to do with the file that goes there; None if nothing. Called for every file of a pass."""
         normalized = destination.endswith(self._endings) and normalizes(destination)
+        provider = self._provider if normalized and destination.endswith(CONFIG) else None
+        inherited = self._inherited_in(destination) if self._types is not None else None
         patched = destination in self._files or (
             bool(self._wild) and any(patch.is_for(destination) for patch in self._wild)
         )
-        if not (template or normalized or patched):
+        if not (template or normalized or patched or inherited):
             return None
         patches = [patch for patch in self._patches if patch.is_for(destination)] if patched else []
         edits = (
             *(self._normalize if normalized else ()),
             *(edit for patch in patches for edit in patch.edits),
         )
-        return Recipe(destination, edits, self._values if template else None)
+        return Recipe(destination, edits, self._values if template else None, provider, inherited)
+
+    def _inherited_in(self, destination: str) -> tuple[str, frozenset[str]] | None:
+        folder, _, name = destination.rpartition("/")
+        if self._types is None or not f"{folder}/".startswith(self._types):
+            return None
+        if not name.endswith(".json") or name in _MANIFESTS:
+            return None
+        return folder[len(self._types) :], self._inherited
 
     def unused_patches(self, delivered: Collection[str]) -> tuple[str, ...]:
         """The patches that are for none of these files, as a person would name them."""
@@ -167,6 +203,18 @@ def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:
     pattern = compiled.render(values, lambda value: _WILD.sub(r"\\\g<0>", value))
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return "", Globs(("/".join(parts) + "/" * pattern.endswith("/"),))
+
+
+def _without_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
+    from stoker.engine import tag_types  # noqa: PLC0415 - a parser, for those who have a parent
+
+    return tag_types.without(content, folder, names)
+
+
+def _renamed(content: bytes, provider: ProviderName) -> bytes:
+    from stoker.engine import provider_names  # noqa: PLC0415 - a parser, for those who have another name
+
+    return provider_names.renamed(content, provider.repository, provider.gateway)
 
 
 def _json_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:

@@ -72,5 +72,5 @@ def _is_host(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        return bool(_NAME.fullmatch(host))
+        return bool(_NAME.fullmatch(host)) and all(len(label) <= 63 for label in host.split("."))
     return True

@@ -9,6 +9,7 @@ Nothing here ever quotes a request.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -18,16 +19,36 @@ from stoker.domain.reasons import Reason
 from stoker.ignition.addressing import GatewayAddress
 
 LONGEST_QUOTE = 300
+MOST_VALUES = 400_000
+"""More than any answer that we ask for holds; a few MiB of `[],[],…` would become hundreds in memory."""
+
+
+SHORT = 64 * 1024
+"""No refusal is longer."""
+
+_NO_SUCH_PATH = frozenset({404, 405, 410, 501})
+_WIZARD = re.compile(r"(https?://[^/]{1,300})?/welcome\b")
+_PAGE_MESSAGE = re.compile(r"<th>MESSAGE:</th>\s*<td>([^<]{1,300})")
 
 
 class NotOffered(Stalled):
-    """404: this gateway has no such path."""
+    """404 and its like: this gateway has no such path."""
 
     default_reason = Reason.NOT_IGNITION_83
 
 
+class Busy(Retry):
+    """408 or 409: not now, because of something else that goes on."""
+
+    default_reason = Reason.GATEWAY_ERROR
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class LockRefused(Retry):
-    """408 or 409: somebody else holds the scan lock, or the gateway is busy with a change of its own."""
+    """Somebody else holds the scan lock, or the gateway is busy with a change of its own."""
 
     default_reason = Reason.SCAN_LOCK_HELD
 
@@ -45,10 +66,16 @@ class Answer:
         """The body as JSON; nothing if it is something else, whatever the header says."""
         if self.content_type not in {"application/json", "text/json", "text/plain", ""}:
             return None
+        if sum(map(self.body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+            return None
         try:
-            return json.loads(self.body)
+            return json.loads(self.body, parse_constant=_no_number)
         except (ValueError, RecursionError):
             return None
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are not JSON
 
 
 class Asked(NamedTuple):
@@ -77,27 +104,33 @@ def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
         )
     if status == 403:
         return _forbidden(answer, asked, at)
-    if status == 404:
-        return NotOffered(f"{at} has no such path (404)")
+    if status in _NO_SUCH_PATH:
+        return NotOffered(f"{at} has no such path ({status})")
     if status in {408, 409}:
-        how = "was not given up in time" if status == 408 else "is held by somebody else"
-        return LockRefused(f"{at} says that the scan lock {how} ({status})")
+        return Busy(f"{at} is busy with something else ({status}){_said(answer)}", status)
     if status == 503:
         return Retry(f"{at} is not ready (503){_said(answer)}", reason=Reason.GATEWAY_STARTING)
+    if status in {502, 504}:
+        return Retry(
+            f"{at} cannot be reached by the proxy before it ({status})", reason=Reason.GATEWAY_UNREACHABLE
+        )
     kind = Retry if status >= 500 or status == 429 else Stalled
-    return kind(f"{at} answered {status}{_said(answer)}", reason=Reason.GATEWAY_ERROR)
+    return kind(f"{at} answered {status}{_said(answer) or _written(answer)}", reason=Reason.GATEWAY_ERROR)
 
 
 def unreadable(asked: Asked) -> Retry:
     """An answer of 200 that is none: a login page, half a document, another program."""
     return Retry(
-        f"{asked.what}: the gateway at {asked.address} answered with something else than was asked for",
+        f"{asked.what}: the gateway at {asked.address} answered with something else than was asked for, or "
+        "with a part of it",
         reason=Reason.GATEWAY_ERROR,
     )
 
 
 def _refused_politely(answer: Answer, at: str) -> StokerError | None:
-    said = answer.json()
+    # Lists are long and are parsed by whoever wants them; a refusal is short and has this word.
+    body = answer.body
+    said = answer.json() if len(body) <= SHORT and b'"success"' in body else None
     if isinstance(said, dict) and said.get("success") is False:
         return Retry(
             f"{at} answered {answer.status} and did not do it{_said(answer)}", reason=Reason.GATEWAY_ERROR
@@ -106,6 +139,11 @@ def _refused_politely(answer: Answer, at: str) -> StokerError | None:
 
 
 def _redirected(answer: Answer, asked: Asked, at: str) -> StokerError:
+    if _WIZARD.match(answer.location):
+        return Retry(
+            f"{at} is new: somebody has to finish its set-up in a browser first",
+            reason=Reason.NOT_COMMISSIONED,
+        )
     if not asked.address.tls and answer.location.startswith("https://"):
         return _secure(at)
     # Not followed: the key must not travel to wherever somebody points.
@@ -116,9 +154,10 @@ def _forbidden(answer: Answer, asked: Asked, at: str) -> StokerError:
     if not asked.address.tls and "secure" in _said(answer).lower():
         return _secure(at)
     permission = "Write" if asked.writes else "Read"
+    plain = "" if asked.address.tls else ", and the key must not require a secure connection, as this is none"
     return Stalled(
         f"{at} knows the API key {asked.key_name!r} and does not let it do this (403): its security level "
-        f"must be granted Gateway {permission}{_said(answer)}",
+        f"must be granted Gateway {permission}{plain}{_said(answer)}",
         reason=Reason.LEVEL_NOT_GRANTED,
     )
 
@@ -132,13 +171,26 @@ def _secure(at: str) -> Stalled:
 
 def _said(answer: Answer) -> str:
     """The gateway's own words, where it has some that are short and meant for us."""
-    said = answer.json()
+    said = answer.json() if len(answer.body) <= SHORT else None
     if not isinstance(said, dict):
         return ""
-    for name in ("message", "error", "problem", "detail"):
-        if isinstance(words := said.get(name), str) and words.strip():
+    for name in ("message", "error", "problem", "detail", "messages"):
+        words = said.get(name)
+        if isinstance(words, dict):
+            words = words.get("message")
+        if isinstance(words, list) and words:
+            words = words[0]
+        if isinstance(words, str) and words.strip():
             return f": {one_line(words)}"
     return ""
+
+
+def _written(answer: Answer) -> str:
+    """What the page of a web server says besides its status."""
+    if answer.content_type != "text/html":
+        return ""
+    found = _PAGE_MESSAGE.search(answer.body[:SHORT].decode("latin-1"))
+    return f": {one_line(found[1])}" if found is not None and found[1].strip() else ""
 
 
 def one_line(text: str, longest: int = LONGEST_QUOTE) -> str:

@@ -1,38 +1,55 @@
 """One gateway's API, as far as a sync needs it.
 
-Says what to ask and reads what came back; `wire` carries it, `answers` judges it.
-Every method either returns what was asked for or raises an error of our own with
-the first thing that is wrong. It keeps no opinion about when to ask what: that is
-`scanning`'s.
+Says what to ask and where: first by the paths of 8.3, then by those that the older
+papers name. `asking` and `wire` carry it, `answers` judges it, `sessions` and
+`inventory` read it. Every method either returns what was asked for or raises an error
+of our own with the first thing that is wrong. It keeps no opinion about when to ask
+what: that is for those who use it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
 
-from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.ignition.addressing import GatewayAddress
-from stoker.ignition.answers import (
-    Answer,
-    Asked,
-    GatewayState,
-    NotOffered,
-    Presence,
-    one_line,
-    trouble_with,
-    unreadable,
+from stoker.ignition.answers import Busy, GatewayState, LockRefused, NotOffered, Presence
+from stoker.ignition.asking import REQUEST_SECONDS, Asking
+from stoker.ignition.inventory import (
+    TYPES_FOLDER,
+    GatewayInfo,
+    ModuleHealth,
+    info_in,
+    listed_names,
+    managed_in,
+    module_ids,
+    modules_of_both_kinds,
+    older_than_the_api,
+    quarantined_in,
+    restart_tasks_in,
+    types_in,
 )
-from stoker.ignition.keys import HEADER, KeyReader, name_of
-
-if TYPE_CHECKING:
-    from stoker.ignition.wire import Wire
+from stoker.ignition.keys import KeyReader
+from stoker.ignition.sessions import (
+    DesignerSession,
+    PerspectiveSession,
+    designers_in,
+    designers_of,
+    perspective_in,
+)
 
 API = "/data/api/v1"
-REQUEST_SECONDS = 20.0
+PAPERS = "/data/api/v2"
+PERSPECTIVE = "/data/perspective/api/v1/sessions"
+ALL = "?limit=-1"
+"""Without it some lists show a first page."""
+
+_PROVIDERS = (f"{API}/resources/list/ignition/tag-provider{ALL}", f"{PAPERS}/tag-providers")
+_LISTING = "listing tag providers"
 
 
 class ScanKind(StrEnum):
@@ -40,14 +57,6 @@ class ScanKind(StrEnum):
 
     PROJECTS = "projects"
     CONFIG = "config"
-
-
-@dataclass(frozen=True, slots=True)
-class GatewayInfo:
-    """What the gateway says of itself to whoever may ask."""
-
-    name: str
-    version: str
 
 
 class Gateway:
@@ -60,36 +69,49 @@ class Gateway:
         *,
         ca: bytes | None = None,
         insecure_skip_verify: bool = False,
+        clock: Clock | None = None,
     ) -> None:
-        if ca is not None and insecure_skip_verify:
-            raise Misconfigured(f"for {address} both an authority and no verification were asked for")
         self.address = address
-        self._key = key
-        self._ca = ca
-        self._insecure = insecure_skip_verify
-        self._wire: Wire | None = None
+        self._asking = Asking(address, key, ca=ca, insecure_skip_verify=insecure_skip_verify, clock=clock)
+        self._version = ""
 
     @property
     def trust(self) -> str:
         """How far the other end is who it says it is, for the status."""
-        if not self.address.tls:
-            return "plain HTTP"
-        if self._ca is None and self.address.loopback:
-            return "unverified loopback"
-        return "unverified" if self._insecure else "verified"
+        return self._asking.trust
 
     async def presence(self) -> Presence:
         """Its state and version; needs no key, and an 8.1 gateway answers too."""
-        answer = await self._send("GET", "/system/gwinfo", what="asking for its state")
+        what = "asking for its state"
+        answer = await self._asking.send("GET", "/system/gwinfo", what=what)
         found = Presence.from_gwinfo(answer.body) if answer.status == 200 else Presence()
         if found.state is GatewayState.UNKNOWN:
-            ping = await self._send("GET", "/StatusPing", what="asking for its state")
-            found = found._replace(state=Presence.from_ping(ping.json()).state)
+            answer = await self._asking.send("GET", "/StatusPing", what=what)
+            found = found._replace(state=Presence.from_ping(answer.json()).state)
+        if found == Presence() and (trouble := self._asking.away(answer, what)) is not None:
+            raise trouble
+        if found.version != self._version or found.state is not GatewayState.RUNNING:
+            self._version = found.version
+            self._asking.forget()
         return found
 
     async def check(self) -> GatewayInfo:
         """Whether it can be worked with; raises with the first thing that is wrong."""
         here = await self.presence()
+        self.require_running(here)
+        try:
+            paths = (f"{API}/gateway-info", f"{API}/status")
+            said = await self._asking.first(paths, "asking for its version", lambda _, said: info_in(said))
+        except NotOffered:
+            # Asked for anew each time: it may only not have come so far yet.
+            self._asking.forget()
+            raise self._not_ours(here.version) from None
+        if older_than_the_api(said.version):
+            raise self._not_ours(said.version)
+        return said
+
+    def require_running(self, here: Presence) -> None:
+        """Raises if it says that it is on its way up, or that it will not come up."""
         if here.state is GatewayState.STARTING:
             raise Retry(f"the gateway at {self.address} is still starting", reason=Reason.GATEWAY_STARTING)
         if here.state is GatewayState.FAULTED:
@@ -97,93 +119,167 @@ class Gateway:
                 f"the gateway at {self.address} has faulted; its own log says why",
                 reason=Reason.GATEWAY_FAULTED,
             )
+
+    async def may_write(self) -> None:
+        """Raises if the key may not write; NotOffered where that cannot be found out without doing it.
+
+        A lock is asked for in words that are no numbers: whoever may not write is
+        refused for that, and whoever may for the words. Nothing is locked.
+        """
+        body = json.dumps({"acquireTimeout": "none", "holdTimeout": "none"}).encode()
         try:
-            said = await self._info()
-        except NotOffered:
-            runs = f"runs Ignition {here.version}" if here.version else "does not answer like Ignition"
-            raise Stalled(
-                f"the gateway at {self.address} {runs}; its API begins with 8.3",
-                reason=Reason.NOT_IGNITION_83,
-            ) from None
-        return said
+            await self._asking.known("POST", _lock(ScanKind.PROJECTS), "looking for Gateway Write", body)
+        except StokerError as error:
+            if error.reason is not Reason.GATEWAY_ERROR:
+                raise
 
     async def project_names(self) -> frozenset[str]:
         """The projects that it has loaded."""
-        what = "listing projects"
-        said = await self._get(f"{API}/projects/list", what)
-        items = said.get("items") if isinstance(said, dict) else said
-        if not isinstance(items, list):
-            raise unreadable(self._asked(what, "", writes=False))
-        names = (item.get("name") if isinstance(item, dict) else item for item in items)
-        return frozenset(name for name in names if isinstance(name, str))
+        paths = (f"{API}/projects/list{ALL}", f"{API}/projects/names")
+        return await self._asking.first(paths, "listing projects", lambda _, said: listed_names(said))
+
+    async def tag_providers(self) -> frozenset[str]:
+        """The tag providers that it has loaded."""
+        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: listed_names(said))
+
+    async def managed_providers(self) -> frozenset[str]:
+        """Those of them whose tags a module makes by itself, such as MQTT Engine's."""
+        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: managed_in(said))
+
+    async def types_of(self, provider: str) -> frozenset[str] | None:
+        """The tag type definitions that a provider has, by path; None where it cannot be asked."""
+        asked = {"provider": provider, "type": "json", "path": TYPES_FOLDER, "recursive": "true"}
+        path = f"{API}/tags/export?{urlencode({**asked, 'includeUdts': 'true'}, quote_via=quote)}"
+        what = "exporting tag types"
+        try:
+            found = types_in((await self._asking.ask("GET", path, what)).json())
+        except NotOffered:
+            return None
+        if found is None:
+            raise self._asking.unreadable(what)
+        return found
+
+    async def designers(self) -> tuple[DesignerSession, ...] | None:
+        """Who has which project open; None where this gateway does not say."""
+        mixed = f"{PAPERS}/sessions"
+        paths = (f"{API}/designers{ALL}", f"{PAPERS}/design/sessions", mixed)
+        found = await self._asking.first_or_none(
+            paths, "listing designers", lambda path, said: designers_in(said, mixed=path == mixed)
+        )
+        return found if found is not None else await self._designers_by_project()
+
+    async def end_designer(self, session: str) -> None:
+        """End one; NotOffered where there is no such session."""
+        what = "ending a designer session"
+        await self._asking.ask("DELETE", f"{API}/designer/{self._one(session, what)}", what)
+
+    async def perspective_sessions(self) -> tuple[PerspectiveSession, ...] | None:
+        """The browsers that show a project; None where this gateway offers no such list."""
+        return await self._asking.first_or_none(
+            (f"{PERSPECTIVE}/{ALL}", f"{PAPERS}/sessions"),
+            "listing Perspective sessions",
+            lambda _, said: perspective_in(said),
+        )
+
+    async def message_session(self, session: str, text: str) -> None:
+        """Show words to whoever is before it; NotOffered where it cannot, or there is no such session."""
+        what = "writing to a Perspective session"
+        path = f"{PAPERS}/sessions/{self._one(session, what)}/message"
+        await self._asking.ask("POST", path, what, json.dumps({"message": text}).encode())
+
+    async def close_session(self, session: str, text: str = "") -> None:
+        """End it, with words for whoever is before it; NotOffered where there is no such session."""
+        what = "closing a Perspective session"
+        one = self._one(session, what)
+        words = f"&message={quote(text, safe='')}" if text else ""
+        try:
+            await self._asking.ask("DELETE", f"{PERSPECTIVE}?sessionId={one}{words}", what)
+        except NotOffered:
+            await self._asking.ask("DELETE", f"{PAPERS}/sessions/{one}", what)
+
+    async def modules(self) -> ModuleHealth | None:
+        """Which modules run and which were put aside; None where this gateway does not say."""
+        what = "listing modules"
+        healthy, put_aside = (f"{API}/modules/{health}{ALL}" for health in ("healthy", "quarantined"))
+        found = await self._asking.first_or_none((healthy,), what, lambda _, said: module_ids(said))
+        if found is None:
+            return await self._asking.first_or_none(
+                (f"{PAPERS}/modules",), what, lambda _, said: modules_of_both_kinds(said)
+            )
+        sick = await self._asking.first((put_aside,), what, lambda _, said: quarantined_in(said))
+        return ModuleHealth(found, sick)
+
+    async def pending_restarts(self) -> tuple[str, ...] | None:
+        """What waits for a restart; it knows only of what was changed in the gateway itself."""
+        return await self._asking.first_or_none(
+            (f"{API}/restart-tasks/pending",), "listing restarts", lambda _, said: restart_tasks_in(said)
+        )
+
+    async def restart(self) -> None:
+        """Ask it to start again; it says yes at once and goes away a few seconds later."""
+        what = "restarting the gateway"
+        try:
+            await self._asking.known("POST", f"{API}/restart-tasks/restart?confirm=true", what)
+        except NotOffered:
+            await self._asking.known("POST", f"{API}/restart", what)
 
     async def scan(self, kind: ScanKind) -> int:
         """Ask it to read its files again; it says yes at once and does it later."""
-        return (await self._ask("POST", f"{API}/scan/{kind}", f"scan of {kind}")).status
+        return (await self._asking.ask("POST", f"{API}/scan/{kind}", f"scan of {kind}")).status
 
     async def lock(self, kind: ScanKind, *, acquire: int, hold: int) -> None:
         """Hold back its own changes for `hold` seconds; raises NotOffered where it knows no such lock."""
         # Without a body it answers 500, so there always is one.
         body = json.dumps({"acquireTimeout": acquire, "holdTimeout": hold}).encode()
-        within = REQUEST_SECONDS + acquire
-        await self._ask("POST", f"{API}/scan-lock/{kind}", f"scan lock of {kind}", body, within=within)
+        what, within = f"scan lock of {kind}", REQUEST_SECONDS + acquire
+        try:
+            await self._asking.known("POST", _lock(kind), what, body, within=within)
+        except Busy as busy:
+            how = "was not given up in time" if busy.status == 408 else "is held by somebody else"
+            message = f"{what}: the gateway at {self.address} says that it {how} ({busy.status})"
+            raise LockRefused(message) from None
+
+    async def lock_info(self, kind: ScanKind) -> bool:
+        """Whether somebody holds it; raises NotOffered where it knows no such lock."""
+        answer = await self._asking.known("GET", _lock(kind), f"scan lock of {kind}")
+        return answer.status == 200
 
     async def aclose(self) -> None:
-        if self._wire is not None:
-            await self._wire.aclose()
-            self._wire = None
+        await self._asking.aclose()
 
-    async def _info(self) -> GatewayInfo:
-        what = "asking for its version"
-        try:
-            said = await self._get(f"{API}/gateway-info", what)
-        except NotOffered:
-            said = await self._get(f"{API}/status", what)
-        version = said.get("ignitionVersion") if isinstance(said, dict) else None
-        if not isinstance(said, dict) or not isinstance(version, str) or not version:
-            raise unreadable(self._asked(what, "", writes=False))
-        return GatewayInfo(one_line(str(said.get("name", "")), 100), one_line(version, 40))
+    async def _designers_by_project(self) -> tuple[DesignerSession, ...] | None:
+        """The oldest of the papers asks project by project; one that went meanwhile has nobody."""
+        family = f"{PAPERS}/projects/"
+        if self._asking.lacks(family):
+            return None
+        told: list[tuple[DesignerSession, ...]] = []
+        for name in sorted(await self.project_names()):
+            try:
+                answer = await self._asking.ask("GET", f"{family}{quote(name, safe='')}", "listing designers")
+            except NotOffered:
+                continue
+            if (these := designers_of(name, answer.json())) is not None:
+                told.append(these)
+        if not told:
+            self._asking.remember_lack(family)
+            return None
+        return tuple(one for these in told for one in these)
 
-    async def _get(self, path: str, what: str) -> object:
-        answer = await self._ask("GET", path, what)
-        said = answer.json()
-        if said is None:
-            raise unreadable(self._asked(what, "", writes=False))
-        return said
+    def _one(self, session: str, what: str) -> str:
+        """The session's id as a part of a path; one that would name all of them, or none, is none."""
+        if session in {"", ".", ".."}:
+            raise NotOffered(f"{what}: the gateway at {self.address} gave it no id by which it can be named")
+        return quote(session, safe="")
 
-    async def _ask(
-        self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
-    ) -> Answer:
-        """An answer that is not a refusal. The key is read now: it may have been replaced."""
-        key = self._key()
-        headers = {HEADER: key.reveal()}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        answer = await self._send(method, path, what=what, headers=headers, body=body, within=within)
-        trouble = trouble_with(answer, self._asked(what, name_of(key), writes=method != "GET"))
-        if trouble is not None:
-            raise trouble
-        return answer
+    def _not_ours(self, version: str) -> Stalled:
+        runs = f"runs Ignition {version}" if version else "does not answer like Ignition"
+        return Stalled(
+            f"the gateway at {self.address} {runs}; its API begins with 8.3", reason=Reason.NOT_IGNITION_83
+        )
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        what: str,
-        headers: dict[str, str] | None = None,
-        body: bytes | None = None,
-        within: float = REQUEST_SECONDS,
-    ) -> Answer:
-        if self._wire is None:
-            from stoker.ignition.wire import Wire  # noqa: PLC0415 - aiohttp costs 180 ms of CPU
 
-            verified = not self._insecure and not (self._ca is None and self.address.loopback)
-            self._wire = Wire(self.address, self._ca, verified=verified)
-        return await self._wire.send(method, path, headers or {}, body, what=what, within=within)
-
-    def _asked(self, what: str, key_name: str, *, writes: bool) -> Asked:
-        return Asked(what, self.address, key_name, writes)
+def _lock(kind: ScanKind) -> str:
+    return f"{API}/scan-lock/{kind}"
 
 
 def sentence(error: StokerError) -> str:

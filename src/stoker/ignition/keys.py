@@ -18,6 +18,7 @@ from stoker.domain.secrets import Secret
 KeyReader = Callable[[], Secret]
 
 LARGEST = 8 * 1024
+LONGEST_NAME = 100
 HEADER = "X-Ignition-API-Token"
 
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
@@ -58,7 +59,7 @@ def checked(key: Secret, where: str) -> Secret:
 
 def name_of(key: Secret) -> str:
     """The part of it that may be shown."""
-    return key.reveal().partition(":")[0]
+    return key.reveal().partition(":")[0][:LONGEST_NAME]
 
 
 def _malformed(message: str) -> InvalidValue:

@@ -1,41 +1,28 @@
-"""The gateway around a pass: lock, write, scan, verify.
+"""Scan locks and scans: the two things that a gateway is told about its files.
 
-`GatewayScan` is what a pass is wrapped in. Before the first live change it takes the
-gateway's scan locks, where they are offered, so that the gateway's own changes wait
-and nothing half-written is read; afterwards it asks for the scans, which also let
-go of the locks, and proves by reading back that every project is there, because a
-scan's 200 only means that it was asked for.
-
-A gateway that is down, starting or refuses the key never stops files from being
-written: it reads them when it starts, and the scan stays owed until one succeeds.
-Only a lock in somebody else's hands does, because a scan of ours would end it.
+Before the first live change the locks are taken, where they are offered, so that the
+gateway's own changes wait and nothing half-written is read; the scans afterwards
+load the files and let go of the locks. There is no other way to give a lock back, and
+so none to hold it longer: a plan that needs more than `LONGEST_HOLD` goes on without
+it, and is told. Nothing is torn then either: files come whole and in a safe order,
+the lock is the second belt.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
-
-from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.policies import ScanOrder
-from stoker.engine.objects import Note
 from stoker.ignition.answers import LockRefused, NotOffered
 from stoker.ignition.gateway import Gateway, ScanKind, sentence
-from stoker.ignition.layout import project_folders, projects_removed
-from stoker.ignition.owing import ScanDebt
+from stoker.ignition.waiting import persistently
 
 ACQUIRE_SECONDS = 10
 HOLD_SECONDS = 60
 LONGEST_HOLD = 600
 ACTIONS_PER_SECOND = 50
-TRIES = 3
-FIRST_PAUSE = 1.0
-VERIFY_SECONDS = 10.0
-VERIFY_INTERVAL = 0.25
+RETRY_PAUSES = (1.0, 2.0, 4.0)
+HELD = "held"
 
 _ORDERS = {
     ScanOrder.PROJECTS_FIRST: (ScanKind.PROJECTS, ScanKind.CONFIG),
@@ -43,99 +30,27 @@ _ORDERS = {
 }
 
 
-class Planned(Protocol):
-    """What of a plan matters here: how much there is to do."""
-
-    @property
-    def actions(self) -> Collection[object]: ...
+def hold_seconds(actions: int, besides: float = 0.0) -> int:
+    """How long a lock is needed for so many changes on a slow disk, and for what happens besides."""
+    return min(LONGEST_HOLD, HOLD_SECONDS + actions // ACTIONS_PER_SECOND + int(besides))
 
 
-class Changes(Protocol):
-    """What of an applied plan matters here."""
+class Scanner:
+    """The locks and scans of one gateway, both kinds in the order asked for."""
 
-    @property
-    def added(self) -> Collection[str]: ...
-    @property
-    def modified(self) -> Collection[str]: ...
-    @property
-    def deleted(self) -> Collection[str]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ScanOutcome:
-    """What became of the gateway's side of the last pass, for the status."""
-
-    lock: str = ""
-    """`held`, or why there was none."""
-    result: str = ""
-    """`projects=200 config=200`, as far as it came."""
-    trust: str = ""
-    verified: bool = False
-
-
-class GatewayScan:
-    """One gateway and the data folder that it reads; reused for every pass."""
-
-    def __init__(
-        self,
-        gateway: Gateway,
-        data_dir: Path,
-        *,
-        order: ScanOrder = ScanOrder.PROJECTS_FIRST,
-        clock: Clock | None = None,
-    ) -> None:
-        self.outcome = ScanOutcome()
+    def __init__(self, gateway: Gateway, order: ScanOrder, clock: Clock) -> None:
+        self.result = ""
+        """`projects=200 config=200`, as far as it came."""
         self._gateway = gateway
-        self._data_dir = data_dir
         self._kinds = _ORDERS[order]
-        self._clock = clock if clock is not None else SystemClock()
-        self._debt = ScanDebt(data_dir)
+        self._clock = clock
         self._ours_until: dict[ScanKind, float] = {}
 
-    @asynccontextmanager
-    async def around(self, plan: Planned) -> AsyncIterator[None]:
-        """Hold the scan locks while the files change; raises, nothing written, if others hold them."""
-        actions = len(plan.actions)
-        if actions:
-            self.outcome = ScanOutcome(lock=await self._lock(actions), trust=self._gateway.trust)
-            self._debt.incur()
-        yield
-
-    async def after(self, applied: Changes, *, initial: bool) -> tuple[Note, ...]:
-        """Scan and verify; what the gateway did not do or show comes back as notes.
-
-        `initial` means that the gateway has not been started yet: it reads
-        everything by itself when it is.
-        """
-        if initial:
-            self._debt.settle()
-            return ()
-        if applied.added or applied.modified or applied.deleted:
-            self._debt.incur()
-        elif not self._debt.owed():
-            return ()
-        self.outcome = replace(self.outcome, result="", verified=False)
+    async def lock(self, seconds: int) -> str:
+        """Take the locks: `held`, or why there is none. Raises, and has none, if somebody else has one."""
         try:
-            await self._gateway.check()
             for kind in self._kinds:
-                await self._scan(kind)
-            notes = await self._not_shown(applied)
-        except StokerError as error:
-            return (Note(str(self._gateway.address), sentence(error)),)
-        if not notes:
-            self.outcome = replace(self.outcome, verified=True)
-            self._debt.settle()
-        return notes
-
-    async def aclose(self) -> None:
-        await self._gateway.aclose()
-
-    async def _lock(self, actions: int) -> str:
-        hold = min(LONGEST_HOLD, HOLD_SECONDS + actions // ACTIONS_PER_SECOND)
-        try:
-            await self._gateway.check()
-            for kind in self._kinds:
-                await self._hold(kind, hold)
+                await self._hold(kind, seconds)
         except LockRefused:
             await self._let_go()
             raise
@@ -143,17 +58,34 @@ class GatewayScan:
             return "not offered by this gateway"
         except StokerError as error:
             return f"not taken: {sentence(error)}"
-        return "held"
+        return HELD
 
-    async def _hold(self, kind: ScanKind, hold: int) -> None:
+    def left_behind(self, seconds: float) -> None:
+        """An earlier process of ours took the locks, and they have so much left."""
+        if seconds > 0:
+            for kind in self._kinds:
+                self._ours_until.setdefault(kind, self._clock.monotonic() + seconds)
+
+    @property
+    def lock_left(self) -> float:
+        """Seconds until the first of our locks runs out; 0 where there is none, or it did."""
+        return max(0.0, min(self._ours_until.values(), default=0.0) - self._clock.monotonic())
+
+    async def scan(self) -> None:
+        """Ask for all scans; what may work next time is tried again, the rest is told at once."""
+        self.result = ""
+        for kind in self._kinds:
+            await self._scan(kind)
+
+    async def _hold(self, kind: ScanKind, seconds: int) -> None:
         try:
-            await self._gateway.lock(kind, acquire=ACQUIRE_SECONDS, hold=hold)
+            await self._gateway.lock(kind, acquire=ACQUIRE_SECONDS, hold=seconds)
         except LockRefused:
             # A pass of ours that broke off left it behind: it is still ours.
             if self._clock.monotonic() >= self._ours_until.get(kind, 0.0):
                 raise
         else:
-            self._ours_until[kind] = self._clock.monotonic() + hold
+            self._ours_until[kind] = self._clock.monotonic() + seconds
 
     async def _let_go(self) -> None:
         """A scan is the only way to give a lock back; no file has changed yet, so it finds nothing."""
@@ -164,33 +96,11 @@ class GatewayScan:
                 continue  # it ends by itself
 
     async def _scan(self, kind: ScanKind) -> None:
-        """What may work next time is tried three times; the rest is told at once."""
-        for attempt in range(1, TRIES + 1):
-            try:
-                status = await self._gateway.scan(kind)
-            except Retry:
-                if attempt == TRIES:
-                    raise
-                await self._clock.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
-            else:
-                self._ours_until.pop(kind, None)
-                result = f"{self.outcome.result} {kind}={status}".strip()
-                self.outcome = replace(self.outcome, result=result, trust=self._gateway.trust)
-                return
-
-    async def _not_shown(self, applied: Changes) -> tuple[Note, ...]:
-        """Read back until the gateway shows what the folder says, or time is up."""
-        expected = project_folders(self._data_dir)
-        removed = projects_removed(applied.deleted, expected)
-        deadline = self._clock.monotonic() + VERIFY_SECONDS
-        while True:
-            shown = await self._gateway.project_names()
-            missing, left = expected - shown, removed & shown
-            if not (missing or left) or self._clock.monotonic() >= deadline:
-                break
-            await self._clock.sleep(VERIFY_INTERVAL)
-        why = f"after the scan and {VERIFY_SECONDS:g} s"
-        return (
-            *(Note(f"projects/{name}", f"the gateway does not show it {why}") for name in sorted(missing)),
-            *(Note(f"projects/{name}", f"the gateway still shows it {why}") for name in sorted(left)),
+        status = await persistently(
+            lambda: self._gateway.scan(kind),
+            self._clock,
+            RETRY_PAUSES,
+            worth=lambda error: isinstance(error, Retry),
         )
+        self._ours_until.pop(kind, None)
+        self.result = f"{self.result} {kind}={status}".strip()

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Mapping
 
 import aiohttp
+from yarl import URL
 
 from stoker.domain.errors import Misconfigured, Retry
 from stoker.domain.reasons import Reason
@@ -21,6 +22,8 @@ from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.answers import Answer, one_line
 
 CONNECT_SECONDS = 5.0
+KEEPALIVE_SECONDS = 5.0
+"""Shorter than any gateway's own limit, so that none closes a connection in the moment of its use."""
 LARGEST_ANSWER = 8 * 1024 * 1024
 
 
@@ -30,8 +33,13 @@ class Wire:
     def __init__(self, address: GatewayAddress, ca: bytes | None, *, verified: bool) -> None:
         self._address = address
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=4, ssl=_context(address, ca, verified=verified)),
+            connector=aiohttp.TCPConnector(
+                limit=4,
+                ssl=_context(address, ca, verified=verified) if address.tls else False,
+                keepalive_timeout=KEEPALIVE_SECONDS,
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # nothing compressed was asked for, and a few bytes can become gigabytes
             headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "stoker"},
         )
 
@@ -54,7 +62,7 @@ class Wire:
         try:
             async with self._session.request(
                 method,
-                f"{self._address.url}{path}",
+                URL(f"{self._address.url}{path}", encoded=True),
                 data=body,
                 headers=headers,
                 timeout=timeout,
@@ -68,7 +76,8 @@ class Wire:
                 )
         except (aiohttp.ClientError, OSError, TimeoutError, _TooLong) as error:
             sentence = f"{what}: the gateway at {self._address} {_why(error, within)}"
-        raise Retry(sentence, reason=Reason.GATEWAY_UNREACHABLE) from None
+            reason = _reason(error)
+        raise Retry(sentence, reason=reason) from None
 
 
 class _TooLong(Exception):
@@ -88,6 +97,12 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ssl.SSLContext:
+    if not verified:
+        # Without the machine's authorities, which would take a megabyte and be of no use.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
     try:
         context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii", "replace"))
     except (ssl.SSLError, ValueError):
@@ -95,10 +110,14 @@ def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ss
     # Python 3.13 demands extensions that the authorities of many plants do not carry.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     # On loopback the certificate names the gateway as others call it, not localhost.
-    context.check_hostname = verified and not address.loopback
-    if not verified:
-        context.verify_mode = ssl.CERT_NONE
+    context.check_hostname = not address.loopback
     return context
+
+
+def _reason(error: Exception) -> Reason:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return Reason.CERTIFICATE_NOT_TRUSTED
+    return Reason.GATEWAY_ERROR if isinstance(error, _TooLong) else Reason.GATEWAY_UNREACHABLE
 
 
 _FIXED: tuple[tuple[type[Exception], str], ...] = (

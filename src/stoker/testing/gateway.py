@@ -2,33 +2,40 @@
 
 No real gateway can be had in a test, so this one behaves as users and the vendor's
 papers say the real one does, where it hurts first of all (`gateway_api`,
-`gateway_mind`, `gateway_loading`). It keeps every request on record, and with
-`observe` a witness reads all resources all the time (`gateway_observing`).
+`gateway_mind`, `gateway_loading`). It keeps every request on record, remembers every
+resource that it ever read wrong (`gateway_witness`), and with `observe` a witness reads
+all resources all the time (`gateway_observing`). Tests in other processes pull its
+strings over HTTP (`gateway_control`).
 
     python -m stoker.testing.gateway --data-dir DIR --port 0 --key-file FILE
 
-starts one for people; the first line that it prints is its address.
+starts one for people, as `stoker testing gateway` does; the first line that it prints is
+its address.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import signal
 import socket
 import ssl
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Self
 
 from aiohttp import web
 
 from stoker.testing.certificates import KeyPair
-from stoker.testing.gateway_api import HEADER, KEY_NAME, ApiKey, GatewayApi, Settings
-from stoker.testing.gateway_mind import Designer, GatewayMind, Kind, State
+from stoker.testing.gateway_control import PREFIX
+from stoker.testing.gateway_locks import Kind
+from stoker.testing.gateway_mind import GatewayMind, State
 from stoker.testing.gateway_observing import Observer
+from stoker.testing.gateway_recording import GatewayRequest, recorded
+from stoker.testing.gateway_routes import application
+from stoker.testing.gateway_sessions import Browser, Designer, Message
+from stoker.testing.gateway_settings import ApiKey, Settings
+from stoker.testing.gateway_sightings import Sightings
+from stoker.testing.gateway_witness import Mishap
 from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
 from stoker.testing.stopping import Stopped
 
@@ -37,23 +44,18 @@ KEY = "stoker:testing-secret"
 """The key that opens a gateway which was started without others."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayRequest:
-    """One request as the gateway saw it; of the key only the name."""
-
-    method: str
-    path: str
-    key: str | None
-    status: int
-    authorization: bool
-    """It brought a header that a gateway does not look at."""
-
-
 class SimulatedGateway(Stopped):
-    """Serves `data_dir`; its settings, state and designers can be changed while it runs."""
+    """Serves `data_dir`; its settings, state and sessions can be changed while it runs."""
 
     def __init__(
-        self, data_dir: Path, settings: Settings, *, scan_seconds: float, runs_as: int, observe: bool
+        self,
+        data_dir: Path,
+        settings: Settings,
+        *,
+        scan_seconds: float,
+        runs_as: int,
+        observe: bool,
+        commissions: bool,
     ) -> None:
         self.data_dir = data_dir
         self.settings = settings
@@ -61,10 +63,14 @@ class SimulatedGateway(Stopped):
         self.url = ""
         self.observed = Observer(data_dir)
         self._observe = observe
-        self._mind = GatewayMind(data_dir, scan_seconds=scan_seconds, runs_as=runs_as)
+        self._mind = GatewayMind(
+            data_dir, settings, scan_seconds=scan_seconds, runs_as=runs_as, commissions=commissions
+        )
         self._loop = LoopThread("test-gateway")
-        self._runner: web.AppRunner
+        self._runner: web.AppRunner | None = None
         self._listener: socket.socket
+        self._port = 0
+        self._tls: KeyPair | None = None
 
     @classmethod
     def start(
@@ -77,10 +83,15 @@ class SimulatedGateway(Stopped):
         scan_seconds: float = SCAN_SECONDS,
         runs_as: int | None = None,
         observe: bool = False,
+        commissions: bool = False,
+        slow_start: float = 0.0,
     ) -> Self:
         """Start one on 127.0.0.1 and let it read its folder; `KEY` opens it unless other keys are given.
 
         `runs_as` is the user that it takes itself for when it looks whether it may write its files.
+        With `commissions` its first start on a folder makes the files that are a gateway's own. With
+        `slow_start` it answers at once and is STARTING for so many seconds; else this returns when it
+        runs, or has faulted.
         """
         data_dir.mkdir(parents=True, exist_ok=True)
         settings = settings or Settings()
@@ -88,9 +99,16 @@ class SimulatedGateway(Stopped):
             name, _, secret = KEY.partition(":")
             settings.keys[name] = ApiKey(secret)
         uid = os.geteuid() if runs_as is None else runs_as
-        gateway = cls(data_dir, settings, scan_seconds=scan_seconds, runs_as=uid, observe=observe)
-        gateway._loop.run(gateway._listen(port, tls))
-        gateway.restart()
+        gateway = cls(
+            data_dir,
+            settings,
+            scan_seconds=scan_seconds,
+            runs_as=uid,
+            observe=observe,
+            commissions=commissions,
+        )
+        gateway._port, gateway._tls = port, tls
+        gateway.come_up(slow_start)
         if observe:
             gateway.observed.start()
         return gateway
@@ -104,6 +122,20 @@ class SimulatedGateway(Stopped):
         self._loop.call(setattr, self._mind, "state", state)
 
     @property
+    def faults(self) -> list[str]:
+        """Why it faulted: the files that it cannot write."""
+        return self._mind.faults
+
+    @property
+    def active(self) -> bool:
+        """Of a redundant pair, whether it is the one that works."""
+        return self._mind.active
+
+    @active.setter
+    def active(self, active: bool) -> None:
+        self._loop.call(setattr, self._mind, "active", active)
+
+    @property
     def projects(self) -> Mapping[str, Mapping[str, str]]:
         """What the last scan published: the digest of each resource, by project."""
         return {
@@ -112,23 +144,81 @@ class SimulatedGateway(Stopped):
         }
 
     @property
+    def config(self) -> Mapping[str, str]:
+        """The same of the configuration: the digest of each resource, its collection first."""
+        return {path: resource.digest for path, resource in self._mind.config.items()}
+
+    @property
     def scans_done(self) -> int:
         return self._mind.scans_done
 
+    @property
+    def random_scans(self) -> int:
+        """How often `scan_at_random` has looked at everything."""
+        return self._mind.random_scans
+
+    @property
+    def scanned(self) -> Sightings:
+        """What its scans saw, each time that a resource looked different."""
+        return self._mind.witness
+
+    @property
+    def messages(self) -> list[Message]:
+        """What Perspective users were shown."""
+        return list(self._mind.sessions.messages)
+
     def stale(self) -> list[str]:
-        """Resources that a scan read half-written and that are whole by now: what must never happen."""
-        return self._loop.call(self._mind.stale)
+        """Resources that any scan ever read wrong (`gateway_witness`): what must never happen."""
+        return self._loop.run(self._mind.stale())
+
+    def mishaps(self) -> list[Mishap]:
+        """The same with what was wrong."""
+        self.stale()
+        return list(self._mind.witness.mishaps)
+
+    def poisoned(self) -> list[str]:
+        """Resources that it holds wrong now, until their `resource.json` changes or it is restarted."""
+        return self._loop.call(self._mind.poisoned)
 
     def restart(self, seconds: float = 0.0) -> None:
-        """Start again; what was read badly is forgotten. Returns when it runs, or has faulted."""
+        """Start again; what was read badly is held no more. Returns when it runs, or has faulted."""
         self._loop.run(self._mind.boot(seconds))
 
     def ask_for_scan(self, kind: Kind) -> None:
-        """Scan for a reason of its own, whoever holds the lock."""
-        self._loop.call(self._mind.ask_for_scan, kind)
+        """Scan for a reason of its own, whoever holds the lock; the lock stays."""
+        self._loop.call(self._mind.ask_for_scan, kind, releases=False)
+
+    def scan_at_random(self, rate: float, seed: int | None = None) -> None:
+        """Look at everything `rate` times a second on average, at any moment; 0 ends it."""
+        self._loop.call(self._mind.scan_at_random, rate, seed)
+
+    def load(self) -> None:
+        """Take up what lies in its folder now, as a backup does after its master sent it."""
+        for kind in Kind:
+            self._loop.run(self._mind.load(kind, rewrites=False))
+
+    def after_scan(self, work: Callable[[], Awaitable[None]] | None) -> None:
+        """Have this awaited after each scan that was asked for, in the gateway's own loop."""
+        self._loop.call(setattr, self._mind, "after_scan", work)
 
     def open_designer(self, designer: Designer) -> None:
-        self._loop.call(self._mind.designers.__setitem__, designer.id, designer)
+        self._loop.call(self._mind.sessions.open_designer, designer)
+
+    def close_designer(self, session: str) -> None:
+        self._loop.call(self._mind.sessions.end_designer, session)
+
+    def open_session(self, browser: Browser) -> None:
+        """Somebody opens a project in a browser."""
+        self._loop.call(self._mind.sessions.open_browser, browser)
+
+    @property
+    def sessions(self) -> list[str]:
+        """The ids of the Perspective sessions that are open."""
+        return self._loop.call(lambda: list(self._mind.sessions.browsers))
+
+    def needs_restart(self, *tasks: str) -> None:
+        """What `restart-tasks/pending` names from now on, until it is restarted."""
+        self._loop.call(setattr, self._mind, "pending", list(tasks))
 
     def saving(self, kind: Kind, *, busy: bool) -> None:
         """Be, or be no more, in the middle of a change of its own, for which a lock has to wait."""
@@ -139,11 +229,23 @@ class SimulatedGateway(Stopped):
         return self._loop.call(self._mind.save, path, content)
 
     def locked(self, kind: Kind) -> bool:
-        return self._loop.call(self._mind.locked, kind)
+        return self._loop.call(self._mind.kinds[kind].locked)
 
     def asked(self, method: str, path: str) -> list[GatewayRequest]:
         """The requests so far to a path that ends so."""
         return [one for one in self.requests if one.method == method and one.path.endswith(path)]
+
+    def go_down(self) -> None:
+        """Be switched off: nobody answers at its address."""
+        self._loop.run(self._close())
+
+    def come_up(self, slow_start: float = 0.0) -> None:
+        """Be switched on, at the same address as before."""
+        self._loop.run(self._listen())
+        if slow_start:
+            self._loop.call(self._mind.restart, slow_start)
+        else:
+            self.restart()
 
     def stop(self) -> None:
         self._loop.run(self._close())
@@ -151,51 +253,34 @@ class SimulatedGateway(Stopped):
         if self._observe:
             self.observed.stop()
 
-    async def _listen(self, port: int, tls: KeyPair | None) -> None:
+    async def _listen(self) -> None:
         context = None
-        if tls is not None:
+        if self._tls is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(tls.certificate, tls.key)
-        app = GatewayApi(self._mind, self.settings).application()
+            context.load_cert_chain(self._tls.certificate, self._tls.key)
+        app = application(self._mind, self.settings, self.requests)
         app.on_response_prepare.append(self._record)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = socket.create_server(("127.0.0.1", self._port))
         await web.SockSite(self._runner, self._listener, ssl_context=context).start()
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._port = self._listener.getsockname()[1]
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     async def _close(self) -> None:
-        await stop_accepting(self._listener)
-        await self._runner.cleanup()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await stop_accepting(self._listener)
+            await runner.cleanup()
+            self._mind.state = State.STARTING
 
     async def _record(self, request: web.Request, response: web.StreamResponse) -> None:
         """Runs before the answer's first byte leaves, so whoever has the answer finds it on record."""
-        foreign = "Authorization" in request.headers and HEADER not in request.headers
-        seen = GatewayRequest(request.method, request.path, request.get(KEY_NAME), response.status, foreign)
-        self.requests.append(seen)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m stoker.testing.gateway", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True, help="the folder that it reads")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--key-file", type=Path, help="holds the key that opens it, as name:secret")
-    parser.add_argument("--name", default="gateway", help="what it calls itself")
-    parser.add_argument("--scan-seconds", type=float, default=SCAN_SECONDS, help="how long after the request")
-    given = parser.parse_args()
-    name, _, secret = (given.key_file.read_text().strip() if given.key_file else KEY).partition(":")
-    settings = Settings(name=given.name, keys={name: ApiKey(secret)})
-    # Before any thread is started, so that no thread but this one can be given the signal.
-    ends = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with SimulatedGateway.start(
-        given.data_dir, settings=settings, port=given.port, scan_seconds=given.scan_seconds
-    ) as gateway:
-        sys.stdout.write(f"{gateway.url}\n")
-        sys.stdout.flush()
-        signal.sigwait(ends)
-    return 0
+        if not request.path.startswith(PREFIX):
+            self.requests.append(recorded(request, response))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from stoker.testing.gateway_command import gateway_command
+
+    sys.exit(gateway_command(prog_name="python -m stoker.testing.gateway"))

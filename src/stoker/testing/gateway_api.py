@@ -1,8 +1,9 @@
-"""The web server of the test gateway: the API of Ignition 8.3 with its nasty sides.
+"""The manners of the test gateway's web server: who may ask, what is refused, and in which form.
 
-Refuses what a real one refuses, in the way a real one does: an empty 401, a 403 in
-JSON, a 404 as a page of HTML, 503 while it starts, 500 to a lock without a body,
-`success:false` in a 200. `/testing/…` is not Ignition's: it shows what was loaded.
+Refuses what a real one refuses, in the way a real one does: an empty 401 (also to
+`Authorization: Bearer`, which it does not look at), a 403 in JSON, a 404 and a 405 as a
+page of HTML, 503 while it starts, a redirect to `/welcome` before it is commissioned.
+A body where none belongs, or one that is no JSON, is a 400; another content type a 415.
 """
 
 from __future__ import annotations
@@ -10,96 +11,74 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import NamedTuple
 
 from aiohttp import web
 
-from stoker.testing.gateway_mind import GatewayMind, Held, Kind, State
+from stoker.testing.gateway_mind import GatewayMind, State
+from stoker.testing.gateway_settings import ApiKey, Insecure, Paths, Role, Settings
+
+__all__ = ["API", "HEADER", "ApiKey", "Insecure", "Paths", "Role", "Settings"]
 
 HEADER = "X-Ignition-API-Token"
 API = "/data/api/v1"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PAPERS = "/data/api/v2"
 KEY_NAME = web.RequestKey("key_name", str)
 
-
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A key as an administrator made it: its secret, and what its security level is granted."""
-
-    secret: str = field(repr=False)
-    read: bool = True
-    write: bool = True
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Insecure(StrEnum):
-    """What plain HTTP gets."""
-
-    ALLOWED = "allowed"
-    REFUSED = "refused"
-    REDIRECTED = "redirected"
+def _always(_: Settings) -> bool:
+    return True
 
 
-@dataclass(slots=True)
-class Settings:
-    """What an administrator, or the age of the gateway, decides; may be changed while it runs."""
-
-    name: str = "gateway"
-    version: str = "8.3.7"
-    keys: dict[str, ApiKey] = field(default_factory=dict)
-    insecure: Insecure = Insecure.ALLOWED
-    scan_lock: bool = True
-    """Older gateways have none and answer 404."""
-    scan_refusal: str = ""
-    """A scan is answered with 200, `success:false` and these words."""
-    modules: tuple[str, ...] = ("com.inductiveautomation.perspective", "com.inductiveautomation.opcua")
-    quarantined: tuple[str, ...] = ()
+def in_83(settings: Settings) -> bool:
+    return settings.paths is not Paths.PAPERS
 
 
-class GatewayApi:
-    """Routes and rules; the mind behind it does the work."""
+def in_papers(settings: Settings) -> bool:
+    return settings.paths is not Paths.V83
+
+
+class Route(NamedTuple):
+    """One path; `offered` says whether this gateway knows it."""
+
+    method: str
+    path: str
+    handler: Handler
+    offered: Callable[[Settings], bool] = _always
+    takes_body: bool = False
+
+
+class Guard:
+    """Stands before every route of the API."""
 
     def __init__(self, mind: GatewayMind, settings: Settings) -> None:
         self._mind = mind
         self._settings = settings
 
-    def application(self) -> web.Application:
-        app = web.Application(middlewares=[_html_errors])
-        app.router.add_get("/system/gwinfo", self._gwinfo)
-        app.router.add_get("/StatusPing", self._ping)
-        app.router.add_get("/testing/loaded", self._loaded)
-        for method, path, handler in (
-            ("GET", "gateway-info", self._info),
-            ("GET", "scan/{kind}", self._scan_status),
-            ("POST", "scan/{kind}", self._scan),
-            ("GET", "scan-lock/{kind}", self._lock_info),
-            ("POST", "scan-lock/{kind}", self._lock),
-            ("GET", "designers", self._designers),
-            ("DELETE", "designer/{id}", self._end_designer),
-            ("GET", "projects/names", self._project_names),
-            ("GET", "projects/list", self._project_list),
-            ("GET", "projects/find/{name}", self._project),
-            ("GET", "resources/list/ignition/tag-provider", self._tag_providers),
-            ("GET", "modules/{health:healthy|quarantined}", self._modules),
-        ):
-            app.router.add_route(method, f"{API}/{path}", self._guarded(handler, writes=method != "GET"))
-        return app
-
-    def _guarded(self, handler: Handler, *, writes: bool) -> Handler:
+    def guarded(self, route: Route) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
-            return self._refusal(request, writes=writes) or await handler(request)
+            return self._refusal(request, route) or await route.handler(request)
 
         return guarded
 
-    def _refusal(self, request: web.Request, *, writes: bool) -> web.Response | None:
+    def _refusal(self, request: web.Request, route: Route) -> web.Response | None:
         """In the order in which a real gateway finds things wrong."""
-        if not self._settings.version.startswith("8.3"):
-            return _page(404, "Not Found")
+        settings = self._settings
+        if not settings.commissioned:
+            return web.Response(status=302, headers={"Location": "/welcome"})
+        if not settings.version.startswith("8.3") or not route.offered(settings):
+            return page(404, "Not Found")
         if self._mind.state is not State.RUNNING:
-            return _page(503, "Gateway is not running")
-        if not request.secure and self._settings.insecure is Insecure.REDIRECTED:
+            return page(503, "Gateway is not running")
+        if not request.secure and settings.insecure is Insecure.REDIRECTED:
             return web.Response(status=302, headers={"Location": f"https://{request.host}{request.path}"})
-        name, colon, secret = request.headers.get(HEADER, "").partition(":")
+        return self._forbidden(request, writes=route.method != "GET") or _misshapen(request, route)
+
+    def _forbidden(self, request: web.Request, *, writes: bool) -> web.Response | None:
+        values = request.headers.getall(HEADER, [])
+        name, colon, secret = (values[0] if len(values) == 1 else "").partition(":")
         key = self._settings.keys.get(name)
         if key is None or not colon or not hmac.compare_digest(secret.encode(), key.secret.encode()):
             return web.Response(status=401)
@@ -110,160 +89,53 @@ class GatewayApi:
             return web.json_response({"message": "The security level is not granted"}, status=403)
         return None
 
-    async def _gwinfo(self, _: web.Request) -> web.Response:
-        version, state = self._settings.version, self._mind.state
-        return web.Response(
-            text=f"ContextStatus={state};EditionName=;Version={version};RedundancyStatus=Good"
-        )
 
-    async def _ping(self, _: web.Request) -> web.Response:
-        # It has no word for a gateway that faulted: that one seems to start for ever.
-        running = self._mind.state is State.RUNNING
-        return web.json_response({"state": State.RUNNING if running else State.STARTING})
-
-    async def _info(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            {
-                "name": self._settings.name,
-                "edition": "",
-                "ignitionVersion": f"{self._settings.version} (b2026010100)",
-                "deploymentMode": "",
-                "redundancyRole": "Independent",
-                "port": request.url.port,
-            }
-        )
-
-    async def _scan(self, request: web.Request) -> web.Response:
-        if self._settings.scan_refusal:
-            return web.json_response({"success": False, "message": self._settings.scan_refusal})
-        kind = _kind(request)
-        self._mind.ask_for_scan(kind)
-        return self._status_of(kind)
-
-    async def _scan_status(self, request: web.Request) -> web.Response:
-        return self._status_of(_kind(request))
-
-    def _status_of(self, kind: Kind) -> web.Response:
-        scanning = self._mind.kinds[kind]
-        return web.json_response(
-            {
-                "scanActive": scanning.active,
-                "lastScanTimestamp": scanning.finished_ms,
-                "lastScanDuration": scanning.took_ms,
-            }
-        )
-
-    async def _lock(self, request: web.Request) -> web.Response:
-        kind = self._lockable(request)
-        body = await request.read()
-        if not body:
-            return _page(500, "Internal Server Error")
-        asked = _timeouts(body)
-        if asked is None:
-            return web.json_response({"message": "acquireTimeout and holdTimeout are seconds"}, status=400)
-        match await self._mind.take_lock(kind, *asked):
-            case Held.BY_ANOTHER:
-                return web.json_response({"message": "The lock is held"}, status=409)
-            case Held.NOT_IN_TIME:
-                return web.json_response({"message": "The lock was not acquired in time"}, status=408)
-        return web.json_response({"holdTimeout": asked[1]})
-
-    async def _lock_info(self, request: web.Request) -> web.Response:
-        kind = self._lockable(request)
-        if not self._mind.locked(kind):
-            return web.Response(status=204)
-        return web.json_response({"queued": len(self._mind.kinds[kind].queue)})
-
-    def _lockable(self, request: web.Request) -> Kind:
-        if not self._settings.scan_lock:
-            raise web.HTTPNotFound
-        return _kind(request)
-
-    async def _designers(self, _: web.Request) -> web.Response:
-        return _items(
-            [
-                {"id": one.id, "user": one.user, "project": one.project, "address": one.address}
-                for one in self._mind.designers.values()
-            ]
-        )
-
-    async def _end_designer(self, request: web.Request) -> web.Response:
-        if self._mind.designers.pop(request.match_info["id"], None) is None:
-            raise web.HTTPNotFound
-        return web.json_response({"success": True})
-
-    async def _project_names(self, _: web.Request) -> web.Response:
-        return web.json_response(sorted(self._mind.projects))
-
-    async def _project_list(self, _: web.Request) -> web.Response:
-        return _items([self._described(name) for name in sorted(self._mind.projects)])
-
-    async def _project(self, request: web.Request) -> web.Response:
-        if request.match_info["name"] not in self._mind.projects:
-            raise web.HTTPNotFound
-        return web.json_response(self._described(request.match_info["name"]))
-
-    def _described(self, name: str) -> dict[str, object]:
-        project = self._mind.projects[name]
-        return {"name": name, "title": project.title, "enabled": project.enabled}
-
-    async def _tag_providers(self, _: web.Request) -> web.Response:
-        marker = "/ignition/tag-provider/"
-        paths = (f"/{path}" for path in self._mind.config)
-        return _items([{"name": path.partition(marker)[2]} for path in sorted(paths) if marker in path])
-
-    async def _modules(self, request: web.Request) -> web.Response:
-        healthy = request.match_info["health"] == "healthy"
-        return _items(
-            [{"id": one} for one in (self._settings.modules if healthy else self._settings.quarantined)]
-        )
-
-    async def _loaded(self, _: web.Request) -> web.Response:
-        """What the last scans published: digest by resource."""
-        return web.json_response(
-            {
-                "projects": {
-                    name: {path: resource.digest for path, resource in project.resources.items()}
-                    for name, project in self._mind.projects.items()
-                },
-                "config": {path: resource.digest for path, resource in self._mind.config.items()},
-                "scans": self._mind.scans_done,
-                "scanActive": any(scanning.active for scanning in self._mind.kinds.values()),
-                "stale": self._mind.stale(),
-            }
-        )
+def _misshapen(request: web.Request, route: Route) -> web.Response | None:
+    if not request.body_exists:
+        return None
+    if not route.takes_body:
+        return web.json_response({"message": "There is nothing to be said in a body here"}, status=400)
+    if "Content-Type" in request.headers and request.content_type != "application/json":
+        return page(415, "Unsupported Media Type")
+    return None
 
 
 @web.middleware
-async def _html_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Unknown paths get the gateway's page, as a browser would."""
+async def html_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Unknown paths and methods get the gateway's page, as a browser would."""
     try:
         return await handler(request)
     except web.HTTPNotFound:
-        return _page(404, "Not Found")
+        return page(404, "Not Found")
+    except web.HTTPMethodNotAllowed:
+        return page(405, "Method Not Allowed")
 
 
-def _page(status: int, title: str) -> web.Response:
-    page = f"<!doctype html><html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
-    return web.Response(status=status, text=page, content_type="text/html")
+def page(status: int, title: str) -> web.Response:
+    text = f"<!doctype html><html><head><title>{title}</title></head><body><h1>{title}</h1></body></html>"
+    return web.Response(status=status, text=text, content_type="text/html")
 
 
-def _items(items: list[dict[str, object]]) -> web.Response:
-    return web.json_response({"items": items, "metadata": {"total": len(items)}})
-
-
-def _kind(request: web.Request) -> Kind:
+def items(request: web.Request, found: list[dict[str, object]], settings: Settings) -> web.Response:
+    """A list as all lists are: with `limit` (-1 is all) and `offset`, and how many there are."""
     try:
-        return Kind(request.match_info["kind"])
+        limit = int(request.query.get("limit", settings.page_limit or -1))
+        offset = max(0, int(request.query.get("offset", 0)))
     except ValueError:
-        raise web.HTTPNotFound from None
+        return web.json_response({"message": "limit and offset are numbers"}, status=400)
+    shown = found[offset:] if limit < 0 else found[offset : offset + limit]
+    metadata = {"total": len(found), "matching": len(found), "limit": limit, "offset": offset}
+    return web.json_response({"items": shown, "metadata": metadata})
 
 
-def _timeouts(body: bytes) -> tuple[float, float] | None:
+def politely_refused(message: str) -> web.Response:
+    """A no that a careless client takes for a yes."""
+    return web.json_response({"success": False, "message": message})
+
+
+async def body_of(request: web.Request) -> object:
+    """The JSON that was sent; None if it is none."""
     try:
-        said = json.loads(body)
+        return json.loads(await request.read())
     except ValueError:
         return None
-    found = [said.get(name) for name in ("acquireTimeout", "holdTimeout")] if isinstance(said, dict) else []
-    seconds = [one for one in found if isinstance(one, int) and not isinstance(one, bool) and one >= 0]
-    return (seconds[0], seconds[1]) if len(seconds) == 2 and seconds[1] > 0 else None

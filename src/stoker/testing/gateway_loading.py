@@ -1,43 +1,41 @@
 """What a gateway makes of the files in its data folder when it scans them.
 
 A resource is a folder with a `resource.json`; a project is a folder below
-`projects/` with a readable `project.json`. Of each file the digest of what was read
-in that moment is kept. The nasty part is the real gateway's: a file that was empty,
-half-written or missing when it was read keeps that digest after it is complete,
-until the resource's `resource.json` changes or the gateway is started again. So a
-writer that lets itself be seen in the middle leaves a resource that is `stale`.
+`projects/` with a readable `project.json`. The nasty part is the real gateway's: a file
+that was empty, half-written or missing when it was read keeps that digest after it is
+complete, until the resource's `resource.json` changes or the gateway is started again.
+And a `resource.json` whose signature does not fit the content is written anew, by actor
+`external`, with the signature that fits; one without a signature does not fit either.
+A resource that was read half is left as it is.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MANIFEST = "resource.json"
+from stoker.testing.gateway_files import put_file, read_file
+from stoker.testing.gateway_resources import (
+    MANIFEST,
+    NOTHING,
+    LoadedResource,
+    Reading,
+    digest_of,
+    look_at,
+    parsed,
+    read_resource,
+    resource_folders,
+)
+from stoker.testing.gateway_signing import signed
+from stoker.testing.gateway_witness import Witness
+
+__all__ = ["LoadedProject", "LoadedResource", "Loader", "read_resource"]
+
 PROJECT_MANIFEST = "project.json"
-NOTHING = ""
-"""The digest of a file that was not there."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedResource:
-    """A resource as it was read."""
-
-    manifest: str
-    """Digest of its `resource.json`."""
-    files: Mapping[str, str]
-    torn: tuple[str, ...] = ()
-    """Files that were empty, no whole JSON, or announced and missing."""
-
-    @property
-    def digest(self) -> str:
-        parts = (f"{name}={digest}\n" for name, digest in sorted(self.files.items()))
-        return hashlib.sha256("".join((self.manifest, *parts)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +50,35 @@ class LoadedProject:
 class Loader:
     """Reads the folder and remembers what it read badly; a new one is a gateway that was restarted."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, witness: Witness) -> None:
         self.data_dir = data_dir
+        self._witness = witness
         self._kept: dict[Path, LoadedResource] = {}
 
-    def projects(self) -> dict[str, LoadedProject]:
+    def projects(self, *, rewrites: bool) -> dict[str, LoadedProject]:
         """What a scan of projects loads."""
         found = {}
         for folder in _folders(self.data_dir / "projects"):
-            said = _parsed(_read(folder / PROJECT_MANIFEST))
+            said = parsed(read_file(folder / PROJECT_MANIFEST))
             if isinstance(said, dict):
                 title, enabled = str(said.get("title", "")), said.get("enabled") is not False
-                found[folder.name] = LoadedProject(title, enabled, self._resources(folder))
+                resources = self._resources(folder, rewrites=rewrites)
+                found[folder.name] = LoadedProject(title, enabled, resources)
         return found
 
-    def config(self) -> dict[str, LoadedResource]:
+    def config(self, *, rewrites: bool) -> dict[str, LoadedResource]:
         """What a scan of the configuration loads: the resources of every collection but the local one."""
         found = {}
         for collection in _folders(self.data_dir / "config" / "resources"):
             if collection.name != "local":
-                for path, resource in self._resources(collection).items():
+                # `external` belongs to whoever put it there: a gateway never writes to it.
+                mine = rewrites and collection.name != "external"
+                for path, resource in self._resources(collection, rewrites=mine).items():
                     found[f"{collection.name}/{path}"] = resource
         return found
 
-    def stale(self) -> list[str]:
-        """The resources that were read badly and are complete on disk by now."""
+    def poisoned(self) -> list[str]:
+        """The resources that are held as they were read half, and are complete on disk by now."""
         return sorted(
             str(folder.relative_to(self.data_dir))
             for folder, kept in self._kept.items()
@@ -93,54 +95,33 @@ class Loader:
             if not _writable(Path(top, name), uid)
         )
 
-    def _resources(self, root: Path) -> dict[str, LoadedResource]:
-        return {str(folder.relative_to(root)): self._resource(folder) for folder in resource_folders(root)}
+    def _resources(self, root: Path, *, rewrites: bool) -> dict[str, LoadedResource]:
+        return {
+            str(folder.relative_to(root)): self._resource(folder, rewrites=rewrites)
+            for folder in resource_folders(root)
+        }
 
-    def _resource(self, folder: Path) -> LoadedResource:
-        read = read_resource(folder) or LoadedResource(NOTHING, {}, (MANIFEST,))
-        kept = self._kept.get(folder)
+    def _resource(self, folder: Path, *, rewrites: bool) -> LoadedResource:
+        reading = look_at(folder)
+        if reading is None:
+            return LoadedResource(NOTHING, {}, (MANIFEST,))  # it went while the folder was walked
+        self._witness.saw(str(folder.relative_to(self.data_dir)), reading)
+        kept, read = self._kept.get(folder), reading.loaded
         if kept is not None and kept.torn and kept.manifest == read.manifest:
             return kept
+        if rewrites and not read.torn and not reading.fits:
+            read = self._rewritten(folder, reading)
         self._kept[folder] = read
         return read
 
-
-def resource_folders(root: Path) -> Iterator[Path]:
-    """Every folder with a `resource.json`; what begins with a dot is the gateway's own."""
-    for top, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if MANIFEST in names:
-            yield Path(top)
-
-
-def read_resource(folder: Path) -> LoadedResource | None:
-    """The resource as it is in this moment, its `resource.json` read first; None if that has gone."""
-    while True:
-        manifest = _read(folder / MANIFEST)
-        if manifest is None:
-            return None
-        found = _read_with(folder, manifest)
-        # Data that has gone together with the manifest that announced it was not torn.
-        if NOTHING not in found.files.values() or _read(folder / MANIFEST) == manifest:
-            return found
-
-
-def _read_with(folder: Path, manifest: bytes) -> LoadedResource:
-    said = _parsed(manifest)
-    if not isinstance(said, dict):
-        return LoadedResource(_digest(manifest), {}, (MANIFEST,))
-    listed = said.get("files")
-    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    contents = {name: _read(folder / name) for name in names}
-    return LoadedResource(
-        _digest(manifest),
-        {name: _digest(content) for name, content in contents.items()},
-        tuple(name for name, content in contents.items() if _torn(name, content)),
-    )
-
-
-def _torn(name: str, content: bytes | None) -> bool:
-    return not content or (name.endswith(".json") and _parsed(content) is None)
+    def _rewritten(self, folder: Path, reading: Reading) -> LoadedResource:
+        if digest_of(read_file(folder / MANIFEST)) != reading.loaded.manifest:
+            return reading.loaded  # somebody was quicker; the next scan sees it
+        content = json.dumps(signed(reading.said, reading.contents), indent=2, ensure_ascii=False).encode()
+        put_file(self.data_dir, folder / MANIFEST, content)
+        rewritten = LoadedResource(digest_of(content), reading.loaded.files)
+        self._witness.rewrote(str(folder.relative_to(self.data_dir)), rewritten)
+        return rewritten
 
 
 def _folders(root: Path) -> list[Path]:
@@ -153,21 +134,3 @@ def _folders(root: Path) -> list[Path]:
 def _writable(path: Path, uid: int) -> bool:
     found = path.lstat()
     return uid == 0 or bool(found.st_mode & (stat.S_IWUSR if found.st_uid == uid else stat.S_IWOTH))
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None
-
-
-def _parsed(content: bytes | None) -> object:
-    try:
-        return json.loads(content or b"")
-    except (ValueError, RecursionError):
-        return None
-
-
-def _digest(content: bytes | None) -> str:
-    return NOTHING if content is None else hashlib.sha256(content).hexdigest()

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from stoker.testing.gateway_signing import signed
 
 GATEWAYS = {"filler": "Filler overview", "packer": "Packer overview"}
 VIEWS = "com.inductiveautomation.perspective/views"
 SYSTEM = "ignition/system-properties"
 OVERLAY = "production"
+SAVED = datetime(2026, 1, 1, tzinfo=UTC)
+"""When everything in it was last saved in a Designer."""
 
 
-def resource(files: Mapping[str, str]) -> dict[str, str]:
-    """The files of one resource, and the `resource.json` that names them."""
-    manifest = {"scope": "A", "version": 1, "restricted": False, "overridable": True, "files": sorted(files)}
-    return {**files, "resource.json": _json(manifest)}
+def resource(files: Mapping[str, str], *, version: int = 1) -> dict[str, str]:
+    """The files of one resource, and the `resource.json` that names them, signed as a Designer does."""
+    manifest = {"scope": "A", "version": version, "restricted": False, "overridable": True}
+    contents = {name: text.encode() for name, text in files.items()}
+    named = signed({**manifest, "files": sorted(files)}, contents, actor="admin", at=SAVED)
+    return {**files, "resource.json": _json(named)}
 
 
 def view(title: str) -> dict[str, str]:
@@ -53,7 +60,7 @@ def plant() -> dict[str, str]:
         _put(files, f"{project}/{VIEWS}/Overview", view(title))
         _put(files, f"{resources}/core", {"config-mode.json": _json({"title": "core"})})
         _put(files, f"{resources}/core/{SYSTEM}", resource(_system(name, "local")))
-        _put(files, f"{resources}/{OVERLAY}/{SYSTEM}", _system(name, "plant"))
+        _put(files, f"{resources}/{OVERLAY}/{SYSTEM}", resource(_system(name, "plant")))
     return files
 
 

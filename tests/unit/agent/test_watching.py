@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from stoker.agent.outcomes import Outcome, Result
+from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
 from stoker.agent.watching import LONGEST_PAUSE, Assignment, Watcher
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
@@ -66,7 +66,7 @@ class Folder:
     cancelled: int = 0
     at: str = ""
 
-    async def sync(self, *, walk: bool) -> Outcome:
+    async def sync(self, *, walk: bool) -> SyncReport:
         self.passes.append((asyncio.get_running_loop().time(), walk))
         self.running += 1
         self.most = max(self.most, self.running)
@@ -82,7 +82,7 @@ class Folder:
         changed = (RelPath("a"),) if self.at != self.commit else ()
         self.at = self.commit
         applied = Applied(modified=changed, errors=self.left)
-        return Outcome(SyncReport(self.commit, GitRef("main"), Plan(), applied), self.unverified)
+        return SyncReport(self.commit, GitRef("main"), Plan(), applied, unverified=self.unverified)
 
     async def verify(self) -> Changed:
         self.checks.append(asyncio.get_running_loop().time())
@@ -99,7 +99,7 @@ class Counts:
 
     all: list[str] = field(default_factory=list)
 
-    def passed(self, outcome: Outcome) -> None:
+    def passed(self, outcome: SyncReport) -> None:
         self.all.append(outcome.result)
 
     def failed(self, result: Result, reason: str) -> None:
@@ -124,7 +124,7 @@ class Stage:
         self.folder = folder
         self.paused = paused
         self.counts = Counts()
-        self.told: list[Outcome] = []
+        self.told: list[SyncReport] = []
 
         async def assign() -> Assignment:
             return Assignment(folder, interval, drift or Drift(DriftMode.OFF), self.paused)
@@ -411,7 +411,7 @@ async def test_only_changes_are_told() -> None:
     stage.folder.commit = SECOND
     await pass_time(100)
     await stage.end()
-    assert [outcome.report.commit for outcome in stage.told] == [FIRST, SECOND]
+    assert [report.commit for report in stage.told] == [FIRST, SECOND]
 
 
 def test_nothing_is_logged_while_nothing_happens(lines: list[dict[str, object]]) -> None:

@@ -59,6 +59,7 @@ def test_the_version_costs_next_to_nothing() -> None:
         ["verify", "--help"],
         ["dev", "watch", "--help"],
         ["controller", "--help"],
+        ["testing", "gateway", "--help"],
     ],
 )
 def test_what_needs_no_server_loads_no_http_stack(arguments: list[str]) -> None:

@@ -9,12 +9,21 @@ import click
 import pytest
 
 from stoker.cli.dev import dev_watch_command
+from stoker.cli.doctor import doctor_command
 from stoker.cli.plan import plan_command
 from stoker.cli.sync import sync_command
 from stoker.cli.verify import verify_command
+from stoker.testing.gateway_command import gateway_command
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
-COMMANDS = [sync_command, plan_command, verify_command, dev_watch_command]
+COMMANDS = [
+    sync_command,
+    plan_command,
+    verify_command,
+    dev_watch_command,
+    doctor_command,
+    gateway_command,
+]
 SELF_EXPLAINING = {
     "--help",
     "--cache-dir",

@@ -11,9 +11,11 @@ from stoker.domain.intent.files import (
     FieldTemplate,
     FilePatch,
     FilesIntent,
+    InheritedTypes,
     Mapping,
     MappingKind,
     Orphans,
+    ProviderName,
     Transforms,
     WhenMissing,
 )
@@ -79,9 +81,14 @@ BASE = FilesIntent(
         replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", when_missing=WhenMissing.FAIL))),
         replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", MappingKind.FILE))),
         replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", orphans=Orphans.OWNED))),
+        replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", gives_way=("a",)))),
         replace(BASE, transforms=Transforms("x")),
         replace(BASE, transforms=Transforms("{{.GatewayName}}", (FieldTemplate(".a", "b"),))),
         replace(BASE, transforms=Transforms("{{.GatewayName}}", (), (FilePatch("f", ((".a", "b"),)),))),
+        replace(BASE, transforms=replace(BASE.transforms, tag_provider=ProviderName("default", "x"))),
+        replace(
+            BASE, transforms=replace(BASE.transforms, inherited_types=InheritedTypes("d", frozenset({"T"})))
+        ),
         replace(BASE, excludes=Excludes()),
         replace(BASE, excludes=Excludes(("*.bak",), ("x",))),
         replace(BASE, deletion=DeletionPolicy(orphans=Orphans.OWNED)),
@@ -231,3 +238,39 @@ def test_a_drifted_file_whose_content_is_made_is_named_with_its_source() -> None
     assert desired.files == {"d/a.json": version("1")}
     assert list(desired.recipes) == ["d/a.json"]
     assert laid.map_changes((), {}, ledger, drifted=["d/a.json"]) is None
+
+
+MODE = Mapping("t", "e", when_missing=WhenMissing.CONFIG_MODE)
+
+
+def test_a_change_elsewhere_leaves_a_stand_in_as_it_is() -> None:
+    found = traced(layout(Mapping("s", "d"), MODE), {"s/a": "1"}, {"s/a": "2"})
+    assert found is not None
+    assert found.files == {"d/a": version("2")}
+    assert found.managed.files == {"e/config-mode.json"}
+    assert found.delivered == {"s -> d"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"t/a": "1"}),
+        ({"t/a": "1"}, {}),
+        ({}, {"t/a.bak": "1"}),
+        ({"t/a.bak": "1"}, {}),
+        ({"t": "1"}, {}),
+        ({}, {"t": "1"}),
+    ],
+)
+def test_where_a_stand_in_comes_or_goes_all_of_the_commit_is_asked_for(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
+    laid = layout(Mapping("s", "d"), MODE, excludes=("**/*.bak",))
+    assert traced(laid, {"s/a": "1", **before}, {"s/a": "2", **after}) is None
+
+
+def test_a_stand_in_is_not_in_the_source_so_it_is_made_again_when_it_was_touched() -> None:
+    laid = layout(Mapping("s", "d"), MODE)
+    assert laid.derives("e/config-mode.json")
+    assert not laid.derives("d/config-mode.json")
+    assert laid.map_changes((), {}, ledger_of(laid, {"s/a": "1"}), drifted={"e/config-mode.json"}) is None

@@ -8,7 +8,8 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.layout import Layout
-from stoker.engine.mapping import Desired
+from stoker.engine.literals import CONFIG_MODE
+from stoker.engine.mapping import Desired, Managed
 from stoker.engine.objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
 
 
@@ -234,3 +235,65 @@ def test_contents_that_turn_out_to_be_pointers_are_taken_out() -> None:
     assert paths(without) == ["d/a"]
     assert without.refused == (Note("d/big.bin", RefusalKind.LFS_POINTER.value),)
     assert without.kept == {"d/big.bin"}
+
+
+# --- a minimal collection in the place of a missing source -------------------------------------------------
+
+EXTERNAL = Mapping("ext", "external", when_missing=WhenMissing.CONFIG_MODE)
+OTHER = Mapping("s", "d")
+MODE = "external/config-mode.json"
+STAND_IN = FileVersion(blob_of(CONFIG_MODE))
+
+
+def test_a_missing_collection_is_one_file_and_manages_no_other() -> None:
+    desired = mapped(tree({"s/a": "1"}), OTHER, EXTERNAL)
+    assert desired.files == {"d/a": version("1"), MODE: STAND_IN}
+    assert desired.managed == Managed.of({"d/", MODE})
+    assert desired.delivered == {"s -> d"}, "for the guards the source gave nothing"
+    assert desired.missed == {"external": "ext -> external"}
+    (note,) = desired.skipped
+    assert "'ext' is not in the repository; external/config-mode.json is written in its place" in note.why
+
+
+def test_a_stand_in_has_the_kind_of_id_that_its_repository_has() -> None:
+    wide = Tree({"s/a": FileVersion(blob_of(b"1", digits=64))})
+    assert mapped(wide, OTHER, EXTERNAL).files[MODE].blob == blob_of(CONFIG_MODE, digits=64)
+
+
+def test_a_source_with_anything_in_it_gets_no_stand_in() -> None:
+    assert paths(mapped(tree({"s/a": "1", "ext/x": "2"}), OTHER, EXTERNAL)) == ["d/a", "external/x"]
+    excluded = mapped(tree({"s/a": "1", "ext/x.bak": "2"}), OTHER, EXTERNAL, excludes=("*.bak", "**/*.bak"))
+    assert paths(excluded) == ["d/a"]
+
+
+@pytest.mark.parametrize("at", ["ext", "ext/below"])
+def test_a_source_that_was_refused_is_not_missing(at: str) -> None:
+    desired = mapped(tree({"s/a": "1"}, refusal(at, RefusalKind.SYMLINK)), OTHER, EXTERNAL)
+    assert paths(desired) == ["d/a"]
+
+
+def test_a_stand_in_never_takes_the_place_of_a_file_of_the_commit() -> None:
+    given = Mapping("c/mode.json", MODE, MappingKind.FILE)
+    for order in ((given, EXTERNAL), (EXTERNAL, given)):
+        assert mapped(tree({"c/mode.json": "{}"}), *order).files == {MODE: version("{}")}
+
+
+def test_an_excluded_stand_in_is_not_written() -> None:
+    desired = mapped(tree({"s/a": "1"}), OTHER, EXTERNAL, excludes=("external/",))
+    assert (paths(desired), desired.managed.files) == (["d/a"], frozenset())
+
+
+def test_a_file_has_no_stand_in() -> None:
+    with pytest.raises(InvalidValue, match="is for a file"):
+        mapped(tree({}), Mapping("a", "b", MappingKind.FILE, WhenMissing.CONFIG_MODE))
+
+
+def test_a_file_that_gives_way_stands_only_where_no_earlier_mapping_has_one() -> None:
+    core, over = Mapping("core", "d"), Mapping("prod", "d", gives_way=("mode.json",))
+    source = tree({"core/mode.json": "core", "core/x": "1", "prod/mode.json": "prod", "prod/x": "2"})
+    assert mapped(source, core, over).files == {"d/mode.json": version("core"), "d/x": version("2")}
+    alone = tree({"core/x": "1", "prod/mode.json": "prod"})
+    assert mapped(alone, core, over).files["d/mode.json"] == version("prod")
+    later = Mapping("last.json", "d/mode.json", MappingKind.FILE)
+    named = tree({"core/mode.json": "core", "prod/mode.json": "prod", "last.json": "last"})
+    assert mapped(named, core, over, later).files["d/mode.json"] == version("last")

@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import FieldTemplate, FilePatch, Transforms
+from stoker.domain.intent.files import FieldTemplate, FilePatch, InheritedTypes, ProviderName, Transforms
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.transforming import Transforming, normalizes
@@ -165,3 +165,100 @@ def test_nothing_to_do_is_nothing() -> None:
     transforming = Transforming(Transforms(), VALUES)
     assert transforming.recipe("config.json", template=False) is None
     assert transforming.unused_patches(()) == ()
+
+
+EDGE = ProviderName("default", "edge")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'{"path": "[default]Line 1/Speed"}', b'{"path": "[edge]Line 1/Speed"}'),
+        (b'{"path":"[default]"}', b'{"path":"[edge]"}'),
+        (
+            b'{"e": "{[default]a} + tag(\\"[default]b\\") + \\u0027[default]c\\u0027"}',
+            b'{"e": "{[edge]a} + tag(\\"[edge]b\\") + \\u0027[edge]c\\u0027"}',
+        ),
+        (b'{"all": "[default]a, [default]b"}', b'{"all": "[edge]a, [edge]b"}'),
+        (b'{"tagProvider" : "default"}', b'{"tagProvider" : "edge"}'),
+        (b'{"default-Tag_Provider-name": "default"}', b'{"default-Tag_Provider-name": "edge"}'),
+        (b'{"tagProviders": ["default", "x", "default"]}', b'{"tagProviders": ["edge", "x", "edge"]}'),
+    ],
+)
+def test_references_to_the_tag_provider_get_the_gateways_name(before: bytes, after: bytes) -> None:
+    assert outcome(Transforms(tag_provider=EDGE), "a/config.json", before) == after
+    assert outcome(Transforms(tag_provider=EDGE), "a/config.json", after) == after
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"provider": "default", "name": "default"}',
+        b'{"tagProvider": {"name": "default"}, "other": "default"}',
+        b'{"tagProvider": "Default", "x": "[other]default"}',
+        b'{"query": "SELECT a,[default] FROM t WHERE [default] = 1"}',
+        b'{"[default]x": 1, "default": 2}',
+        b'{"tagProvider": ["x", {"y": "default"}]}',
+    ],
+)
+def test_what_is_no_reference_to_a_tag_provider_keeps_its_name(content: bytes) -> None:
+    assert outcome(Transforms(tag_provider=EDGE), "config.json", content) is content
+
+
+def test_only_config_json_is_looked_through_for_tag_providers() -> None:
+    for path in ("a/tags.json", "a/config.yaml", "a/myconfig.json", "view.json"):
+        assert outcome(Transforms(tag_provider=EDGE), path, b'{"tagProvider": "default"}') is None
+        assert outcome(Transforms("x", tag_provider=EDGE), path, b"tagProvider: default") in (
+            None,
+            b"tagProvider: default",
+        )
+
+
+def test_what_is_set_by_name_is_not_renamed() -> None:
+    fields = (FieldTemplate(".path", "[default]a"),)
+    content = b'{"path": "[default]x", "tagProvider": "default"}'
+    expected = b'{"path": "[default]a", "tagProvider": "edge"}'
+    assert outcome(Transforms(fields=fields, tag_provider=EDGE), "config.json", content) == expected
+
+
+TYPES = "config/resources/core/ignition/tag-type-definition/edge"
+
+
+def leaves(content: bytes, *names: str, at: str = f"{TYPES}/udts.json") -> bytes | None:
+    return outcome(Transforms(inherited_types=InheritedTypes(TYPES, frozenset(names))), at, content)
+
+
+def test_inherited_types_are_taken_out_and_the_others_keep_their_bytes() -> None:
+    content = (
+        b'[\n  {"name": "Motor", "tagType": "UdtType"},\n'
+        b'  { "name" : "Valve" ,"tags":[1.0]},\n\t{"name": "Pump"}\n]\n'
+    )
+    assert leaves(content, "Motor") == b'[\n  { "name" : "Valve" ,"tags":[1.0]},\n\t{"name": "Pump"}\n]\n'
+    assert leaves(content, "Valve") == (
+        b'[\n  {"name": "Motor", "tagType": "UdtType"},\n\t{"name": "Pump"}\n]\n'
+    )
+    assert leaves(content, "Pump", "Motor") == b'[\n  { "name" : "Valve" ,"tags":[1.0]}\n]\n'
+    assert leaves(content, "Pump", "Motor", "Valve") == b"[]\n"
+    assert leaves(content, "Other") is content
+
+
+def test_an_inherited_type_is_told_by_its_whole_path() -> None:
+    content, inside = b'[{"name": "Light:0"}]', f"{TYPES}/Hall%3a1/udts.json"
+    assert leaves(content, "Light:0", at=inside) is content
+    assert leaves(content, "Hall:1/Light:0", at=inside) == b"[]"
+    assert leaves(b'{"name": "Motor"}\n', "Motor", at=f"{TYPES}/Motor/udts.json") == b"[]\n"
+
+
+@pytest.mark.parametrize(
+    "content", [b'[{"name": "Motor", "tagType": "Folder"}, 1, {"name": 2}, {}]', b'"Motor"', b"[]"]
+)
+def test_what_is_no_type_is_not_taken_for_one(content: bytes) -> None:
+    assert leaves(content, "Motor") is content
+
+
+@pytest.mark.parametrize(
+    "path",
+    [f"{TYPES}/resource.json", f"{TYPES}/a/unary-resource.json", f"{TYPES}x/udts.json", f"{TYPES}/a.bin"],
+)
+def test_only_the_definitions_of_the_provider_are_looked_at(path: str) -> None:
+    assert leaves(b'[{"name": "Motor"}]', "Motor", at=path) is None

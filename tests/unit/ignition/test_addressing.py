@@ -32,6 +32,7 @@ def test_what_people_write_becomes_an_address(text: str, url: str) -> None:
         ":8088",
         "host:",
         "host:0",
+        f"{'a' * 64}.plant.example:8088",
         "host:99999",
         "host:port",
         "ftp://host",

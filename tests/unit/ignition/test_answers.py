@@ -10,8 +10,8 @@ from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.answers import (
     Answer,
     Asked,
+    Busy,
     GatewayState,
-    LockRefused,
     NotOffered,
     Presence,
     trouble_with,
@@ -20,6 +20,7 @@ from stoker.ignition.answers import (
 PLAIN = Asked("scan of projects", GatewayAddress("gw", 8088, tls=False), "stoker", writes=True)
 SECURE = Asked("listing projects", GatewayAddress("gw", 8043, tls=True), "stoker", writes=False)
 JSON = "application/json"
+JETTY = b"<html><title>Error 500</title><tr><th>MESSAGE:</th><td>NullPointer</td></tr></html>"
 
 
 def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "") -> Answer:
@@ -31,15 +32,33 @@ def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "")
     [
         (answer(401), PLAIN, Stalled, Reason.TOKEN_REJECTED, "'stoker' .*requires a secure connection"),
         (answer(401), SECURE, Stalled, Reason.TOKEN_REJECTED, "secret is wrong$"),
-        (answer(403), PLAIN, Stalled, Reason.LEVEL_NOT_GRANTED, "Gateway Write$"),
+        (answer(403), PLAIN, Stalled, Reason.LEVEL_NOT_GRANTED, "Gateway Write, .*not require a secure"),
         (answer(403, b"<html>", "text/html"), SECURE, Stalled, Reason.LEVEL_NOT_GRANTED, "Gateway Read$"),
         (answer(403, b'{"message":"no"}'), SECURE, Stalled, Reason.LEVEL_NOT_GRANTED, ": no$"),
         (answer(403, b'{"message":"Secure only"}'), PLAIN, Stalled, Reason.SECURE_REQUIRED, "https://"),
         (answer(302, location="https://gw/"), PLAIN, Stalled, Reason.SECURE_REQUIRED, "https://"),
         (answer(302, location="https://evil/"), SECURE, Retry, Reason.GATEWAY_ERROR, "points elsewhere"),
         (answer(404, b"<html>", "text/html"), PLAIN, NotOffered, Reason.NOT_IGNITION_83, "no such path"),
-        (answer(408), PLAIN, LockRefused, Reason.SCAN_LOCK_HELD, "not given up in time"),
-        (answer(409), PLAIN, LockRefused, Reason.SCAN_LOCK_HELD, "somebody else"),
+        (answer(302, location="/welcome"), PLAIN, Retry, Reason.NOT_COMMISSIONED, "set-up"),
+        (answer(302, location="https://gw/welcome"), PLAIN, Retry, Reason.NOT_COMMISSIONED, "set-up"),
+        (answer(302, location="https://gw/welcomed"), SECURE, Retry, Reason.GATEWAY_ERROR, "elsewhere"),
+        (answer(302, location="/idp/default/authn/login"), PLAIN, Retry, Reason.GATEWAY_ERROR, "elsewhere"),
+        (answer(302, location="http://[half"), SECURE, Retry, Reason.GATEWAY_ERROR, "elsewhere"),
+        (answer(405), PLAIN, NotOffered, Reason.NOT_IGNITION_83, "no such path"),
+        (answer(408), PLAIN, Busy, Reason.GATEWAY_ERROR, "busy"),
+        (answer(409, b'{"message":"held"}'), PLAIN, Busy, Reason.GATEWAY_ERROR, "busy .*: held$"),
+        (answer(422, b'{"messages":["no","yes"]}'), PLAIN, Stalled, Reason.GATEWAY_ERROR, "422: no$"),
+        (answer(400, b'{"error":{"message":"no"}}'), PLAIN, Stalled, Reason.GATEWAY_ERROR, "400: no$"),
+        (
+            answer(400, b'{"error":{"message":[]},"messages":[{}]}'),
+            PLAIN,
+            Stalled,
+            Reason.GATEWAY_ERROR,
+            "400$",
+        ),
+        (answer(502), PLAIN, Retry, Reason.GATEWAY_UNREACHABLE, "proxy"),
+        (answer(429), PLAIN, Retry, Reason.GATEWAY_ERROR, "429$"),
+        (answer(500, JETTY, "text/html"), PLAIN, Retry, Reason.GATEWAY_ERROR, "answered 500: NullPointer$"),
         (answer(400, b'{"error":"a\\nb"}'), PLAIN, Stalled, Reason.GATEWAY_ERROR, "400: a b$"),
         (answer(500, b"<h1>", "text/html"), PLAIN, Retry, Reason.GATEWAY_ERROR, "answered 500$"),
         (answer(503), PLAIN, Retry, Reason.GATEWAY_STARTING, "not ready"),
@@ -54,6 +73,28 @@ def test_a_refusal_is_told_in_words(
     assert trouble.reason is reason
     with pytest.raises(type(trouble), match=words):
         raise trouble
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"NaN",
+        b'{"a":-Infinity}',
+        b"1" * 10_000,
+        b"[" * 100_000,
+        b"[" + b"[]," * 500_000 + b"1]",
+        b'{"a":',
+        b"\xff\xff",
+        b"\x1f\x8b\x08",
+    ],
+)
+def test_what_only_looks_like_json_is_none(body: bytes) -> None:
+    assert answer(200, body).json() is None
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/octet-stream", "application/xml"])
+def test_another_content_type_is_not_parsed(kind: str) -> None:
+    assert answer(200, b"{}", kind).json() is None
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"success":true}', b"not json", b"[" * 100_000])

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from stoker.api.adapters.pods import Annotation
 from stoker.domain.errors import InvalidValue
+from stoker.domain.images import ImageRef
 from stoker.domain.paths import RelPath
 from stoker.domain.quantities import parse_duration
 from stoker.domain.refs import GitRef
@@ -102,6 +103,15 @@ def ref(annotation: Annotation) -> GitRef:
         return GitRef(annotation.value)
     except InvalidValue as error:
         raise annotation.refused(f"it must be a branch, a tag or a commit: {error.message}") from None
+
+
+def image(annotation: Annotation) -> str:
+    try:
+        return str(ImageRef.parse(annotation.value))
+    except InvalidValue:
+        raise annotation.refused(
+            "it must be the address of an image: repository, and :tag or @sha256:…"
+        ) from None
 
 
 def service_path(annotation: Annotation) -> str:

@@ -29,6 +29,8 @@ from stoker.domain.refs import GitRef
 
 T = TypeVar("T")
 
+MAX_UNKNOWN = 20
+
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
@@ -58,6 +60,8 @@ class PodSettings:
     data_volume: str = ""
     snapshot_volume: str = ""
     approved_plans: tuple[str, ...] = ()
+    agent_image: str = ""
+    injected: str = ""
     notices: tuple[Notice, ...] = ()
 
 
@@ -97,6 +101,8 @@ def settings_of(pod: PodFacts) -> PodSettings:
         data_volume=read(Key.DATA_VOLUME, values.volume_name, ""),
         snapshot_volume=read(Key.SNAPSHOT_VOLUME, values.volume_name, ""),
         approved_plans=read(Key.APPROVED_PLAN, values.digests, ()),
+        agent_image=read(Key.AGENT_IMAGE, values.image, ""),
+        injected=read(Key.INJECTED, values.line, ""),
         notices=(*_legacy_names(pod), *_unknown_names(pod)),
     )
 
@@ -110,13 +116,23 @@ def _legacy_names(pod: PodFacts) -> Iterator[Notice]:
 
 
 def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
-    """A misspelt annotation would otherwise do nothing, and say nothing."""
+    """A misspelt annotation would otherwise do nothing, and say nothing.
+
+    A pod may carry thousands of them; finding what each resembles would take seconds.
+    """
     known = [str(key) for key in Key]
-    for name in sorted(pod.annotations):
-        for prefix in (PREFIX, LEGACY_PREFIX):
-            tail = name.removeprefix(prefix)
-            if tail == name or tail in known:
-                continue
-            close = difflib.get_close_matches(tail, known, n=1)
-            meant = f"; did you mean {prefix}{close[0]}?" if close else ""
-            yield Notice(Reason.UNKNOWN_ANNOTATION, f"annotation {name} is not known{meant}")
+    ours = ((name, prefix) for name in sorted(pod.annotations) for prefix in (PREFIX, LEGACY_PREFIX))
+    unknown = [(name, prefix) for name, prefix in ours if _tail(name, prefix) not in (None, *known)]
+    for name, prefix in unknown[:MAX_UNKNOWN]:
+        close = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
+        meant = f"; did you mean {prefix}{close[0]}?" if close else ""
+        yield Notice(Reason.UNKNOWN_ANNOTATION, f"annotation {name} is not known{meant}")
+    if len(unknown) > MAX_UNKNOWN:
+        more = (
+            f"{len(unknown) - MAX_UNKNOWN} more annotations under {PREFIX} and {LEGACY_PREFIX} are not known"
+        )
+        yield Notice(Reason.UNKNOWN_ANNOTATION, more)
+
+
+def _tail(name: str, prefix: str) -> str | None:
+    return name.removeprefix(prefix) if name.startswith(prefix) else None

@@ -21,6 +21,7 @@ from stoker.domain.intent.intents import Notice
 from stoker.domain.reasons import Reason
 
 CORE = "config/resources/core"
+COLLECTION_FILE = "config-mode.json"
 DEFAULT_PERIOD = 30.0
 
 
@@ -71,10 +72,17 @@ def _from_service_path(pod: PodSettings, path: str) -> Content:
         Mapping(f"{below}{CORE}", CORE),
     ]
     if pod.deployment_mode:
-        # Without its overlay a gateway would run with the settings of another environment.
-        overlay = f"{below}config/resources/{pod.deployment_mode}"
-        mappings.append(Mapping(overlay, CORE, when_missing=WhenMissing.FAIL))
+        mappings.append(_overlay(f"{below}config/resources/{pod.deployment_mode}", CORE))
     return Content(tuple(mappings), service_path=path or ".")
+
+
+def _overlay(source: str, destination: str) -> Mapping:
+    """A deployment mode over a collection; without it a gateway would run with the settings of another one.
+
+    A mode is a collection of its own and has a file that says so; over the file of `core` it would make
+    `core` its own parent.
+    """
+    return Mapping(source, destination, when_missing=WhenMissing.FAIL, gives_way=(COLLECTION_FILE,))
 
 
 def _from_profile(pod: PodSettings, profile: SyncProfile) -> Content:
@@ -82,11 +90,7 @@ def _from_profile(pod: PodSettings, profile: SyncProfile) -> Content:
     overlay = spec.deployment_mode
     return Content(
         mappings=tuple(_mapping(one) for one in spec.mappings),
-        overlay=(
-            (Mapping(overlay.source, overlay.destination or CORE, when_missing=WhenMissing.FAIL),)
-            if overlay
-            else ()
-        ),
+        overlay=(_overlay(overlay.source, overlay.destination or CORE),) if overlay else (),
         patches=tuple(FilePatch(one.file, tuple(sorted(one.set.items()))) for one in spec.patches or ()),
         excludes=spec.exclude_patterns or (),
         vars=spec.vars or {},

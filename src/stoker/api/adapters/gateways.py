@@ -12,13 +12,23 @@ from stoker.api.adapters.policies import access_notices, deletion_of, policies_f
 from stoker.api.adapters.sources import source_of
 from stoker.api.blocks.content import Normalize
 from stoker.api.kinds.sync import SyncSpec
-from stoker.domain.intent.files import Excludes, FieldTemplate, FilesIntent, Mapping, Transforms
+from stoker.domain.intent.files import (
+    Excludes,
+    FieldTemplate,
+    FilesIntent,
+    Mapping,
+    ProviderName,
+    Transforms,
+)
 from stoker.domain.intent.intents import GatewayIntent, Notice
+from stoker.domain.intent.policies import IgnitionPolicy
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 
 DEFAULT_SYSTEM_NAME = "{{.GatewayName}}"
+DEFAULT_PROVIDER = IgnitionPolicy().tag_provider
+"""What a repository calls the tag provider of its gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +104,17 @@ def _excludes(spec: SyncSpec, settings: PodSettings, content: Content, extras: E
 
 
 def _transforms(normalize: Normalize, settings: PodSettings, content: Content) -> Transforms:
-    """A system is named by its annotation, else by its template, else after the gateway (R-ENG-34)."""
+    """A system is named by its annotation, else by its template, else after the gateway (R-ENG-34).
+
+    A tag provider of another name than the repository's is renamed in what refers to it (R-IGN-18).
+    """
     name = settings.system_name or settings.system_name_template or DEFAULT_SYSTEM_NAME
+    provider = settings.tag_provider or DEFAULT_PROVIDER
     return Transforms(
         system_name=name if normalize.system_name else None,
         fields=tuple(FieldTemplate(one.json_path, one.value_template) for one in normalize.templates or ()),
         patches=content.patches,
+        tag_provider=ProviderName(DEFAULT_PROVIDER, provider) if provider != DEFAULT_PROVIDER else None,
     )
 
 

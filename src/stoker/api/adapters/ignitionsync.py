@@ -8,7 +8,7 @@ import msgspec
 
 from stoker.api.adapters.delivery import shared_volume_of
 from stoker.api.adapters.doors import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
-from stoker.api.adapters.gateways import Extras, GatewayFacts, gateway_intent
+from stoker.api.adapters.gateways import DEFAULT_PROVIDER, Extras, GatewayFacts, gateway_intent
 from stoker.api.adapters.inheritance import check_base, settled
 from stoker.api.adapters.pods import PodFacts
 from stoker.api.adapters.resources import resource_intent
@@ -23,7 +23,6 @@ from stoker.api.kinds.ignitionsync import (
 from stoker.api.meta import NamespacedRef
 from stoker.domain.intent.delivery import AccessMode, SharedVolume
 from stoker.domain.intent.intents import FrontDoor, GatewayIntent, Notice, ResourceIntent
-from stoker.domain.intent.policies import IgnitionPolicy
 from stoker.domain.reasons import Reason
 
 
@@ -53,7 +52,7 @@ class IgnitionSyncAdapter:
 
     def gateway_intent(self, resource: IgnitionSync, pod: PodFacts, around: Surroundings) -> GatewayIntent:
         facts = GatewayFacts.of(pod, around)
-        provider = facts.settings.tag_provider or IgnitionPolicy().tag_provider
+        provider = facts.settings.tag_provider or DEFAULT_PROVIDER
         extras = Extras(
             mappings=tuple(shared_mappings(resource.spec, project=facts.project, tag_provider=provider)),
             mandatory_excludes=(RUNTIME_FILES,),

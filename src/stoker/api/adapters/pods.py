@@ -53,6 +53,9 @@ class Key(StrEnum):
     DATA_VOLUME = "data-volume"
     SNAPSHOT_VOLUME = "snapshot-volume"
     APPROVED_PLAN = "approved-plan"
+    AGENT_IMAGE = "agent-image"
+    INJECTED = "injected"
+    """Written by the injector: the digest of what it put into the pod."""
 
 
 @dataclass(frozen=True, slots=True)

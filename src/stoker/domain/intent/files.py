@@ -26,13 +26,23 @@ class Orphans(StrEnum):
     OWNED = "owned"
 
 
+class BinaryPolicy(StrEnum):
+    """What happens to files that hold code for the gateway."""
+
+    ALLOW = "allow"
+    REQUIRE_SIGNED = "requireSigned"
+    REFUSE = "refuse"
+
+
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """A folder or file of the repository and its place below the data folder.
 
     Source and destination are templates; they become paths, and are checked as
     paths, only after rendering. `orphans` is the destination's own rule where it is
-    a folder that others fill too; None leaves it to the `DeletionPolicy`.
+    a folder that others fill too; None leaves it to the `DeletionPolicy`. A later
+    mapping lies over an earlier one, but for the files of `gives_way`, named by their
+    path below the source: those stand only where no earlier mapping has one.
     """
 
     source: str
@@ -41,6 +51,7 @@ class Mapping:
     when_missing: WhenMissing = WhenMissing.SKIP
     template: bool = False
     orphans: Orphans | None = None
+    gives_way: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +71,30 @@ class FilePatch:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderName:
+    """What a tag provider is called in the repository, and what this gateway calls it."""
+
+    repository: str
+    gateway: str
+
+
+@dataclass(frozen=True, slots=True)
+class InheritedTypes:
+    """Tag type definitions that a parent already has, by their path below the provider's folder of types."""
+
+    folder: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Transforms:
     """What happens to content between the repository and the gateway."""
 
     system_name: str | None = None
     fields: tuple[FieldTemplate, ...] = ()
     patches: tuple[FilePatch, ...] = ()
+    tag_provider: ProviderName | None = None
+    inherited_types: InheritedTypes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.refs import CommitId
 
@@ -53,12 +54,6 @@ class TagInheritance(StrEnum):
 
     FULL = "full"
     LEAF_ONLY = "leaf-only"
-
-
-class BinaryPolicy(StrEnum):
-    ALLOW = "allow"
-    REQUIRE_SIGNED = "requireSigned"
-    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -56,6 +57,11 @@ UNDERSTOOD: dict[Key, tuple[str, PodSettings]] = {
     Key.DATA_VOLUME: ("ignition-data", replace(NOTHING, data_volume="ignition-data")),
     Key.SNAPSHOT_VOLUME: ("snapshots", replace(NOTHING, snapshot_volume="snapshots")),
     Key.APPROVED_PLAN: ("sha256:abcdef0123", replace(NOTHING, approved_plans=("sha256:abcdef0123",))),
+    Key.AGENT_IMAGE: (
+        "mirror.example.net:5000/plant/stoker:1.2",
+        replace(NOTHING, agent_image="mirror.example.net:5000/plant/stoker:1.2"),
+    ),
+    Key.INJECTED: ("0123456789abcdef", replace(NOTHING, injected="0123456789abcdef")),
 }
 
 
@@ -91,6 +97,7 @@ REFUSED = {
     Key.DATA_VOLUME: ["Data", "a.b"],
     Key.SNAPSHOT_VOLUME: ["Data"],
     Key.APPROVED_PLAN: ["short", "sha256:abc def"],
+    Key.AGENT_IMAGE: ["two words", "-x", "a:b:c", "a@sha256:12", "x" * 513, "a\nb"],
 }
 
 
@@ -153,3 +160,12 @@ def test_a_misspelt_annotation_is_noticed_with_what_was_meant() -> None:
 def test_annotations_of_others_are_none_of_our_business() -> None:
     found = settings_of(PodFacts("pod-0", "plant", {}, {"example.com/inject": "maybe", "inject": "x"}))
     assert found == NOTHING
+
+
+def test_thousands_of_unknown_annotations_are_counted_and_not_compared() -> None:
+    many = {f"stoker.io/servce-path-{number}": "x" for number in range(5_000)}
+    began = time.process_time()
+    *named, last = settings_of(PodFacts("pod-0", "plant", annotations=many)).notices
+    assert time.process_time() - began < 1
+    assert len(named) == 20
+    assert "4980 more" in last.message

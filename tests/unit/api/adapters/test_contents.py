@@ -57,7 +57,10 @@ def test_the_repository_itself_may_be_the_service() -> None:
 def test_the_deployment_mode_lies_over_core_and_must_exist() -> None:
     found = content(service_path="services/filler", deployment_mode="prd-cloud")
     assert found.mappings[-1] == Mapping(
-        "services/filler/config/resources/prd-cloud", CORE, when_missing=WhenMissing.FAIL
+        "services/filler/config/resources/prd-cloud",
+        CORE,
+        when_missing=WhenMissing.FAIL,
+        gives_way=("config-mode.json",),
     )
 
 
@@ -85,7 +88,9 @@ def test_mappings_of_a_profile_keep_their_order_and_meaning() -> None:
 @pytest.mark.parametrize(("given", "meant"), [({}, CORE), ({"destination": "elsewhere"}, "elsewhere")])
 def test_the_profiles_deployment_mode_is_an_overlay(given: ReadOnlyMap[str, str], meant: str) -> None:
     found = content(profile(deploymentMode={"source": "prod", **given}), named="line")
-    assert found.overlay == (Mapping("prod", meant, when_missing=WhenMissing.FAIL),)
+    assert found.overlay == (
+        Mapping("prod", meant, when_missing=WhenMissing.FAIL, gives_way=("config-mode.json",)),
+    )
 
 
 def test_the_rest_of_a_profile_is_kept() -> None:

@@ -10,7 +10,7 @@ import pytest
 from stoker.api.adapters import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.files import FieldTemplate
+from stoker.domain.intent.files import FieldTemplate, ProviderName
 from stoker.domain.intent.intents import GatewayIntent
 from stoker.domain.intent.policies import RedundancyRole
 from stoker.domain.reasons import Reason
@@ -131,3 +131,11 @@ def test_templates_know_the_pod_and_the_cluster() -> None:
     assert (values.gateway_name, values.namespace, values.pod_name) == ("site", "site1", "site-gateway-0")
     assert (values.cluster_name, values.time_zone, values.locale) == ("east", "Europe/Berlin", "de")
     assert values.labels["app.kubernetes.io/name"] == "site"
+
+
+def test_a_tag_provider_of_another_name_is_renamed_in_what_refers_to_it() -> None:
+    assert gateway(tag_provider="site-tags").files.transforms.tag_provider == ProviderName(
+        "default", "site-tags"
+    )
+    assert gateway(tag_provider="default").files.transforms.tag_provider is None
+    assert gateway().files.transforms.tag_provider is None

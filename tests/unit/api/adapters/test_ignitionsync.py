@@ -87,7 +87,12 @@ def test_the_site_of_the_worked_example_gets_its_files_in_the_papers_order() -> 
     assert intent.files.mappings == (
         Mapping("services/site/projects", "projects"),
         Mapping(f"services/site/{CORE}", CORE),
-        Mapping("services/site/config/resources/prd-cloud", CORE, when_missing=WhenMissing.FAIL),
+        Mapping(
+            "services/site/config/resources/prd-cloud",
+            CORE,
+            when_missing=WhenMissing.FAIL,
+            gives_way=("config-mode.json",),
+        ),
         Mapping(
             "shared/ignition-gateway/config/resources/external",
             "config/resources/external",

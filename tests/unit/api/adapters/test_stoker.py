@@ -67,7 +67,9 @@ def test_a_profile_becomes_the_files_of_a_gateway() -> None:
     assert intent.resource == Identity(FrontDoor.STOKER, "east", "dairy")
     assert intent.files.mappings == (
         Mapping("services/{{.Vars.line}}", "projects", when_missing=WhenMissing.FAIL),
-        Mapping("prod", "config/resources/core", when_missing=WhenMissing.FAIL),
+        Mapping(
+            "prod", "config/resources/core", when_missing=WhenMissing.FAIL, gives_way=("config-mode.json",)
+        ),
     )
     assert intent.files.excludes.patterns == ("**/.git/", "**/.gitkeep", "**/.resources/**", "**/*.bak")
     assert intent.files.excludes.mandatory == ()

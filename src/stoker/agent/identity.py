@@ -1,0 +1,137 @@
+"""Who this agent is, where its things lie, and whether it is where it belongs.
+
+The injector says who it is by environment; nothing else is taken from there. The
+places are fixed, because a path in the environment would tell everybody in the pod
+where the secrets are (R-AGENT-07); `--root` puts a folder before all of them, for
+tests and demos. Before each pass the pod's own facts are compared with what the agent
+was injected for: one that was copied into another pod must not touch its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.api.adapters.pods import Key, PodFacts
+from stoker.domain.errors import Misconfigured, Stalled
+from stoker.domain.intent.intents import FrontDoor, Identity
+from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map, status_map
+from stoker.domain.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Everything that lies in the pod."""
+
+    root: Path = Path("/")
+
+    @property
+    def repo(self) -> Path:
+        """Writable, dies with the pod: mirrors."""
+        return self.root / "repo"
+
+    @property
+    def data(self) -> Path:
+        """The gateway's data volume."""
+        return self.root / "ignition-data"
+
+    @property
+    def temporary(self) -> Path:
+        """Writable, outlives the container and dies with the pod."""
+        return self.root / "tmp"
+
+    @property
+    def git_credentials(self) -> Path:
+        return self.root / "etc/stoker/git-credentials"
+
+    @property
+    def api_key(self) -> Path:
+        return self.root / "etc/stoker/api-key"
+
+    @property
+    def secrets(self) -> Path:
+        """All other Secrets, as NAME/KEY."""
+        return self.root / "etc/stoker/secrets"
+
+    @property
+    def metadata_key(self) -> Path:
+        return self.root / "etc/stoker/metadata-key"
+
+    @property
+    def podinfo(self) -> Path:
+        return self.root / "etc/podinfo"
+
+    @property
+    def hooks(self) -> tuple[Path, ...]:
+        return (self.root / "opt/stoker/hooks", self.root / "opt/ignition-sync/hooks")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentIdentity:
+    """Fixed at injection."""
+
+    pod: str
+    namespace: str
+    resource: str
+    door: FrontDoor = FrontDoor.STOKER
+    gateway: str = ""
+    """What the injector called the gateway; the pod's own annotation wins over it."""
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> AgentIdentity:
+        """What the injector set; raises `Misconfigured` for the variable that is missing or wrong."""
+        said = {
+            name: environ.get(name, "").strip()
+            for name in ("POD_NAME", "POD_NAMESPACE", "CR_NAME", "CR_KIND", "GATEWAY_NAME")
+        }
+        for name in ("POD_NAME", "POD_NAMESPACE", "CR_NAME"):
+            if not said[name]:
+                raise Misconfigured(f"the variable {name}, which the injector sets, is not set")
+        kind = said["CR_KIND"] or FrontDoor.STOKER
+        if kind not in tuple(FrontDoor):
+            raise Misconfigured(
+                f"the variable CR_KIND is {kind[:80]!r}, which is none of {', '.join(FrontDoor)}"
+            )
+        return cls(
+            said["POD_NAME"], said["POD_NAMESPACE"], said["CR_NAME"], FrontDoor(kind), said["GATEWAY_NAME"]
+        )
+
+    @property
+    def owner(self) -> Identity:
+        return Identity(self.door, self.namespace, self.resource)
+
+    @property
+    def metadata_map(self) -> str:
+        return metadata_map(self.door, self.resource)
+
+    def status_map(self, shard: int = 0) -> str:
+        return status_map(self.door, self.resource, shard)
+
+
+def check_pod(expected: AgentIdentity, found: PodFacts) -> None:
+    """Raise unless this is the pod that the agent was injected for (R-AGENT-19, C-078)."""
+    if found.name != expected.pod:
+        raise _elsewhere(f"the pod is called {found.name!r} and POD_NAME says {expected.pod!r}")
+    marks = {
+        "annotation cr-name": (_annotated(found, Key.CR_NAME), expected.resource),
+        f"label {CR_NAME_LABEL}": (found.labels.get(CR_NAME_LABEL, ""), expected.resource),
+        "annotation cr-kind": (_annotated(found, Key.CR_KIND), expected.door),
+        f"label {CR_KIND_LABEL}": (found.labels.get(CR_KIND_LABEL, ""), expected.door),
+    }
+    for what, (mark, wanted) in marks.items():
+        if mark and mark != wanted:
+            raise _elsewhere(f"the pod's {what} is {mark[:80]!r} and the agent was injected for {wanted!r}")
+    if not any(mark for what, (mark, _) in marks.items() if "cr-name" in what):
+        raise _elsewhere(
+            f"neither annotation cr-name nor label {CR_NAME_LABEL} of the pod names {expected.resource!r}"
+        )
+
+
+def _annotated(found: PodFacts, key: Key) -> str:
+    annotation = found.annotation(key)
+    return "" if annotation is None else annotation.value
+
+
+def _elsewhere(why: str) -> Stalled:
+    return Stalled(f"{why}: nothing is synced in a pod that is not ours", reason=Reason.WRONG_POD)

@@ -1,0 +1,131 @@
+"""Differences that mean nothing: neither written nor told.
+
+A gateway writes who touched a resource last into its `resource.json` and draws a
+thumbnail whenever a view is opened. Whether such a difference means something can
+only be told from the contents of both sides, so it is asked here, between planning
+and applying, and only of files that could be meant (`stoker.ignition.noise` knows
+which). Whatever cannot be read or found counts as a difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from stoker.agent.contents import Contents, Derivation
+from stoker.agent.hooks import Noise
+from stoker.agent.threads import in_thread
+from stoker.domain.errors import StokerError
+from stoker.domain.paths import RelPath
+from stoker.engine.drifting import Drift
+from stoker.engine.ledger import Ledger, stat_of
+from stoker.engine.live import Live
+from stoker.engine.objects import BlobId
+from stoker.engine.plans import Plan, Write
+from stoker.engine.sources import SourceReader
+from stoker.fs.confined import DataFolder
+
+LARGEST = 1 << 20
+
+
+async def without_noise(
+    plan: Plan,
+    noise: Noise,
+    *,
+    live: Live,
+    ledger: Ledger,
+    folder: DataFolder,
+    reader: SourceReader,
+    derived: Mapping[BlobId, Derivation],
+) -> Plan:
+    """The plan without writes that would change nothing that matters."""
+    others = [*(one.path for one in plan.removals), *(one.path for one in plan.modes)]
+    fresh = [write.path for write in plan.writes if not write.replaces]
+    replaced = {str(write.path): write for write in plan.writes if write.replaces}
+    groups = noise.doubtful([*replaced, *others, *fresh])
+    doubtful = {
+        place: [replaced[path] for path in paths]
+        for place, paths in groups.items()
+        if replaced.keys() >= {*paths}
+    }
+    writes = [
+        write for some in doubtful.values() for write in some if write.path in stats_of(some, live, ledger)
+    ]
+    if not writes:
+        return plan
+    contents = Contents.of(reader, derived, writes)
+    await reader.complete({contents.source(write.version.blob) for write in writes})
+    silent = await in_thread(lambda _: frozenset(_silent(writes, contents, folder, noise)))
+    adopted: dict[str, bytes] = {}
+    for some in doubtful.values():
+        if all(write.path in silent for write in some):
+            adopted |= stats_of(some, live, ledger)
+    return plan.adopting(adopted) if adopted else plan
+
+
+async def noiseless(
+    drift: Drift, noise: Noise, *, ledger: Ledger, folder: DataFolder, reader: SourceReader
+) -> Drift:
+    """The drift without what the gateway does to its own resources all day."""
+    groups = noise.doubtful([path for paths in drift.kinds.values() for path in paths])
+    wanted = {
+        path: version.blob
+        for paths in groups.values()
+        for path in paths
+        if path in drift.modified and (version := ledger.version(path)) is not None
+    }
+    if not wanted:
+        return drift
+    try:
+        async with reader.held():
+            await reader.complete(frozenset(wanted.values()))
+            silent = await in_thread(lambda _: frozenset(_unchanged(wanted, reader, folder, noise)))
+    except StokerError:  # what cannot be compared is told
+        return drift
+    quiet = {path for paths in groups.values() if silent.issuperset(paths) for path in paths}
+    return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
+
+
+def stats_of(writes: Iterable[Write], live: Live, ledger: Ledger) -> dict[str, bytes]:
+    """How each file lies there now; those whose mode would change as well are left out."""
+    found: dict[str, bytes] = {}
+    for write in writes:
+        there = live.at(write.path, ledger)
+        if there is None or there.version is None or there.version.executable != write.version.executable:
+            continue
+        kept = ledger.files.get(write.path)
+        known = kept is not None and write.path not in live.found
+        found[write.path] = stat_of(kept) if known and kept is not None else there.stat
+    return found
+
+
+def _silent(writes: Collection[Write], contents: Contents, folder: DataFolder, noise: Noise) -> Iterable[str]:
+    blobs = contents([write.version.blob for write in writes])
+    for write, blob in zip(writes, blobs, strict=True):
+        after = b"".join(blob.chunks)
+        before = _live(folder, write.path)
+        if (
+            before is not None
+            and len(after) <= LARGEST
+            and noise.means_nothing(write.path.name, before, after)
+        ):
+            yield write.path
+
+
+def _unchanged(
+    wanted: Mapping[str, BlobId], reader: SourceReader, folder: DataFolder, noise: Noise
+) -> Iterable[str]:
+    for path, blob in zip(wanted, reader.contents(list(wanted.values())), strict=True):
+        ours, theirs = b"".join(blob.chunks), _live(folder, path)
+        if theirs is not None and noise.means_nothing(RelPath.known(path).name, ours, theirs):
+            yield path
+
+
+def _live(folder: DataFolder, path: str) -> bytes | None:
+    try:
+        with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError:
+        return None
+    return content if len(content) <= LARGEST else None

@@ -1,0 +1,138 @@
+"""The agent as a process: everything that lives beside one gateway, put together.
+
+    probes ─ observing ─ publishing ─ looking ─ watching
+
+They start in this order and end in the opposite one: the running sync is finished
+first, then the last report is written, and the probes answer until the end. Nothing
+here decides anything, and nothing runs while nothing happens but a look at a few files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+
+from stoker.agent.assigning import Assigner
+from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.metering import PassMetrics
+from stoker.agent.observing import Observed
+from stoker.agent.publishing import Publisher
+from stoker.agent.starting import Startup
+from stoker.agent.watching import Watcher
+from stoker.domain.clock import Clock, SystemClock
+from stoker.kube.client import Client
+from stoker.kube.config import ClusterConfig
+from stoker.kube.running import Part, Unit
+from stoker.telemetry.health import Health
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import ProbeServer
+
+LOOK_SECONDS = 2.0
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a command line and the environment say about an agent."""
+
+    config: ClusterConfig
+    identity: AgentIdentity
+    places: Places = field(default_factory=Places)
+    health_address: str = ":8082"
+    metrics_address: str = ":8083"
+    only_initial: bool = False
+    """End after the first sync: for an init container, where sidecars are ordinary containers."""
+
+
+class Sidecar:
+    """One agent."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._clock = clock if clock is not None else SystemClock()
+        self._metrics = Metrics()
+        self._health = Health()
+
+    async def run(self) -> None:
+        """Keep the gateway until cancelled."""
+        settings, clock, identity = self._settings, self._clock, self._settings.identity
+        probes = ProbeServer(
+            self._health,
+            self._metrics,
+            health_address=settings.health_address,
+            metrics_address=settings.metrics_address,
+        )
+        async with probes, Client(settings.config, clock=clock, user_agent="stoker-agent") as client:
+            startup = Startup(settings.places, clock)
+            publisher = Publisher(client, identity, clock)
+
+            def changed(by: str) -> None:
+                watcher.nudge(by)  # whoever sees something new ends its rest
+
+            observed = Observed(client, identity.namespace, identity.metadata_map, changed, clock)
+            assigner = Assigner(identity, settings.places, observed, publisher, startup, clock)
+            watcher = Watcher(assigner.assign, meter=self._meter(), clock=clock)
+            self._answer_for(watcher, startup)
+            log.info("agent.started", pod=identity.pod, kind=str(identity.door), resource=identity.resource)
+            parts = [
+                Part("observing", observed.run),
+                Part("publishing", publisher.run, publisher.stop),
+                Part("looking", lambda: _look(assigner, watcher.nudge, clock)),
+                Part("watching", watcher.run, _stopping(watcher)),
+            ]
+            try:
+                await self._live(Unit(parts, clock=clock), startup)
+            finally:
+                await assigner.aclose()
+
+    async def _live(self, unit: Unit, startup: Startup) -> None:
+        if not self._settings.only_initial:
+            await unit.run()
+            return
+        living = asyncio.create_task(unit.run())
+        done = asyncio.create_task(startup.done.wait())
+        try:
+            await asyncio.wait((living, done), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            done.cancel()
+            living.cancel()
+            await asyncio.wait((living, done))
+        if not living.cancelled():
+            living.result()
+
+    def _meter(self) -> PassMetrics:
+        identity = self._settings.identity
+        return PassMetrics(
+            self._metrics,
+            self._clock,
+            namespace=identity.namespace,
+            cr=identity.resource,
+            gateway=identity.gateway or identity.pod,
+        )
+
+    def _answer_for(self, watcher: Watcher, startup: Startup) -> None:
+        """Live as long as the loop turns; started and ready once the gateway may start, and from then on."""
+        self._health.live.add("watcher", watcher.heartbeat.check)
+        self._health.started.add("initial sync", startup.why_not)
+        self._health.ready.add("initial sync", startup.why_not)
+
+
+async def _look(assigner: Assigner, nudge: Callable[[str], None], clock: Clock) -> None:
+    """Notice what the kubelet writes anew: annotations, labels, secrets."""
+    seen = assigner.stamps()
+    while True:
+        await clock.sleep(LOOK_SECONDS)
+        found = assigner.stamps()
+        if found != seen:
+            seen = found
+            nudge("podinfo")
+
+
+def _stopping(watcher: Watcher) -> Callable[[], Coroutine[object, object, None]]:
+    async def stop() -> None:
+        watcher.stop()
+
+    return stop

@@ -1,0 +1,314 @@
+"""Where this gateway stands, as one report that follows what happens.
+
+Passes, refusals, pauses and drift come in; after each the whole report is offered to
+whoever publishes it. What a pass did stays until another one does something, so that a
+pass without changes changes nothing here either. It must never raise: a sync does not
+fail because of what is said about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from stoker import __version__
+from stoker.agent import telling
+from stoker.agent.directing import Address, Direction
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.outcomes import Result
+from stoker.agent.reporting import SyncReport
+from stoker.agent.watching import Drifted
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.errors import StokerError, Wait
+from stoker.domain.protocol import (
+    PROTOCOL_VERSION,
+    DriftFound,
+    GatewayReport,
+    HistoryEntry,
+    RollbackOutcome,
+    RollbackRequest,
+    SyncStatus,
+)
+from stoker.domain.reasons import Reason
+from stoker.engine.objects import Held
+
+MAX_HISTORY = 10
+
+
+class Attended(Protocol):
+    """What the gateway made of the last change (`stoker.ignition.attending.GatewayOutcome`)."""
+
+    @property
+    def result(self) -> str: ...
+    @property
+    def trust(self) -> str: ...
+    @property
+    def applied(self) -> bool: ...
+    @property
+    def verified(self) -> bool: ...
+    @property
+    def held(self) -> tuple[Held, ...]: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """A report, and where it goes."""
+
+    address: Address
+    report: GatewayReport
+    may_create: bool
+    """Whether the map may be made where it is missing; not when the resource may be gone."""
+
+
+class Board:
+    """The report of now."""
+
+    def __init__(
+        self,
+        identity: AgentIdentity,
+        gateway: str,
+        address: Address,
+        clock: Clock,
+        offer: Callable[[Posting], None],
+    ) -> None:
+        self._clock = clock
+        self._offer = offer
+        self._address = address
+        self._may_create = False
+        self._notices: tuple[str, ...] = ()
+        self._gate: Reason | None = None
+        self._goes_back = False
+        self.report = GatewayReport(
+            gateway=gateway,
+            pod_name=identity.pod,
+            namespace=identity.namespace,
+            agent_version=__version__,
+            protocol_version=PROTOCOL_VERSION,
+        )
+
+    def seed(self, earlier: GatewayReport) -> None:
+        """What an agent before this one reported, as far as it stays true."""
+        self.report = replace(self.report, **{name: getattr(earlier, name) for name in _LASTING})
+
+    def addressed(self, address: Address, *, may_create: bool) -> None:
+        self._address, self._may_create = address, may_create
+
+    def directed(self, direction: Direction) -> None:
+        """What is wanted from now on."""
+        intent, source = direction.intent, direction.job.source
+        self._address, self._may_create = direction.address, True
+        self._notices = tuple(f"{one.reason}: {one.message}" for one in direction.notices)
+        self._gate = direction.gate
+        self._goes_back = direction.rollback is not None and direction.rollback.to_commit is not None
+        self.report = replace(
+            self.report,
+            gateway=intent.gateway,
+            commit=direction.commit or self.report.commit,
+            ref=str(source.ref),
+            sync_profile_name=intent.profile,
+            service_path=intent.service_path,
+            generation=direction.generation,
+            terminating_ack=False,
+            rollback=self._asked_back(direction.rollback),
+        )
+
+    def remark(self, warning: str) -> None:
+        """Something that holds for this turn beside what the intent says."""
+        if warning:
+            self._notices = tuple(dict.fromkeys((*self._notices, warning)))
+
+    def syncing(self) -> None:
+        """A pass has begun that will change something."""
+        self._say(replace(self.report, sync_status=SyncStatus.SYNCING, reason="", error_message=""))
+
+    def passed(
+        self, report: SyncReport, attended: Attended | None, files: Mapping[str, bytes] | None
+    ) -> None:
+        """A pass came to its end; `files` are those of the ledger, where something was written."""
+        said = self._gateway_said(
+            replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
+        )
+        if report.applied is not None and report.result in (Result.DONE, Result.UNVERIFIED):
+            said = replace(
+                said, rollback=self._went_back(_SUCCEEDED, f"the files are at {report.commit.short}")
+            )
+        said = self._planned(said, report) if report.applied is None else self._applied(said, report, files)
+        self._say(said)
+
+    def failed(self, error: StokerError, attended: Attended | None = None) -> None:
+        """A turn ended with an error; what is on disk is as it was."""
+        status = SyncStatus.PENDING if isinstance(error, Wait) else SyncStatus.ERROR
+        held = (
+            attended.held if attended is not None and error.reason is Reason.DESIGNER_SESSION_ACTIVE else ()
+        )
+        said = replace(
+            self._gateway_said(self.report, attended),
+            sync_status=status,
+            reason=error.reason,
+            error_message=error.message,
+            errors=(),
+            held_projects=telling.held_projects(held),
+        )
+        if status is SyncStatus.ERROR:
+            said = replace(
+                said,
+                rollback=self._went_back(_FAILED, error.message),
+                history=self._with_entry(said, HistoryEntry("", said.commit, said.ref, result=said.reason)),
+            )
+        self._say(said)
+
+    def pending(self, report: SyncReport) -> None:
+        """What would be done if somebody approved it."""
+        self._say(
+            replace(
+                self.report,
+                pending_plan=telling.pending_plan(report, report.stalled.reason if report.stalled else ""),
+            )
+        )
+
+    def paused(self, wanted: str) -> None:
+        there = bool(wanted) and wanted == self.report.synced_commit
+        status = SyncStatus.SYNCED if there else SyncStatus.PENDING
+        self._say(replace(self.report, sync_status=status, reason=Reason.PAUSED, error_message="", errors=()))
+
+    def terminating(self) -> None:
+        """Acknowledge that the resource goes away; from now on nothing is synced (C-043)."""
+        self._say(replace(self.report, terminating_ack=True, reason=Reason.TERMINATING, error_message=""))
+
+    def drifted(self, drift: Drifted) -> None:
+        paths = sorted((*drift.modified, *drift.missing, *drift.extra))
+        before = self.report.drift
+        found = None
+        if paths:
+            since = before.detected_at if before is not None else rfc3339(self._clock.now())
+            found = DriftFound(len(paths), tuple(paths[: telling.MAX_LISTED]), since)
+        self._say(replace(self.report, drift=found))
+
+    def _say(self, said: GatewayReport) -> None:
+        self.report = said
+        self._offer(Posting(self._address, said, self._may_create))
+
+    def _gateway_said(self, said: GatewayReport, attended: Attended | None) -> GatewayReport:
+        warnings = list(self._notices)
+        if attended is None:
+            return replace(said, scan_result="", applied=None, verified=None, warnings=tuple(warnings))
+        if "unverified" in attended.trust:
+            warnings.append(attended.trust)
+        warnings += attended.warnings
+        return replace(
+            said,
+            scan_result=attended.result or said.scan_result,
+            applied=attended.applied,
+            verified=attended.verified,
+            warnings=tuple(dict.fromkeys(warnings)),
+        )
+
+    def _planned(self, said: GatewayReport, report: SyncReport) -> GatewayReport:
+        if not report.plan.actions and said.synced_commit == report.commit:
+            return replace(self._settled(said), pending_plan=None)
+        why = report.stalled.reason if report.stalled is not None else self._gate or Reason.DRY_RUN
+        return replace(
+            said,
+            sync_status=SyncStatus.PENDING,
+            reason=why,
+            error_message=report.stalled.message if report.stalled is not None else "",
+            errors=(),
+            held_projects=(),
+            pending_plan=telling.pending_plan(report, why),
+        )
+
+    def _settled(self, said: GatewayReport) -> GatewayReport:
+        """There is nothing to plan: it is where it shall be."""
+        return replace(
+            said, sync_status=SyncStatus.SYNCED, reason="", error_message="", errors=(), held_projects=()
+        )
+
+    def _applied(
+        self, said: GatewayReport, report: SyncReport, files: Mapping[str, bytes] | None
+    ) -> GatewayReport:
+        status, reason, message = telling.standing(report)
+        whole = report.result in (Result.DONE, Result.UNVERIFIED)
+        said = replace(
+            said,
+            sync_status=status,
+            reason=reason,
+            error_message=message,
+            errors=tuple(telling.words(report.errors or report.unverified)),
+            held_projects=telling.held_projects(report.plan.held),
+            pending_plan=None,
+            orphans_kept=tuple(report.plan.orphans_kept[: telling.MAX_LISTED]),
+            orphans_kept_total=len(report.plan.orphans_kept),
+        )
+        if not report.files_changed and (not whole or said.synced_commit == report.commit):
+            return said
+        return self._changed(said, report, files, whole=whole)
+
+    def _changed(
+        self, said: GatewayReport, report: SyncReport, files: Mapping[str, bytes] | None, *, whole: bool
+    ) -> GatewayReport:
+        done = report.done
+        return replace(
+            said,
+            files_added=len(done.added),
+            files_modified=len(done.modified),
+            files_deleted=len(done.deleted),
+            files_changed=report.files_changed,
+            projects_synced=telling.projects_of(report),
+            duration=telling.lasting(report),
+            synced_at=rfc3339(self._clock.now()),
+            synced_commit=str(report.commit) if whole else said.synced_commit,
+            synced_ref=str(report.ref) if whole else said.synced_ref,
+            checksums=telling.checksums_of(files) if files is not None else said.checksums,
+            diff=telling.diff_of(report, said.synced_commit),
+            history=self._with_entry(said, telling.entry_of(report, said.reason), always=True),
+        )
+
+    def _with_entry(
+        self, said: GatewayReport, entry: HistoryEntry, *, always: bool = False
+    ) -> tuple[HistoryEntry, ...]:
+        """The same failure again and again is one entry."""
+        newest = said.history[0] if said.history else None
+        same = newest is not None and (newest.commit, newest.result) == (entry.commit, entry.result)
+        if same and not always:
+            return said.history
+        return (replace(entry, timestamp=rfc3339(self._clock.now())), *said.history)[:MAX_HISTORY]
+
+    def _asked_back(self, request: RollbackRequest | None) -> RollbackOutcome | None:
+        """The outcome that a request begins with; one that was carried out is not begun again (C-119)."""
+        before = self.report.rollback
+        if request is None or (before is not None and before.id == request.id):
+            return before
+        if request.to_commit is not None:
+            return RollbackOutcome(request.id, _PENDING)
+        why = f"snapshot {request.to_snapshot!r} cannot be restored: this version takes no snapshots"
+        return RollbackOutcome(request.id, _FAILED, why)
+
+    def _went_back(self, result: str, message: str) -> RollbackOutcome | None:
+        before = self.report.rollback
+        if before is None or not self._goes_back or before.result == _SUCCEEDED:
+            return before
+        return RollbackOutcome(before.id, result, message)
+
+
+_PENDING, _SUCCEEDED, _FAILED = "Pending", "Succeeded", "Failed"
+
+_LASTING = (
+    "synced_at",
+    "synced_commit",
+    "synced_ref",
+    "files_added",
+    "files_modified",
+    "files_deleted",
+    "files_changed",
+    "projects_synced",
+    "scan_result",
+    "duration",
+    "history",
+    "diff",
+    "checksums",
+    "rollback",
+    "drift",
+)

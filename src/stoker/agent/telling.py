@@ -1,0 +1,114 @@
+"""What a pass did, in the words of a gateway's report; pure functions for `stoker.agent.statusing`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+from stoker.agent.outcomes import Result
+from stoker.agent.reporting import SyncReport
+from stoker.domain.protocol import (
+    Checksums,
+    Diff,
+    FileChange,
+    HeldProject,
+    HistoryEntry,
+    PendingPlan,
+    SyncStatus,
+)
+from stoker.domain.reasons import Reason
+from stoker.engine.ledger import STAT
+from stoker.engine.objects import Held, Note
+
+MAX_LISTED = 20
+SUCCESS = "success"
+
+# The gateway is on its way: nothing has gone wrong.
+_ON_ITS_WAY = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
+_PROJECTS = "projects/"
+
+
+def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
+    """Status, reason and sentence of a pass that wrote."""
+    if report.result is Result.HELD:
+        names = ", ".join(sorted({one.place for one in report.plan.held}))
+        message = f"{names}: {report.plan.held[0].why}"
+        return SyncStatus.SYNCING, Reason.DESIGNER_SESSION_ACTIVE, message
+    if report.result is Result.PARTIAL:
+        told = [*words(report.errors), *words(report.plan.conflicts)]
+        return SyncStatus.ERROR, Reason.SYNC_PARTIAL, told[0] if told else ""
+    if report.result is Result.UNVERIFIED:
+        word, colon, _ = report.unverified[0].why.partition(":")
+        reason = Reason(word) if colon and word in tuple(Reason) else Reason.NOT_VERIFIED
+        status = SyncStatus.SYNCING if reason in _ON_ITS_WAY else SyncStatus.ERROR
+        return status, reason, next(words(report.unverified))
+    return SyncStatus.SYNCED, "", ""
+
+
+def pending_plan(report: SyncReport, why: str) -> PendingPlan:
+    done = report.done
+    plan = report.plan
+    return PendingPlan(
+        digest=plan.digest,
+        reason=str(why),
+        commit=str(report.commit),
+        files_added=len(done.added),
+        files_modified=len(done.modified),
+        files_deleted=len(done.deleted),
+    )
+
+
+def held_projects(held: Iterable[Held]) -> tuple[HeldProject, ...]:
+    return tuple(HeldProject(one.place.removeprefix(_PROJECTS), one.user) for one in held)
+
+
+def diff_of(report: SyncReport, before: str) -> Diff:
+    """What a pass changed, without contents."""
+    done = report.done
+    kinds = {"added": done.added, "modified": done.modified, "deleted": done.deleted}
+    changes = [FileChange(str(path), word) for word, paths in kinds.items() for path in paths[:MAX_LISTED]]
+    return Diff(
+        before,
+        str(report.commit),
+        len(done.added),
+        len(done.modified),
+        len(done.deleted),
+        projects_of(report),
+        tuple(sorted(changes, key=lambda one: one.path)[:MAX_LISTED]),
+    )
+
+
+def entry_of(report: SyncReport, reason: str) -> HistoryEntry:
+    return HistoryEntry(
+        timestamp="",
+        commit=str(report.commit),
+        ref=str(report.ref),
+        files_changed=report.files_changed,
+        projects_synced=projects_of(report),
+        duration=lasting(report),
+        result=reason or SUCCESS,
+    )
+
+
+def lasting(report: SyncReport) -> str:
+    return f"{report.duration_seconds:.2f}s"
+
+
+def projects_of(report: SyncReport) -> tuple[str, ...]:
+    done = report.done
+    paths = (*done.added, *done.modified, *done.deleted)
+    found = {path.split("/", 2)[1] for path in paths if path.startswith(_PROJECTS) and path.count("/") > 1}
+    return tuple(sorted(found))
+
+
+def checksums_of(files: Mapping[str, bytes]) -> Checksums:
+    """One digest over everything that was written, by path and content."""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.encode(errors="surrogateescape") + b"\0" + files[path][STAT.size :])
+    return Checksums(f"sha256:{digest.hexdigest()}", len(files))
+
+
+def words(notes: Iterable[Note]) -> Iterator[str]:
+    """One line for each."""
+    return (f"{note.path}: {note.why}" for note in notes)

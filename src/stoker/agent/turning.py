@@ -1,0 +1,102 @@
+"""One turn of the watcher at this pod's gateway: the pass, and what is said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stoker.agent.directing import Direction
+from stoker.agent.jobs import Wish
+from stoker.agent.outcomes import Result
+from stoker.agent.reporting import SyncReport
+from stoker.agent.starting import Startup
+from stoker.agent.statusing import Board
+from stoker.agent.tending import Tended
+from stoker.agent.trimming import LARGE, give_back
+from stoker.domain.errors import Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.engine.drifting import Drift
+
+if TYPE_CHECKING:
+    from stoker.ignition.attending import Attending, GatewayOutcome
+
+# What a person can approve: the plan is worked out once more, to show its digest.
+_CAN_BE_APPROVED = frozenset({Reason.DELETION_BUDGET_EXCEEDED})
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the watcher may do now (`stoker.agent.watching.Keeping`)."""
+
+    direction: Direction
+    tended: Tended
+    attendant: Attending | None
+    board: Board
+    startup: Startup
+
+    async def sync(self, *, walk: bool) -> SyncReport:
+        """One pass, told in the report however it ends."""
+        second = self._before()
+        wish = self._wish(walk=walk or second, second=second)
+        if wish.commit is not None and not wish.dry_run and wish.commit != self.board.report.synced_commit:
+            self.board.syncing()
+        try:
+            report = await self.tended.sync(wish)
+        except StokerError as error:
+            self.board.failed(error, self._attended)
+            self.startup.failed(f"{error.reason}: {error.message}")
+            if error.reason in _CAN_BE_APPROVED:
+                await self._show_plan(wish)
+            raise
+        if second and report.result in (Result.DONE, Result.UNVERIFIED) and self.attendant is not None:
+            self.attendant.commissioned()
+        files = self.tended.keeper.files if report.files_changed and report.applied is not None else None
+        self.board.passed(report, self._attended, files)
+        self.startup.passed(report)
+        if report.files_changed >= LARGE:
+            give_back()
+        return report
+
+    async def verify(self) -> Drift:
+        """What somebody else changed; nothing, where nothing was ever written."""
+        try:
+            drift = await self.tended.verify()
+        except Stalled as error:
+            if error.reason is not Reason.NEVER_SYNCED:
+                raise
+            return Drift()
+        self.board.drifted(drift)
+        return drift
+
+    def _before(self) -> bool:
+        """Whether this is the second sync, which meets what the gateway's first boot has made."""
+        if self.attendant is None:
+            return False
+        self.attendant.initial = self.startup.initial
+        return self.attendant.needs_second_sync
+
+    def _wish(self, *, walk: bool, second: bool) -> Wish:
+        gate = self.direction.gate
+        if gate is Reason.PLAN_PENDING and not self.startup.synced_before:
+            gate = None  # gates stand before changes, not before a gateway's first files (C-111)
+        return Wish(
+            walk=walk,
+            dry_run=gate is not None,
+            approved=self.direction.approved,
+            commit=self.direction.commit,
+            first_contact=second,
+        )
+
+    async def _show_plan(self, wish: Wish) -> None:
+        try:
+            self.board.pending(
+                await self.tended.keeper.sync(
+                    Wish(wish.walk, True, commit=wish.commit, first_contact=wish.first_contact)
+                )
+            )
+        except StokerError:
+            return  # the refusal itself has been told
+
+    @property
+    def _attended(self) -> GatewayOutcome | None:
+        return None if self.attendant is None else self.attendant.outcome

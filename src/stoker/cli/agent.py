@@ -1,0 +1,67 @@
+"""`stoker agent`: run the sidecar beside one gateway until it is told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stoker.telemetry.logs import LEVELS
+
+
+@click.command("agent")
+@click.option("--health-address", default=":8082", show_default=True, help="Health; 0 turns it off.")
+@click.option("--metrics-address", default=":8083", show_default=True, help="Metrics; 0 turns them off.")
+@click.option(
+    "--initial-sync", is_flag=True, help="End after the first sync: for an init container of the pod."
+)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("/"),
+    show_default=True,
+    help="Folder before all places of the pod; for tests and demos.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="Default: KUBECONFIG, the pod's account, ~/.kube/config.",
+)
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
+@click.option(
+    "--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True
+)
+def agent_command(
+    health_address: str,
+    metrics_address: str,
+    initial_sync: bool,
+    root: Path,
+    kubeconfig: Path | None,
+    context: str | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Keep the gateway of this pod at the commit that the controller names.
+
+    The injector sets POD_NAME, POD_NAMESPACE, CR_NAME, CR_KIND and GATEWAY_NAME; everything
+    else comes from the pod's annotations and from the cluster.
+    """
+    import os  # noqa: PLC0415 - --help needs nothing of what follows
+
+    from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
+    from stoker.agent.sidecar import Settings, Sidecar  # noqa: PLC0415
+    from stoker.kube.config import load  # noqa: PLC0415
+    from stoker.kube.running import run  # noqa: PLC0415
+    from stoker.telemetry.logs import configure  # noqa: PLC0415
+
+    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    settings = Settings(
+        config=load(kubeconfig, context),
+        identity=AgentIdentity.read(os.environ),
+        places=Places(root.absolute()),
+        health_address=health_address,
+        metrics_address=metrics_address,
+        only_initial=initial_sync,
+    )
+    run(lambda: Sidecar(settings).run())

@@ -1,0 +1,226 @@
+"""The metadata map: what the controller wants of the agents of one resource.
+
+Flat keys say what it takes to begin (003:2.0.2, C-030); `agentSpec` holds the whole
+settled resource as JSON and is read by `stoker.api.agent_spec`, because this room
+knows no custom resources. Where both say something, `agentSpec` is the truth.
+
+A value that is not what it should be is refused with its key in the sentence, and
+nothing of the map is used: the agent stays at what it was told before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.source import AuthKind, SecretKey
+from stoker.domain.protocol import words
+from stoker.domain.protocol.shapes import compact, parse_object, plain, shown
+from stoker.domain.protocol.words import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+
+T = TypeVar("T")
+
+MAX_ENTRIES = 5000
+
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_DATA_KEY = re.compile(r"[-._A-Za-z0-9]{1,253}")
+_DIGEST = re.compile(r"[A-Za-z0-9:_-]{8,128}")
+
+
+class Mode(StrEnum):
+    PLAN = "plan"
+    APPLY = "apply"
+
+
+class StatusKeyMode(StrEnum):
+    """Under which key an agent reports: the gateway's name, or the pod's where several pods share one."""
+
+    GATEWAY = "gateway"
+    POD = "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The commit that one gateway shall be at, and whether it may already be applied."""
+
+    commit: CommitId
+    mode: Mode = Mode.APPLY
+    plan: str = ""
+    """The digest of a plan that somebody has approved."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRequest:
+    """To go back, once for each distinct `id` (C-119)."""
+
+    id: str
+    to_commit: CommitId | None = None
+    to_snapshot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What the map says, checked."""
+
+    commit: CommitId | None = None
+    """None: the ref has not been resolved yet."""
+    ref: GitRef | None = None
+    trigger: str = ""
+    triggered_at: str = ""
+    git_url: RepoUrl | None = None
+    auth_type: AuthKind = AuthKind.NONE
+    auth_secret: SecretKey | None = None
+    api_key: SecretKey | None = None
+    gateway_port: int = 0
+    gateway_tls: bool = True
+    exclude_patterns: tuple[str, ...] = ()
+    paused: bool = False
+    terminating: bool = False
+    protocol_version: str = PROTOCOL_VERSION
+    agent_spec: str = ""
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """By gateway, or by pod; who is not in it takes `commit`."""
+    status_key_mode: StatusKeyMode = StatusKeyMode.GATEWAY
+    status_shards: Mapping[str, int] = field(default_factory=dict)
+    """By status key; who is not in it reports to the main map."""
+    rollback: RollbackRequest | None = None
+
+    def data(self) -> dict[str, str]:
+        """The map's data; `parse` of it is this value again."""
+        auth, api_key = self.auth_secret or SecretKey("", ""), self.api_key or SecretKey("", "")
+        flat = {
+            "commit": self.commit or "",
+            "ref": self.ref or "",
+            "trigger": self.trigger,
+            "triggeredAt": self.triggered_at,
+            "gitURL": self.git_url or "",
+            "authType": self.auth_type,
+            "authSecretName": auth.name,
+            "authSecretKey": auth.key,
+            "apiKeySecret": api_key.name,
+            "apiKeySecretKey": api_key.key,
+            "gatewayPort": str(self.gateway_port),
+            "gatewayTLS": _bool(self.gateway_tls),
+            "excludePatterns": ",".join(self.exclude_patterns),
+            "paused": _bool(self.paused),
+            "terminating": _bool(self.terminating),
+            "protocolVersion": self.protocol_version,
+            "statusKeyMode": self.status_key_mode,
+        }
+        larger = {
+            "agentSpec": self.agent_spec,
+            "targets": compact(plain(self.targets)) if self.targets else "",
+            "statusShards": compact(plain(self.status_shards)) if self.status_shards else "",
+            "rollback": compact(plain(self.rollback)) if self.rollback else "",
+        }
+        return {name: str(value) for name, value in {**flat, **larger}.items() if name in flat or value}
+
+    @classmethod
+    def parse(cls, data: Mapping[str, str]) -> Metadata:
+        """What a map's data means; raises `InvalidValue` for the first key that means nothing."""
+        version = _read(data, "protocolVersion", words.version, PROTOCOL_VERSION)
+        return cls(
+            commit=_read(data, "commit", CommitId, None),
+            ref=_read(data, "ref", GitRef, None),
+            trigger=_read(data, "trigger", words.word, ""),
+            triggered_at=_read(data, "triggeredAt", words.word, ""),
+            git_url=_read(data, "gitURL", RepoUrl, None),
+            auth_type=_read(data, "authType", words.one_of(AuthKind), AuthKind.NONE),
+            auth_secret=_secret(data, "authSecretName", "authSecretKey"),
+            api_key=_secret(data, "apiKeySecret", "apiKeySecretKey"),
+            gateway_port=_read(data, "gatewayPort", words.port, 0),
+            gateway_tls=_read(data, "gatewayTLS", words.switch, True),
+            exclude_patterns=_read(data, "excludePatterns", words.patterns, ()),
+            paused=_read(data, "paused", words.switch, False),
+            terminating=_read(data, "terminating", words.switch, False),
+            protocol_version=version,
+            agent_spec=_read(data, "agentSpec", words.text, ""),
+            targets=_read(data, "targets", _targets, {}),
+            status_key_mode=_read(data, "statusKeyMode", words.one_of(StatusKeyMode), StatusKeyMode.GATEWAY),
+            status_shards=_read(data, "statusShards", _shards, {}),
+            rollback=_read(data, "rollback", _rollback, None),
+        )
+
+
+def is_terminating(data: Mapping[str, str]) -> bool:
+    """Whether the resource is going away; said before all else, whatever else the map says."""
+    return data.get("terminating", "").strip() == "true"
+
+
+D = TypeVar("D")
+
+
+def _read(data: Mapping[str, str], key: str, parse: Callable[[str], T], default: D) -> T | D:
+    text = data.get(key, "").strip()
+    if not text:
+        return default
+    try:
+        return parse(text)
+    except Stalled as error:
+        if error.reason is Reason.PROTOCOL_TOO_NEW:
+            raise
+        raise InvalidValue(f"metadata key {key}: {error.message}", reason=Reason.METADATA_INVALID) from None
+
+
+def _secret(data: Mapping[str, str], name: str, key: str) -> SecretKey | None:
+    def checked(form: re.Pattern[str]) -> Callable[[str], str]:
+        def read(text: str) -> str:
+            if not form.fullmatch(text) or text in (".", ".."):
+                raise InvalidValue(f"{shown(text)} is not the name of a Secret or of one of its keys")
+            return text
+
+        return read
+
+    found = _read(data, name, checked(_OBJECT_NAME), "")
+    return SecretKey(found, _read(data, key, checked(_DATA_KEY), "")) if found else None
+
+
+def _targets(text: str) -> dict[str, Target]:
+    entries = parse_object(text, "it", at_most=MAX_JSON)
+    if len(entries) > MAX_ENTRIES:
+        raise InvalidValue(f"it holds more than {MAX_ENTRIES} gateways")
+    return {name: _target(name, value) for name, value in entries.items()}
+
+
+def _target(name: str, value: object) -> Target:
+    said = {"commit": value} if isinstance(value, str) else value
+    if not isinstance(said, dict) or not isinstance(said.get("commit"), str):
+        raise InvalidValue(f"the target of {shown(name)} names no commit")
+    mode, plan = said.get("mode", "apply"), said.get("plan") or ""
+    if mode not in tuple(Mode):
+        raise InvalidValue(
+            f"the target of {shown(name)} has mode {shown(mode)}, which is neither plan nor apply"
+        )
+    if not isinstance(plan, str) or (plan and not _DIGEST.fullmatch(plan)):
+        raise InvalidValue(f"the target of {shown(name)} names a plan that is no digest")
+    return Target(CommitId(said["commit"]), Mode(mode), plan)
+
+
+def _shards(text: str) -> dict[str, int]:
+    entries = parse_object(text, "it", at_most=MAX_JSON)
+    for name, number in entries.items():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_ENTRIES:
+            raise InvalidValue(f"the shard of {shown(name)} is not a number from 0 to {MAX_ENTRIES}")
+    return entries
+
+
+def _rollback(text: str) -> RollbackRequest:
+    said = parse_object(text, "it", at_most=MAX_JSON)
+    values = {name: said.get(name) or "" for name in ("id", "toCommit", "toSnapshot")}
+    for name, value in values.items():
+        if not isinstance(value, str) or len(value) > MAX_WORD or not value.isprintable():
+            raise InvalidValue(f"{name} is not a line of text")
+    commit, snapshot = values["toCommit"], values["toSnapshot"]
+    if bool(commit) == bool(snapshot):
+        raise InvalidValue("it names either a commit or a snapshot to go back to")
+    return RollbackRequest(values["id"] or commit or snapshot, CommitId(commit) if commit else None, snapshot)
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,40 @@
+"""The names of the maps that belong to a resource, and the labels that tell whose they are (C-005)."""
+
+from __future__ import annotations
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intents import FrontDoor
+
+CR_NAME_LABEL = "stoker.io/cr-name"
+CR_KIND_LABEL = "stoker.io/cr-kind"
+
+_PREFIXES = {FrontDoor.STOKER: "stoker", FrontDoor.IGNITION_SYNC: "ignition-sync"}
+
+
+def metadata_map(door: FrontDoor, resource: str) -> str:
+    """What the controller tells the agents of a resource."""
+    return f"{_PREFIXES[door]}-metadata-{resource}"
+
+
+def status_map(door: FrontDoor, resource: str, shard: int = 0) -> str:
+    """What agents report; the first twenty in the main map, the rest in shards from 1 on.
+
+    The number stands in the middle: at the end it would make the shard of one resource
+    the main map of another, called `line-1`.
+    """
+    if shard < 0:
+        raise InvalidValue(f"a status map has no shard {shard}")
+    return (
+        f"{_PREFIXES[door]}-statusshard-{shard}-{resource}"
+        if shard
+        else f"{_PREFIXES[door]}-status-{resource}"
+    )
+
+
+def changes_map(door: FrontDoor, resource: str) -> str:
+    """What gateways changed by themselves and git shall get."""
+    return f"{_PREFIXES[door]}-changes-{resource}"
+
+
+def labels_of(door: FrontDoor, resource: str) -> dict[str, str]:
+    return {CR_NAME_LABEL: resource, CR_KIND_LABEL: str(door)}

@@ -1,0 +1,139 @@
+"""Frozen values to JSON objects and back.
+
+Keys are the fields in camel case; what is as it is by default is left out. Reading
+checks every value against the type of its field and names the field that does not
+fit; a key that no field knows is passed over, because the other side may be newer.
+It reads text from outside: size and depth are bounded before anything else.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import types
+import typing
+from collections.abc import Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from stoker.domain.errors import InvalidValue
+
+T = TypeVar("T")
+
+MAX_DEPTH = 64
+LARGEST_NUMBER = 1 << 53
+LONGEST_SHOWN = 80
+
+# Text is taken out first, so that a bracket in it does not count; what is left is short.
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
+def parse_object(text: str, what: str, *, at_most: int) -> dict[str, Any]:
+    """A JSON object out of text that nobody has checked."""
+    if len(text) > at_most or len(text.encode(errors="replace")) > at_most:
+        raise InvalidValue(f"{what} is larger than {at_most} bytes")
+    if _depth(text) > MAX_DEPTH:
+        raise InvalidValue(f"{what} is nested deeper than {MAX_DEPTH} levels")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidValue(f"{what} is not JSON") from None
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{what} is not a JSON object")
+    return value
+
+
+def compact(value: object) -> str:
+    """The shortest text for it; a lone surrogate, which no API server takes, becomes a question mark."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode(errors="replace").decode()
+
+
+def plain(value: object) -> Any:
+    """Dictionaries, lists, text and numbers."""
+    if is_dataclass(value) and not isinstance(value, type):
+        told = ((one, getattr(value, one.name)) for one in fields(value))
+        return {camel(one.name): plain(said) for one, said in told if said != one.default}
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value
+
+
+def shaped(kind: type[T], value: object, where: str) -> T:
+    """The value as this dataclass; `where` names it in a refusal."""
+    if not isinstance(value, dict):
+        raise InvalidValue(f"{where} is not an object")
+    known = _fields(typing.cast("Hashable", kind))
+    taken = {}
+    for name, one in value.items():
+        if name in known and one is not None:
+            field, wanted = known[name]
+            taken[field] = _fitting(wanted, one, f"{where}.{name}")
+    try:
+        return kind(**taken)
+    except TypeError:
+        missing = sorted(name for name, (field, _) in known.items() if field not in taken)
+        raise InvalidValue(f"{where} lacks one of {', '.join(missing)}") from None
+
+
+def camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+def shown(value: object) -> str:
+    """What a refusal may quote: one short line."""
+    text = ascii(value)
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+@functools.cache
+def _fields(kind: Hashable) -> dict[str, tuple[str, Any]]:
+    """By the key on the wire: the field and its type."""
+    cls = typing.cast("type[Any]", kind)
+    hints = typing.get_type_hints(cls)
+    return {camel(one.name): (one.name, hints[one.name]) for one in fields(cls)}
+
+
+def _fitting(wanted: Any, value: object, where: str) -> Any:
+    if typing.get_origin(wanted) in (types.UnionType, typing.Union):
+        wanted = next(one for one in typing.get_args(wanted) if one is not type(None))
+    if is_dataclass(wanted):
+        return shaped(typing.cast("type[Any]", wanted), value, where)
+    if typing.get_origin(wanted) is tuple:
+        if not isinstance(value, list):
+            raise InvalidValue(f"{where} is not a list")
+        item = typing.get_args(wanted)[0]
+        return tuple(_fitting(item, one, f"{where}[{index}]") for index, one in enumerate(value))
+    return _scalar(wanted, value, where)
+
+
+def _scalar(wanted: Any, value: object, where: str) -> Any:
+    if wanted is bool and isinstance(value, bool):
+        return value
+    if wanted is int and isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value <= LARGEST_NUMBER:
+            return value
+        raise InvalidValue(f"{where} is not a number from 0 on")
+    if isinstance(value, str) and isinstance(wanted, type) and issubclass(wanted, str):
+        try:
+            return wanted(value)
+        except (ValueError, InvalidValue):
+            raise InvalidValue(f"{where} is {shown(value)}, which is none of its values") from None
+    words = {bool: "true or false", int: "a whole number"}
+    raise InvalidValue(f"{where} is not {words.get(wanted, 'text')}")
+
+
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest

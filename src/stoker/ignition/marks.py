@@ -1,0 +1,70 @@
+"""Small notes to ourselves on the data volume, beside the ledger.
+
+What has to outlive this process and is known to nobody else: a scan that is owed, a
+project that waits for its Designer, a gateway that has not been through its first
+boot. Each is one small file that is replaced whole and is durable when the call
+returns. Only this process's user reads them; one that is not as we write them counts
+as empty, never as an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from stoker.domain.errors import Retry
+from stoker.domain.reasons import Reason
+
+LARGEST = 256 << 10
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Marks:
+    """The folder of the ledger, as far as these notes go; it is made when the first is written."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._place = state_dir
+
+    def read(self, name: str) -> bytes | None:
+        """What was written; None if nothing was."""
+        with suppress(FileNotFoundError), self._opened() as state:
+            fd = os.open(name, _READ, dir_fd=state)
+            with os.fdopen(fd, "rb") as file:
+                return file.read(LARGEST)
+        return None
+
+    def write(self, name: str, content: bytes = b"") -> None:
+        if self.read(name) == content:
+            return
+        with suppress(FileExistsError):
+            self._place.mkdir(mode=0o700)
+        with self._opened() as state:
+            with os.fdopen(os.open(f"{name}.new", _WRITE, 0o600, dir_fd=state), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(f"{name}.new", name, src_dir_fd=state, dst_dir_fd=state)
+            os.fsync(state)
+
+    def clear(self, name: str) -> None:
+        with suppress(FileNotFoundError), self._opened() as state:
+            os.unlink(name, dir_fd=state)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        """Opened without following a link that somebody put in its place."""
+        try:
+            fd = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise Retry(
+                f"{self._place} cannot be used: {error.strerror}", reason=Reason.DATA_VOLUME_FAILED
+            ) from error

@@ -1,0 +1,186 @@
+"""`resource.json`: what it says, what of it means something, and the signature that fits it.
+
+A gateway keeps beside the files of each resource who changed it last, when, and a
+digest of everything. Writers differ in key order and spacing, so two of them are
+compared by what they say. Whether a digest fits is computed, never guessed: it is
+SHA-256 over scope, documentation, version, the three flags, each file by name and
+content, and each attribute but the digest itself. Pure; what is too large, is no JSON,
+holds a key twice or has another shape is refused by name and then means whatever its
+bytes are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue
+
+MANIFEST = "resource.json"
+UNARY_MANIFEST = "unary-resource.json"
+"""The same for a folder that is a resource and holds others, such as a folder of tags."""
+THUMBNAIL = "thumbnail.png"
+MODIFICATION = "lastModification"
+SIGNATURE = "lastModificationSignature"
+
+MAX_BYTES = 1 << 20
+
+_BOM = b"\xef\xbb\xbf"
+_SCOPES = {"N": 0, "G": 1, "D": 2, "C": 4, "A": 7}
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
+_INT32 = 1 << 31
+
+
+class Number(NamedTuple):
+    """As it is spelt, because the digest is over the spelling."""
+
+    spelt: str
+
+
+Value = None | bool | str | Number | list["Value"] | dict[str, "Value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a `resource.json` says."""
+
+    said: Mapping[str, Value]
+    """All of it, whoever may have added to it."""
+    files: tuple[str, ...]
+    attributes: Mapping[str, Value]
+
+    @classmethod
+    def read(cls, content: bytes) -> Manifest:
+        said = _parsed(content)
+        if not isinstance(said, dict):
+            raise InvalidValue("is not an object")
+        files, attributes = said.get("files", []), said.get("attributes", {})
+        if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
+            raise InvalidValue("has files that are not a list of names")
+        if not isinstance(attributes, dict):
+            raise InvalidValue("has attributes that are not an object")
+        return cls(said, tuple(str(name) for name in files), attributes)
+
+    @property
+    def meaning(self) -> Mapping[str, Value]:
+        """What it says without who changed it last, and without the thumbnail, which follows its view."""
+        attributes = {
+            key: value for key, value in self.attributes.items() if key not in (MODIFICATION, SIGNATURE)
+        }
+        files: list[Value] = [*sorted(name for name in self.files if name != THUMBNAIL)]
+        return {**self.said, "files": files, "attributes": attributes}
+
+    @property
+    def signed(self) -> str:
+        """The signature that it carries; empty if none."""
+        carried = self.attributes.get(SIGNATURE)
+        return carried if isinstance(carried, str) else ""
+
+    def signature(self, contents: Mapping[str, bytes]) -> str:
+        """The signature that fits it and the contents of its files."""
+        digest = hashlib.sha256()
+        digest.update(struct.pack(">I", self._scope()))
+        digest.update(_utf8(self._text("documentation")))
+        digest.update(struct.pack(">i", self._version()))
+        digest.update(bytes(self._flag(name) for name in ("locked", "restricted", "overridable")))
+        for name in _in_order(self.files):
+            if name not in contents:
+                raise InvalidValue(f"names the file {name!r}, which is not there")
+            digest.update(_utf8(name))
+            digest.update(contents[name])
+        for key in _in_order(key for key in self.attributes if key != SIGNATURE):
+            digest.update(_utf8(key))
+            digest.update(_utf8(_compact(self.attributes[key])))
+        return digest.hexdigest()
+
+    def _scope(self) -> int:
+        letters, scope = self._text("scope"), 0
+        for letter in letters:
+            if letter not in _SCOPES:
+                raise InvalidValue(f"has the scope {letters!r}, which is none of N, G, D, C and A")
+            scope |= _SCOPES[letter]
+        return scope
+
+    def _version(self) -> int:
+        version = self.said.get("version")
+        if not isinstance(version, Number) or not _INTEGER.fullmatch(version.spelt):
+            raise InvalidValue("has a version that is not a whole number")
+        if not -_INT32 <= int(version.spelt) < _INT32:
+            raise InvalidValue(f"has the version {version.spelt}, which is out of range")
+        return int(version.spelt)
+
+    def _text(self, name: str) -> str:
+        text = self.said.get(name, "")
+        if not isinstance(text, str):
+            raise InvalidValue(f"has a {name} that is not a text")
+        return text
+
+    def _flag(self, name: str) -> bool:
+        flag = self.said.get(name, False)
+        if not isinstance(flag, bool):
+            raise InvalidValue(f"has a {name} that is neither true nor false")
+        return flag
+
+
+def same_meaning(one: bytes, other: bytes) -> bool:
+    """Whether two manifests say the same; False for what cannot be read, unless it is the same bytes."""
+    if one == other:
+        return True
+    try:
+        return Manifest.read(one).meaning == Manifest.read(other).meaning
+    except InvalidValue:
+        return False
+
+
+def _parsed(content: bytes) -> Value:
+    if len(content) > MAX_BYTES:
+        raise InvalidValue(f"is larger than {MAX_BYTES} bytes")
+    try:
+        parsed: Value = json.loads(
+            content.removeprefix(_BOM).decode(),
+            object_pairs_hook=_object,
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=_refused,
+        )
+    except (ValueError, RecursionError):
+        raise InvalidValue("is not JSON") from None
+    return parsed
+
+
+def _object(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
+    found = dict(pairs)
+    if len(found) != len(pairs):  # readers differ in which one they keep
+        raise InvalidValue("holds a key twice")
+    return found
+
+
+def _refused(constant: str) -> Value:
+    raise InvalidValue(f"holds {constant}, which is not JSON")
+
+
+def _compact(value: Value) -> str:
+    if isinstance(value, Number):
+        return value.spelt
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_compact(key)}:{_compact(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_compact, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """As Java sorts texts: by their UTF-16 units, not by characters."""
+    return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue("holds half of a surrogate pair") from None

@@ -1,0 +1,128 @@
+"""When a gateway can be asked, and how long to wait when it cannot.
+
+A gateway that has just come up is left alone for its first seconds: scans that come
+while it still loads are lost, or race with what it does by itself. One that does not
+answer is asked again after growing pauses. Nothing here ever keeps files from being
+written: what waits is what the gateway should do with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.reasons import Reason
+from stoker.ignition.gateway import Gateway
+from stoker.ignition.inventory import GatewayInfo
+
+GRACE_SECONDS = 10.0
+PAUSES = (5.0, 10.0, 30.0, 60.0)
+"""Seconds between attempts at a gateway that is unavailable; the last one goes on for ever."""
+
+_NOT_RUNNING = frozenset(
+    {
+        Reason.GATEWAY_STARTING,
+        Reason.GATEWAY_FAULTED,
+        Reason.GATEWAY_UNREACHABLE,
+        Reason.NOT_COMMISSIONED,
+    }
+)
+
+T = TypeVar("T")
+
+
+class Readiness:
+    """What was last seen of a gateway: whether it runs, and since when if its start was seen."""
+
+    def __init__(self, gateway: Gateway, clock: Clock) -> None:
+        self.running: bool | None = None
+        """None until it was asked for the first time."""
+        self.info: GatewayInfo | None = None
+        self._gateway = gateway
+        self._clock = clock
+        self._came_up: float | None = None
+
+    @property
+    def grace_left(self) -> float:
+        """Seconds in which it is to be left alone; none for one that ran when we came."""
+        if self._came_up is None:
+            return 0.0
+        return max(0.0, self._came_up + GRACE_SECONDS - self._clock.monotonic())
+
+    async def check(self) -> GatewayInfo:
+        """Ask; raises with the first thing that is wrong."""
+        try:
+            self.info = await self._gateway.check()
+        except StokerError as error:
+            self.saw(error)
+            raise
+        self._runs()
+        return self.info
+
+    async def ready(self) -> GatewayInfo:
+        """The same, and then wait until its first seconds are over."""
+        info = await self.check()
+        if left := self.grace_left:
+            await self._clock.sleep(left)
+        return info
+
+    def saw(self, error: StokerError) -> None:
+        """What an answer to somebody else's question tells: one that refuses a key runs."""
+        if error.reason in _NOT_RUNNING:
+            self.not_running()
+        else:
+            self._runs()
+
+    def not_running(self) -> None:
+        self.running, self._came_up = False, None
+
+    def _runs(self) -> None:
+        if self.running is False:
+            self._came_up = self._clock.monotonic()
+        self.running = True
+
+
+class Patience:
+    """How often something failed in a row, and when it is worth another attempt."""
+
+    def __init__(self, clock: Clock, pauses: Sequence[float] = PAUSES) -> None:
+        self.failures = 0
+        self._clock = clock
+        self._pauses = pauses
+        self._next = 0.0
+
+    @property
+    def due_in(self) -> float:
+        return max(0.0, self._next - self._clock.monotonic()) if self.failures else 0.0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all pauses were tried: from now on it is told as something that lasts."""
+        return self.failures > len(self._pauses)
+
+    def failed(self) -> None:
+        self.failures += 1
+        pause = self._pauses[min(self.failures, len(self._pauses)) - 1]
+        self._next = self._clock.monotonic() + pause
+
+    def succeeded(self) -> None:
+        self.failures = 0
+
+
+async def persistently(
+    ask: Callable[[], Awaitable[T]],
+    clock: Clock,
+    pauses: Sequence[float],
+    worth: Callable[[StokerError], bool],
+) -> T:
+    """The answer, asked for again after each pause as long as the error is worth it; then the error."""
+    for pause in pauses:
+        try:
+            return await ask()
+        except StokerError as error:
+            if not worth(error):
+                raise
+        await clock.sleep(pause)
+    return await ask()

@@ -1,0 +1,73 @@
+"""What an administrator, or the age of a test gateway, decides; may be changed while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as an administrator made it: its secret, and what its security level is granted."""
+
+    secret: str = field(repr=False)
+    read: bool = True
+    write: bool = True
+
+
+class Insecure(StrEnum):
+    """What plain HTTP gets."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    REDIRECTED = "redirected"
+
+
+class Paths(StrEnum):
+    """Which generation of paths answers where the API of 8.3 and the design papers differ."""
+
+    V83 = "8.3"
+    PAPERS = "papers"
+    BOTH = "both"
+
+
+class Role(StrEnum):
+    """What a gateway is in a redundant pair."""
+
+    INDEPENDENT = "Independent"
+    MASTER = "Master"
+    BACKUP = "Backup"
+
+
+@dataclass(slots=True)
+class Settings:
+    """One gateway's settings, with the defaults of a stock 8.3 that lets its key do everything."""
+
+    name: str = "gateway"
+    version: str = "8.3.7"
+    edition: str = "standard"
+    deployment_mode: str = ""
+    role: Role = Role.INDEPENDENT
+    keys: dict[str, ApiKey] = field(default_factory=dict)
+    insecure: Insecure = Insecure.ALLOWED
+    commissioned: bool = True
+    """Nobody has clicked through the first start of one that is not: it sends everybody to /welcome."""
+    paths: Paths = Paths.V83
+    status_only: bool = False
+    """It knows `status` and not `gateway-info`."""
+    scan_lock: bool = True
+    """Older gateways have none and answer 404."""
+    scan_refusal: str = ""
+    """A scan is answered with 200, `success:false` and these words."""
+    rewrites: bool = True
+    """A `resource.json` whose signature does not fit is written anew by a scan, as `external`."""
+    page_limit: int = 0
+    """How many items a list shows to whoever does not ask for a limit; 0 is all."""
+    modules: tuple[str, ...] = ("com.inductiveautomation.perspective", "com.inductiveautomation.opcua")
+    quarantined: tuple[str, ...] = ()
+    managed_providers: tuple[str, ...] = ()
+    """Tag providers that a module brings: they are listed, and no file is theirs."""
+    restart_delay: float = 0.1
+    """How long it goes on RUNNING after it was asked to restart: who looks at once is deceived."""
+    restart_seconds: float = 0.3
+    """How long it is STARTING after that."""
