@@ -1,0 +1,9 @@
+"""Cluster to git: the state of selected objects, who changed it and when, written as it changes.
+
+    an event of a watch ─▶ selecting ─▶ noise, secrecy ─▶ sanitizing ─▶ rendering ─▶ placing
+                                                                                      │
+    a push ◀─ messages ◀─ authoring (who) ◀─ batching (which commits, and when) ◀─────┘
+
+Everything named here decides and touches nothing: no clock, no network, no file.
+The loops that watch and push live beside it and call it.
+"""

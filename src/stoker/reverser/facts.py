@@ -1,0 +1,99 @@
+"""What admission knows of a change: who asks for what, of which version of which object.
+
+The API server asks the webhook before it stores anything, so a fact says what somebody
+*wants*: the write may still be refused, lose a race and be tried again, or change
+nothing. `stoker.reverser.authoring` decides which fact belongs to which change.
+
+Admission never knows the version that it creates. A creation has a uid and no version;
+an update, a deletion and a `scale` carry the version before. Dry runs are no facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from stoker.domain.errors import InvalidValue
+from stoker.engine.objects import blob_of
+from stoker.reverser.preset import GroupResource
+from stoker.reverser.rendering import rendered
+from stoker.reverser.rules import Operation
+from stoker.reverser.sanitizing import sanitized
+
+LONGEST_NAME = 1024
+MAX_GROUPS = 64
+SCALE = "scale"
+
+
+class User(NamedTuple):
+    """Whom the API server took the request for; of an impersonated one it tells nobody else."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class Replicas(NamedTuple):
+    """What a `scale` request finds, and what it wants."""
+
+    before: int
+    after: int
+
+
+class Fact(NamedTuple):
+    """One request, as far as it tells whose a change is."""
+
+    kind: GroupResource
+    uid: str
+    before: str
+    """The version of the object that the request found; empty for a creation."""
+    operation: Operation
+    user: User
+    blob: str = ""
+    """Names the sanitized object after the request, and before it for a deletion; empty for a `scale`."""
+    replicas: Replicas | None = None
+
+
+def blob_name(obj: dict[str, Any]) -> str:
+    """Names the state of an object for the join: all of it, also where a policy writes less of a Secret."""
+    return blob_of(rendered(sanitized(obj)))
+
+
+def fact_of(request: Mapping[str, Any]) -> Fact | None:
+    """The fact in the `request` of an AdmissionReview; None if it is none that could ever be joined.
+
+    It reads what the API server sends and believes nothing of its shape.
+    """
+    try:
+        return _fact(request)
+    except (AttributeError, InvalidValue, KeyError, TypeError, ValueError):
+        return None
+
+
+def _fact(request: Mapping[str, Any]) -> Fact | None:
+    if request.get("dryRun"):
+        return None
+    operation = Operation(request["operation"])
+    new, old = request.get("object") or {}, request.get("oldObject") or {}
+    told = old if operation is Operation.DELETE else new
+    found = {} if operation is Operation.CREATE else old.get("metadata") or {}
+    uid = (found if found else told["metadata"]).get("uid")
+    before = str(found.get("resourceVersion") or "")
+    if not uid or (operation is not Operation.CREATE and not before):
+        return None
+    kind = GroupResource(request["resource"].get("group") or "", request["resource"]["resource"])
+    user = _user(request["userInfo"])
+    subresource = request.get("subResource") or ""
+    if subresource == SCALE and operation is Operation.UPDATE:
+        replicas = Replicas(*(int((each.get("spec") or {}).get("replicas") or 0) for each in (old, new)))
+        return Fact(kind, str(uid), before, operation, user, replicas=replicas)
+    if subresource:
+        return None
+    return Fact(kind, str(uid), before, operation, user, blob_name(told))
+
+
+def _user(told: Mapping[str, Any]) -> User:
+    name = str(told["username"])
+    if not name or len(name) > LONGEST_NAME:
+        raise ValueError("a user without a name that can be written")
+    return User(name, str(told.get("uid") or ""), tuple(map(str, (told.get("groups") or ())[:MAX_GROUPS])))

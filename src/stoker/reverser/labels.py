@@ -1,0 +1,61 @@
+"""Whether labels fit a selector, as the API server decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from stoker.api.meta import LabelSelector
+
+Labels = Mapping[str, str]
+
+_FITS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,  # an object without the label fits
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def fits(self, labels: Labels) -> bool:
+        return _FITS[self.operator](labels.get(self.key), self.values)
+
+    def __str__(self) -> str:
+        values = f" ({', '.join(sorted(self.values))})" if self.values else ""
+        return f"{self.key} {self.operator}{values}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Conditions that must all hold; none is fitted by everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def of(cls, selector: LabelSelector | None) -> Selector:
+        if selector is None:
+            return EVERYTHING
+        same = (Requirement(key, "In", frozenset({v})) for key, v in (selector.match_labels or {}).items())
+        more = (
+            Requirement(each.key, each.operator, frozenset(each.values or ()))
+            for each in selector.match_expressions or ()
+        )
+        return cls((*same, *more))
+
+    def misfit(self, labels: Labels) -> Requirement | None:
+        """The first condition that does not hold."""
+        return next((each for each in self.requirements if not each.fits(labels)), None)
+
+    def fits(self, labels: Labels) -> bool:
+        return self.misfit(labels) is None
+
+
+EVERYTHING = Selector()

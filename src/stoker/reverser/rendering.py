@@ -1,0 +1,207 @@
+"""An object as the text of its file: canonical YAML, the same bytes for the same object.
+
+`apiVersion`, `kind` and `metadata` come first, then all keys in the order of their
+code points; lists keep theirs and stand at the column of their key, as `kubectl`
+writes them; one document, LF, a newline at the end. Equal objects have equal bytes,
+so that the blob id alone tells whether a file has to be written.
+
+Readers disagree about words without quotes (`y`, `1e3`, `0o14`, `12:30:45`, `~`), so
+a text stands without them only when no reader of YAML 1.1 or 1.2 takes it for
+something else. A text of several lines is a block (`|`) where every reader gives back
+the same one, and one line between quotes otherwise. Which characters are escaped is
+a list of our own: what Python calls printable changes with its version, and every
+file would be written anew.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from stoker.domain.errors import InvalidValue
+
+MAX_DEPTH = 200
+"""Deeper objects are refused; no kind that people write comes near."""
+# From here on a value stands in braces on one line: a thousand levels of indentation are a million spaces.
+_BLOCK_DEPTH = 60
+# Readers look for the colon of a key within 1,024 characters; a longer one needs a question mark before it.
+_LONGEST_SIMPLE_KEY = 900
+
+_FIRST = ("apiVersion", "kind", "metadata")
+
+# Controls, what breaks lines for some readers, what cannot be seen or turns the direction of what follows,
+# private use, surrogates, and what is no character at all.
+_UNSEEN = (
+    r"\x00-\x08\x0b-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f"
+    r"\ud800-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U0010ffff"
+)
+_UNBLOCKABLE = re.compile(f"[{_UNSEEN}]")
+_ESCAPED = re.compile(rf'[\t\n"\\{_UNSEEN}]')
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+_WORD = r"[A-Za-z0-9_./@+=,()%-]"
+_PLAIN = re.compile(rf"[A-Za-z0-9_/]{_WORD}*(?:[ :]{_WORD}+)*")
+_PLAIN_KEY = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+# Anything of digits, signs and the letters of hexadecimal, octal, exponents and times may be a number.
+_NUMBERLIKE = re.compile(r"[0-9][0-9a-fA-FxXoOtTzZ_.,:+ -]*")
+_OTHER_MEANING = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
+def rendered(obj: dict[str, Any], comments: Iterable[str] = ()) -> bytes:
+    """The content of the object's file, with `comments` above it, one line each."""
+    lines = [f"# {_UNBLOCKABLE.sub(' ', each).replace(chr(10), ' ')}" for each in comments]
+    first = [(key, obj[key]) for key in _FIRST if key in obj]
+    rest = sorted(item for item in obj.items() if item[0] not in _FIRST)
+    _put_entries([*first, *rest], "", lines, 0)
+    lines.append("")
+    try:
+        return "\n".join(lines if len(lines) > 1 else ("{}", "")).encode()
+    except UnicodeEncodeError:
+        raise InvalidValue("a text in the object is not valid Unicode") from None
+
+
+def starts_as(content: bytes, api_version: str) -> bool:
+    """Whether a file can be one of ours: below its comments it begins with this `apiVersion`.
+
+    Asked before a file is deleted whose kind the cluster no longer knows: a foreign file may
+    lie where one of ours could.
+    """
+    lines = (line for line in content.split(b"\n", 64)[:64] if not line.startswith(b"#"))
+    return next(lines, b"") == b"apiVersion: " + api_version.encode()
+
+
+def _put_entries(entries: Iterable[tuple[str, Any]], pad: str, out: list[str], depth: int) -> None:
+    for key, value in entries:
+        _put(pad + _key(key, pad), value, pad, out, depth)
+
+
+def _put(lead: str, value: Any, pad: str, out: list[str], depth: int) -> None:
+    """Add the lines of a value behind `lead`, which is a key with its colon or the dash of a list."""
+    kind = type(value)
+    if kind is str:
+        out.append(f"{lead} {_text(value, pad)}")
+    elif kind is dict and value:
+        if depth >= _BLOCK_DEPTH:
+            out.append(f"{lead} {_flow(value, depth)}")
+        else:
+            inner, at = pad + "  ", len(out)
+            if lead[-1] == ":":
+                out.append(lead)
+                _put_entries(sorted(value.items()), inner, out, depth + 1)
+            else:
+                _put_entries(sorted(value.items()), inner, out, depth + 1)
+                out[at] = f"{lead} {out[at][len(inner) :]}"
+    elif kind is list and value:
+        if depth >= _BLOCK_DEPTH:
+            out.append(f"{lead} {_flow(value, depth)}")
+        elif lead[-1] == ":":
+            out.append(lead)
+            _put_items(value, pad, out, depth + 1)
+        else:
+            inner, at = pad + "  ", len(out)
+            _put_items(value, inner, out, depth + 1)
+            out[at] = f"{lead} {out[at][len(inner) :]}"
+    else:
+        out.append(f"{lead} {_atom(value)}")
+
+
+def _put_items(items: Sequence[Any], pad: str, out: list[str], depth: int) -> None:
+    lead = pad + "-"
+    for item in items:
+        _put(lead, item, pad, out, depth)
+
+
+def _atom(value: Any) -> str:
+    """Whatever holds nothing inside and is no text."""
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    kind = type(value)
+    if kind is int:
+        return str(value)
+    if kind is float and math.isfinite(value):
+        text = repr(value)
+        mantissa, e, exponent = text.partition("e")
+        return text if "." in mantissa or not e else f"{mantissa}.0e{exponent}"  # some readers want the dot
+    if kind is dict:
+        return "{}"
+    if kind is list:
+        return "[]"
+    raise InvalidValue(f"the object holds a {kind.__name__}, which JSON does not know")
+
+
+def _text(text: str, pad: str) -> str:
+    if "\n" in text and text[0] not in " \t\n" and not _UNBLOCKABLE.search(text):
+        return _block(text, pad + "  ")
+    return text if _may_be_plain(text) else _quoted(text)
+
+
+def _block(text: str, pad: str) -> str:
+    """A literal block; the sign behind the bar says how many of the newlines at the end are meant."""
+    if text[-1] != "\n":
+        sign, body = "|-", text
+    else:
+        sign, body = ("|+" if text[-2:] == "\n\n" else "|"), text[:-1]
+    return "\n".join([sign, *(pad + line if line else "" for line in body.split("\n"))])
+
+
+def _may_be_plain(text: str) -> bool:
+    if not _PLAIN.fullmatch(text):
+        return False
+    if text[0].isdigit():
+        return not _NUMBERLIKE.fullmatch(text)
+    return len(text) > 5 or text.lower() not in _OTHER_MEANING
+
+
+def _quoted(text: str) -> str:
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    short = _SHORT_ESCAPES.get(char)
+    if short is not None:
+        return short
+    code = ord(char)
+    if 0xD800 <= code <= 0xDFFF:
+        raise InvalidValue("a text in the object is not valid Unicode")
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+@lru_cache(maxsize=4096)
+def _simple_key(key: str) -> str:
+    plain = _PLAIN_KEY.fullmatch(key) and key.lower() not in _OTHER_MEANING
+    return key if plain else _quoted(key)
+
+
+def _key(key: str, pad: str) -> str:
+    if len(key) < 256:
+        return _simple_key(key) + ":"
+    spelt = _quoted(key)
+    return f"{spelt}:" if len(spelt) <= _LONGEST_SIMPLE_KEY else f"? {spelt}\n{pad}:"
+
+
+def _flow(value: Any, depth: int) -> str:
+    """A value on one line, every text between quotes."""
+    if depth > MAX_DEPTH:
+        raise InvalidValue(f"the object is nested deeper than {MAX_DEPTH} levels")
+    kind = type(value)
+    if kind is str:
+        return _quoted(value)
+    if kind is dict and value:
+        return "{" + ", ".join([_flow_entry(key, value[key], depth) for key in sorted(value)]) + "}"
+    if kind is list and value:
+        return "[" + ", ".join([_flow(item, depth + 1) for item in value]) + "]"
+    return _atom(value)
+
+
+def _flow_entry(key: str, value: Any, depth: int) -> str:
+    spelt = _quoted(key)
+    lead = spelt if len(spelt) <= _LONGEST_SIMPLE_KEY else f"? {spelt} "
+    return f"{lead}: {_flow(value, depth + 1)}"

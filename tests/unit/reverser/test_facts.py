@@ -1,0 +1,88 @@
+"""What is read from a question of the API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stoker.reverser.facts import Fact, Replicas, User, blob_name, fact_of
+from stoker.reverser.preset import GroupResource
+from stoker.reverser.rules import Operation
+
+DEPLOYMENTS = GroupResource("apps", "deployments")
+ALICE = {"username": "alice", "uid": "7", "groups": ["dev", "system:authenticated"], "extra": {"x": ["y"]}}
+USER = User("alice", "7", ("dev", "system:authenticated"))
+
+
+def deployment(version: str = "", image: str = "a") -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "shop", "uid": "u", "generation": 1}
+    if version:
+        metadata["resourceVersion"] = version
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"image": image}}
+
+
+def scale(version: str, replicas: int | None) -> dict[str, Any]:
+    spec = {} if replicas is None else {"replicas": replicas}
+    metadata = {"name": "web", "uid": "u", "resourceVersion": version}
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec}
+
+
+def request(operation: str, new: Any = None, old: Any = None, **more: Any) -> dict[str, Any]:
+    resource = {"group": "apps", "version": "v1", "resource": "deployments"}
+    told = {"uid": "x", "resource": resource, "operation": operation, "object": new, "oldObject": old}
+    return {**told, "userInfo": ALICE, "dryRun": False, **more}
+
+
+def test_a_creation_has_a_uid_and_no_version() -> None:
+    fact = fact_of(request("CREATE", deployment()))
+    assert fact == Fact(DEPLOYMENTS, "u", "", Operation.CREATE, USER, blob_name(deployment()))
+
+
+def test_an_update_carries_the_version_before_and_the_state_after() -> None:
+    fact = fact_of(request("UPDATE", deployment("8", "b"), deployment("7")))
+    assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.UPDATE, USER, blob_name(deployment(image="b")))
+
+
+@pytest.mark.parametrize("name", ["web", ""])
+def test_a_deletion_is_known_by_its_object_also_where_a_collection_is_deleted(name: str) -> None:
+    fact = fact_of(request("DELETE", None, deployment("7"), name=name))
+    assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.DELETE, USER, blob_name(deployment()))
+
+
+def test_scaling_carries_the_counts() -> None:
+    fact = fact_of(request("UPDATE", scale("7", 3), scale("7", None), subResource="scale"))
+    assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.UPDATE, USER, "", Replicas(0, 3))
+
+
+def test_a_kind_of_the_core_has_an_empty_group() -> None:
+    resource = {"group": "", "version": "v1", "resource": "configmaps"}
+    fact = fact_of(request("CREATE", deployment(), resource=resource))
+    assert fact is not None
+    assert fact.kind == GroupResource("", "configmaps")
+
+
+@pytest.mark.parametrize(
+    "useless",
+    [
+        request("CREATE", deployment(), dryRun=True),
+        request("CONNECT", deployment()),
+        request("UPDATE", deployment("8"), deployment("7"), subResource="status"),
+        request("UPDATE", deployment("8"), None),
+        request("UPDATE", deployment("8"), deployment()),
+        request("CREATE", {"metadata": {"name": "x"}}),
+        request("CREATE", {"metadata": None}),
+        request("CREATE", "text"),
+        request("CREATE", {**deployment(), "spec": {"x": "\ud800"}}),
+        request("CREATE", deployment(), userInfo={}),
+        request("CREATE", deployment(), userInfo={"username": ""}),
+        request("CREATE", deployment(), userInfo={"username": "x" * 2000}),
+        request("CREATE", deployment(), userInfo={"username": "x", "groups": 7}),
+        request(
+            "UPDATE", scale("7", 3), {**scale("7", 1), "spec": {"replicas": "many"}}, subResource="scale"
+        ),
+        {},
+    ],
+)
+def test_what_can_never_be_joined_is_no_fact(useless: dict[str, Any]) -> None:
+    assert fact_of(useless) is None
