@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,8 +35,8 @@ from stoker.git.writing import Author, FileEdit, NewCommit, Signer
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.git_ssh import GitSshServer
 from stoker.testing.repositories import WHEN, Repository, executable, symlink
-from stoker.testing.ssh_keys import make_ssh_key
-from stoker.testing.waiting import eventually_async
+from stoker.testing.ssh_keys import KeyKind, make_ssh_key
+from stoker.testing.waiting import eventually, eventually_async
 
 ALICE = Author("Alice", "alice@example.test")
 BOB = Author("Bob", "bob@example.test")
@@ -131,6 +131,14 @@ def world(
             )
     else:
         yield World(tmp_path, plant, plant.path.as_uri(), None)
+
+
+@pytest.fixture(params=["http", "file"])
+def near(request: pytest.FixtureRequest) -> World:
+    """Without ssh, which takes long to connect and adds nothing here."""
+    world = request.getfixturevalue("http" if request.param == "http" else "local")
+    assert isinstance(world, World)
+    return world
 
 
 @contextmanager
@@ -426,17 +434,37 @@ async def test_credentials_that_may_only_read_stall(http: World, git_http: GitHt
     assert http.messages() == ["Change", "one"]
 
 
-async def test_a_key_that_may_only_read_stalls(
-    tmp_path: Path, plant: Repository, git_ssh: GitSshServer
-) -> None:
-    plant.commit({"a": "1"})
-    key = Secret(git_ssh.stranger_key().read_bytes())
-    login = SshKey(key, git_ssh.known_hosts.read_bytes())
-    with pytest.raises(SourceAuthFailed) as caught:
-        await (
-            World(tmp_path, plant, git_ssh.url("plant.git"), login).branch().commit([new("one", {"b": "1"})])
+class ReadOnlySshServer(GitSshServer):
+    """Lets every key read, and says what a forge says to a deploy key that wants to write."""
+
+    def _settings(self) -> Sequence[str]:
+        script = self.folder / "only-read"
+        script.write_text(
+            '#!/bin/sh\ncase "$SSH_ORIGINAL_COMMAND" in git-receive-pack*)\n'
+            "echo 'ERROR: The key you are authenticating with has been marked as read only.' >&2\n"
+            "exit 1;; esac\n"
+            'exec git shell -c "$SSH_ORIGINAL_COMMAND"\n'
         )
-    assert caught.value.reason == Reason.AUTH_FAILED
+        script.chmod(0o755)
+        others = [line for line in super()._settings() if not line.startswith("ForceCommand")]
+        return [*others, f"ForceCommand {script}"]
+
+
+async def test_keys_that_may_only_read_or_nothing_stall(
+    tmp_path: Path, plant: Repository, repositories: Path
+) -> None:
+    tip = plant.commit({"a": "1"})
+    with ReadOnlySshServer.start(repositories, tmp_path / "sshd") as server:
+        for key, says in (
+            (server.authorized_key(), "read only"),
+            (server.stranger_key(), "Permission denied"),
+        ):
+            login = SshKey(Secret(key.read_bytes()), server.known_hosts.read_bytes())
+            branch = World(tmp_path, plant, server.url("plant.git"), login).branch()
+            with pytest.raises(SourceAuthFailed, match=says) as caught:
+                await branch.commit([new("one", {"b": "1"})])
+            assert caught.value.reason == Reason.AUTH_FAILED
+    assert plant.tip() == tip
 
 
 async def test_a_repository_that_vanished_is_waited_for(world: World) -> None:
@@ -453,31 +481,31 @@ async def test_a_repository_that_vanished_is_waited_for(world: World) -> None:
     assert world.messages() == ["one", "two"]
 
 
-async def test_a_push_above_the_servers_limit_stalls(world: World) -> None:
-    world.repository.git("config", "receive.maxInputSize", "2000")
-    branch = world.branch()
+async def test_a_push_above_the_servers_limit_stalls(near: World) -> None:
+    near.repository.git("config", "receive.maxInputSize", "2000")
+    branch = near.branch()
     with pytest.raises(PushTooLarge) as caught:
         await branch.commit([new("large", {"a": os.urandom(5000).hex()})])
     assert isinstance(caught.value, Stalled)
     await branch.commit([new("small", {"a": "1"})])
-    assert world.messages() == ["small"]
+    assert near.messages() == ["small"]
 
 
-async def test_a_server_that_cannot_store_is_tried_again(world: World) -> None:
-    tip = world.repository.commit({"a": "1"})
-    objects = world.repository.path / "objects"
+async def test_a_server_that_cannot_store_is_tried_again(near: World) -> None:
+    tip = near.repository.commit({"a": "1"})
+    objects = near.repository.path / "objects"
     in_the_way = [objects / f"{n:02x}" for n in range(256) if not (objects / f"{n:02x}").exists()]
     for path in in_the_way:
         path.touch()
-    branch = world.branch()
+    branch = near.branch()
     with pytest.raises(PushFailed, match="could not store") as caught:
         await branch.commit([new("one", {f"f{n}": str(n) for n in range(20)})])
     assert isinstance(caught.value, Retry)
-    assert world.repository.tip() == tip
+    assert near.repository.tip() == tip
     for path in in_the_way:
         path.unlink()
     await branch.commit([new("one", {f"f{n}": str(n) for n in range(20)})])
-    assert world.messages() == ["Change", "one"]
+    assert near.messages() == ["Change", "one"]
 
 
 def no_room() -> None:
@@ -513,28 +541,29 @@ DIES_BEFORE = '[ "$1" != prepared ] || kill -9 $PPID'
 @pytest.mark.parametrize("theirs", [False, True], ids=["alone", "somebody built on it"])
 @pytest.mark.parametrize("dies", [DIES_BEFORE, DIES_AFTER], ids=["before", "after"])
 async def test_a_connection_lost_while_pushing_makes_no_commit_twice(
-    world: World, dies: str, theirs: bool, more: bool
+    near: World, dies: str, theirs: bool, more: bool
 ) -> None:
-    branch = world.branch()
+    branch = near.branch()
     await branch.commit([new("zero", {"a": "0", "b": "0"})])
-    world.hook("reference-transaction", dies)
+    near.hook("reference-transaction", dies)
     with pytest.raises(Retry) as caught:
         await branch.commit(BATCH)
     assert caught.value.reason in (Reason.NETWORK_ERROR, Reason.PUSH_FAILED)
-    world.unhook()
-    (world.repository.path / "refs/heads/main.lock").unlink(missing_ok=True)
+    near.unhook()
+    for lock in ("refs/heads/main.lock", "HEAD.lock"):
+        (near.repository.path / lock).unlink(missing_ok=True)
     arrived = ["one", "two", "three"] if dies == DIES_AFTER else []
-    assert world.messages() == ["zero", *arrived]
+    assert near.messages() == ["zero", *arrived]
     if theirs:
-        world.repository.commit({"theirs": "1"}, message="theirs")
+        near.repository.commit({"theirs": "1"}, message="theirs")
     extra = [new("four", {"b": "1"})] if more else []
     pushed = await branch.commit([*BATCH, *extra])
     assert len(pushed.commits) == 3 + more
     others = ["theirs"] if theirs else []
     ours = ["four"] if more else []
     expected = [*arrived, *others, *ours] if arrived else [*others, "one", "two", "three", *ours]
-    assert world.messages() == ["zero", *expected]
-    assert world.texts()["a"] == "1"
+    assert near.messages() == ["zero", *expected]
+    assert near.texts()["a"] == "1"
 
 
 def git_that(folder: Path, script: str) -> str:
@@ -550,37 +579,60 @@ def git_that(folder: Path, script: str) -> str:
 KILLS = {
     "at once": "kill -9 $$",
     "when all is done": '{real} "$@"; kill -9 $$',
-    "while it sends": '{real} "$@" & while [ ! -e {mark} ]; do sleep 0.01; done; kill -9 -- -$$',
+    "while it sends": '{real} "$@" & while [ ! -e {mark} ]; do sleep 0.01; done; kill -9 -$$',
 }
 
 
 @pytest.mark.parametrize("moment", KILLS)
 @pytest.mark.parametrize("turns", [1, 3])
 async def test_a_killed_git_is_recovered_from(
-    world: World, monkeypatch: pytest.MonkeyPatch, moment: str, turns: int
+    near: World, monkeypatch: pytest.MonkeyPatch, moment: str, turns: int
 ) -> None:
-    mark = world.folder / "mark"
-    branch = world.branch()
+    mark = near.folder / "mark"
+    branch = near.branch()
     await branch.commit([new("zero", {"a": "0"})])
     script = KILLS[moment].format(real=shutil.which("git"), mark=mark)
     with monkeypatch.context() as patch:
-        patch.setenv("PATH", git_that(world.folder, script))
+        patch.setenv("PATH", git_that(near.folder, script))
         if "mark" in script:
-            world.hook("pre-receive", f"touch {mark}; sleep 0.3")
-        for _ in range(turns):
-            with contextlib.suppress(GitFailed):  # once it is there, there is nothing to push
-                await branch.commit(BATCH)
-                assert moment != "at once"
-    settled = "three" if moment == "when all is done" else None
+            near.hook("pre-receive", f"touch {mark}; sleep 0.3")
+        pushed = None
+        while pushed is None and turns:
+            turns -= 1
+            with contextlib.suppress(GitFailed):
+                pushed = await branch.commit(BATCH)
+    assert pushed is None or moment != "at once"
+    pushed = pushed or await branch.commit(BATCH)
+    assert len(pushed.commits) == 3
+    assert near.messages() == ["zero", "one", "two", "three"]
+    near.sound()
 
-    async def quiet() -> bool:
-        return not (world.repository.path / "refs/heads/main.lock").exists()
 
-    await eventually_async(quiet)
-    await branch.commit(BATCH)
-    assert world.messages() == ["zero", "one", "two", "three"]
-    assert settled is None or world.messages()[-1] == settled
-    world.sound()
+@pytest.mark.parametrize("signed", [False, True], ids=["the same commits", "signed anew"])
+async def test_a_push_that_arrives_after_the_next_one_was_begun_makes_no_commit_twice(
+    http: World, monkeypatch: pytest.MonkeyPatch, signed: bool
+) -> None:
+    """The server works on while git here is killed. A signature of this kind is another one each time."""
+    key = make_ssh_key(http.folder / "key", KeyKind.ECDSA)
+    signer = SshSigner(Secret(key.private.read_bytes()), http.folder / "cache") if signed else None
+    branch = http.branch(signer=signer)
+    zero = (await branch.commit([new("zero", {"a": "0"})])).tip
+    mark, go = http.folder / "mark", http.folder / "go"
+    http.hook("pre-receive", f"touch {mark}; while [ ! -e {go} ]; do sleep 0.01; done")
+    with monkeypatch.context() as patch:
+        script = KILLS["while it sends"].format(real=shutil.which("git"), mark=mark)
+        patch.setenv("PATH", git_that(http.folder, script))
+        with pytest.raises(GitFailed):
+            await branch.commit(BATCH)
+
+    def arrive() -> None:
+        go.touch()
+        eventually(lambda: http.repository.tip() != zero)
+
+    with at("push.before", arrive):
+        pushed = await branch.commit(BATCH)
+    assert (pushed.tip, pushed.replays, len(pushed.commits)) == (http.repository.tip(), int(signed), 3)
+    assert http.messages() == ["zero", "one", "two", "three"]
 
 
 async def test_a_cancelled_push_can_be_made_again(local: World) -> None:

@@ -159,6 +159,38 @@ class Reason(StrEnum):
     BRANCH_NOT_ALLOWED = "BranchNotAllowed"
     APPROVER_MISMATCH = "ApproverMismatch"
 
+    # The webhook receiver.
+    LISTENER_ACTIVE = "ListenerActive"
+    LISTENER_OFF = "ListenerOff"
+    NO_CREDENTIAL = "NoCredential"
+    PORT_MISMATCH = "PortMismatch"
+    WEBHOOK_DISABLED = "WebhookDisabled"
+
+    # A resource and its gateways, as the controller sees them.
+    REF_RESOLVING = "RefResolving"
+    GATEWAYS_SYNCING = "GatewaysSyncing"
+    GATEWAYS_SYNCED = "GatewaysSynced"
+    NO_GATEWAYS = "NoGateways"
+    REPO_CLONED = "RepoCloned"
+    SYNC_COMPLETED = "SyncCompleted"
+    SYNC_FAILED = "SyncFailed"
+    AGENT_STARTING = "AgentStarting"
+    AGENT_HEALTHY = "AgentHealthy"
+    AGENT_UNREACHABLE = "AgentUnreachable"
+    SIDECAR_MISSING = "SidecarMissing"
+    REF_SKEW_DETECTED = "RefSkewDetected"
+    GATEWAY_FILES_MODIFIED = "GatewayFilesModified"
+    DEPENDENCY_WAITING = "DependencyWaiting"
+    DEPENDENCIES_SATISFIED = "DependenciesSatisfied"
+    VERIFIED = "Verified"
+    NONE_FOUND = "NoneFound"
+    PROFILE_USABLE = "ProfileUsable"
+    CONFLICT_DETECTED = "ConflictDetected"
+    INVALID_ACCESS_MODE = "InvalidAccessMode"
+    STORAGE_CLASS_NOT_FOUND = "StorageClassNotFound"
+    SHARED_MIRROR_BEHIND = "SharedMirrorBehind"
+    GITHUB_APP_NOT_PERMITTED = "GitHubAppNotPermitted"
+
     # What a pass found.
     PAUSED = "Paused"
     SYNC_PARTIAL = "SyncPartial"

@@ -18,6 +18,7 @@ from stoker.domain.errors import Misconfigured
 from stoker.git.child import converse
 from stoker.git.errors import GitFailed
 from stoker.git.private import folder_for_one_call, remove_left_overs
+from stoker.git.runner import GitRunner
 
 TIMEOUT = 30.0
 MAX_OUTPUT = 256 * 1024
@@ -31,9 +32,9 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def folder_beside(repository: Path) -> Iterator[Path]:
-    """A private folder for one question; never in the mirror, where it would count as damage."""
-    place = repository.absolute().parent
+def folder_for_one_question(runner: GitRunner) -> Iterator[Path]:
+    """A private folder; never in or beside the mirror, which may be somebody else's and not ours to write."""
+    place = runner.home
     remove_left_overs(place)
     try:
         with folder_for_one_call(place) as folder:
@@ -57,13 +58,12 @@ async def ask(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> Answer:
         )
     except FileNotFoundError as error:
         raise Misconfigured(
-            f"signatures are checked with {program}, which is not on PATH; "
-            f"install the package {_PACKAGES[program]}"
+            f"signatures need {program}, which is not on PATH; install the package {_PACKAGES[program]}"
         ) from error
     except TimeoutError:
-        raise GitFailed(f"{program} took longer than {TIMEOUT:g} s to check a signature") from None
+        raise GitFailed(f"{program} took longer than {TIMEOUT:g} s for a signature") from None
     if ended.output is None:
         raise GitFailed(f"{program} printed more than {MAX_OUTPUT} bytes about a signature")
     if ended.code < 0:
-        raise GitFailed(f"{program} was ended by signal {-ended.code} while it checked a signature")
+        raise GitFailed(f"{program} was ended by signal {-ended.code} while it was asked about a signature")
     return Answer(ended.code, ended.output)

@@ -20,6 +20,7 @@ from stoker.git.errors import GitFailed
 from stoker.git.piping import in_worker
 from stoker.git.runner import GitRunner
 
+MAX_TREE = 64 << 20
 _FEW = 1000
 _GONE = " missing"
 _MAX_ANSWER = 64 + len(_GONE) + 1
@@ -73,6 +74,17 @@ class Objects:
                     yield Blob(blob, size, chunks)
                     for _ in chunks:  # whatever the caller left of it
                         pass
+
+    def tree(self, name: str) -> bytes:
+        """A tree as git stores it."""
+        content = b""
+        with self._taken() as git:
+            for _ in git.answered("contents", [name]):
+                size = git.header(name, b"tree")
+                if size is None or size > MAX_TREE:
+                    raise GitFailed(f"tree {name} is not in the mirror, or larger than {MAX_TREE} bytes")
+                content = b"".join(git.content(size))
+        return content
 
     def abort(self) -> None:
         """End every git at once; whoever waits for an answer gets an error."""

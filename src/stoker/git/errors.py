@@ -11,8 +11,9 @@
     │              └── BrokenPack       nonsense that came as a pack, or that our mirror made of a good one
     └── Retry ──── GitFailed            git itself failed here: a broken mirror, a full disk
 
-The only place that looks at git's words. Messages are one bounded printable line;
-user names and passwords in an address are cut out.
+The only place that looks at git's words, beside `stoker.git.pushing` for those about a
+push. Messages are one bounded printable line; user names and passwords in an address
+are cut out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """What is asked of the source, and with how many words.
 
-The first fetch of a ref takes one commit and nothing of its history, without blobs of
-a gigabyte and more. From then on the source is told which commit we have and sends
-what is new since, which costs it and us the same whatever the size of the tree. If
-that becomes more than it should (a rewritten branch drags its whole history in), one
-commit alone is taken again. Contents that were left out come in one request.
+The first fetch of a ref takes one commit and nothing of its history, without the
+contents that `Limits` leaves out, which are blobs of a gigabyte and more. From then on
+the source is told which commit we have and sends what is new since, which costs it and
+us the same whatever the size of the tree. If that becomes more than it should (a
+rewritten branch drags its whole history in), one commit alone is taken again. Contents
+that were left out come in one request.
 
 git fetches a missing object by itself, one request for each, as soon as it knows a
 source that promised it. Only the calls made here know one: the source stands in their
@@ -31,7 +32,6 @@ from stoker.git.remote import Remote
 from stoker.git.resolving import full_names
 
 MAX_TIPS = 8
-_FILTER = "blob:limit=1g"
 _SHALLOW = ("--depth=1",)
 _NO_TALK = ("-c", "fetch.negotiationAlgorithm=noop")
 
@@ -48,6 +48,8 @@ class Limits:
     """Bytes of a mirror before it is built anew."""
     seconds: float = 1800.0
     """For one answer. A large repository over a slow line takes its time; silence ends it much sooner."""
+    left_out: str = "blob:limit=1g"
+    """Contents that are not fetched before somebody asks for them, in git's words."""
     packs: int = 100
     """Every fetch adds a pack. Building anew costs less than a repack, and bounds the disk."""
 
@@ -64,7 +66,7 @@ class Fetcher:
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
         """Have `commit` here: by its id, else by its ref, else by looking through everything (C-025)."""
         self._forget_old_tips()
-        tip = TIPS / hashlib.sha256(ref.encode()).hexdigest()[:32]
+        tip = tip_of(ref)
         if (self._repository / tip).exists() and await self._news(commit, ref, tip):
             return
         if not await self._taken(_SHALLOW, commit, ref, tip, self._limits.fetch):
@@ -129,7 +131,7 @@ class Fetcher:
     async def _partial(self, command: Sequence[str], refspecs: Sequence[str], max_bytes: int) -> None:
         """Without the largest blobs, where the source can leave something out."""
         try:
-            await self._git([*command, f"--filter={_FILTER}"], refspecs, max_bytes=max_bytes)
+            await self._git([*command, f"--filter={self._limits.left_out}"], refspecs, max_bytes=max_bytes)
         except FilterRefused:
             await self._git([*command, "--no-filter"], refspecs, max_bytes=max_bytes)
 
@@ -139,7 +141,7 @@ class Fetcher:
         source = {
             "remote.origin.url": self._remote.url,
             "remote.origin.promisor": "true",
-            "remote.origin.partialclonefilter": _FILTER,
+            "remote.origin.partialclonefilter": self._limits.left_out,
             "pack.threads": "1",  # each takes memory of its own
         }
         reached("fetch.before")
@@ -161,6 +163,11 @@ class Fetcher:
         tips = [*(self._repository / TIPS).iterdir(), *(self._repository / STALE).iterdir()]
         for tip in sorted(tips, key=lambda path: path.stat().st_mtime, reverse=True)[MAX_TIPS:]:
             tip.unlink()
+
+
+def tip_of(ref: GitRef) -> Path:
+    """Where the last commit of a ref stands, below a repository."""
+    return TIPS / hashlib.sha256(ref.encode()).hexdigest()[:32]
 
 
 def _names(commit: CommitId, ref: GitRef) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import secrets
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -37,12 +38,18 @@ class Mirror:
     """What one credential sees of one repository; everything but `held` is for while it is held."""
 
     def __init__(
-        self, remote: Remote, cache: Path, clock: Clock | None = None, limits: Limits = _DEFAULT
+        self,
+        remote: Remote,
+        cache: Path,
+        clock: Clock | None = None,
+        limits: Limits = _DEFAULT,
+        purpose: str = "",
     ) -> None:
         self._remote = remote
         self._cache = cache
         self._clock = clock if clock is not None else SystemClock()
         self._limits = limits
+        self._purpose = purpose
         self._may_rebuild = True
         self.path = cache / "mirrors/none"
         """The repository on disk; known while it is held, because the credential may change between."""
@@ -53,7 +60,10 @@ class Mirror:
         """For this process alone, until done; the kernel lets go of it when the process dies."""
         cache = private_folder(self._cache)
         folder = private_folder(cache / "mirrors")
-        path = folder / await self._remote.identity(_cache_key(cache))
+        key = _cache_key(cache)
+        if self._purpose:  # who writes to a branch never waits for who reads another
+            key = hashlib.sha256(key + self._purpose.encode()).digest()
+        path = folder / await self._remote.identity(key)
         fd = await self._locked(path.with_suffix(".lock"))
         try:
             self.path = path
@@ -79,6 +89,16 @@ class Mirror:
                 if not (size.packs and self._may_rebuild):
                     raise
                 await self._rebuild(commit, ref)
+
+    def ready(self, digits: int) -> Size:
+        """Have a sound repository with ids of this length here, empty if there was none."""
+        with self._disk_trouble_named():
+            return self._ready(digits)
+
+    async def renew(self, commit: CommitId, ref: GitRef) -> None:
+        """Have `commit` here and nothing else, because what has gathered is too much."""
+        with self._disk_trouble_named():
+            await self._rebuild(commit, ref)
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
         """Have these contents here, in one request."""

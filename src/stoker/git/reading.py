@@ -33,6 +33,7 @@ _PATHS_AT_ONCE = 400
 _REGULAR, _EXECUTABLE = "100644", "100755"
 _PLAIN, _PROGRAM = f"{_REGULAR} blob ", f"{_EXECUTABLE} blob "
 _NOTHING = "000000"
+_EVERYTHING = RelPath("")
 _LIST = ("--no-replace-objects", "--literal-pathspecs", "ls-tree", "-z", "--full-tree")
 _DIFF = (
     "--no-replace-objects",
@@ -49,9 +50,11 @@ _DIFF = (
 _version = partial(tuple.__new__, FileVersion)
 
 
-async def read_tree(runner: GitRunner, repository: Path, commit: CommitId) -> Tree:
+async def read_tree(
+    runner: GitRunner, repository: Path, commit: CommitId, folder: RelPath = _EVERYTHING
+) -> Tree:
     """All entries of a commit, those that can be delivered and those that are refused."""
-    command = [*_LIST, "-r", "--end-of-options", commit]
+    command = [*_LIST, "-r", "--end-of-options", commit, *([f"{folder}/"] if folder else [])]
     with runner.stream(command, repository=repository) as process:
         return await in_worker(lambda: _listed(process, commit), lambda: kill_group(process.pid))
 

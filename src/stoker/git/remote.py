@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from stoker.domain.refs import RepoUrl
-from stoker.git.access import Access, AccessReader, identity
-from stoker.git.errors import SourceAuthFailed
-from stoker.git.runner import MAX_OUTPUT, GitRunner
+from stoker.git.access import Access, AccessReader, always, identity
+from stoker.git.errors import SourceAuthFailed, error_for
+from stoker.git.runner import MAX_OUTPUT, GitRunner, Judge
 
 
 class Remote:
@@ -35,6 +36,7 @@ class Remote:
         max_output: int = MAX_OUTPUT,
         max_bytes: int | None = None,
         timeout: float | None = None,
+        judge: Judge = error_for,
     ) -> bytes:
         """Run git with the access of now; what it printed."""
 
@@ -49,6 +51,7 @@ class Remote:
                 max_output=max_output,
                 max_bytes=max_bytes,
                 timeout=timeout,
+                judge=judge,
             )
 
         access = await self._read_access()
@@ -65,3 +68,8 @@ class Remote:
     async def identity(self, key: bytes) -> str:
         """Names what this access sees of this repository; for the folder of its mirror."""
         return identity(key, self.url, await self._read_access())
+
+
+def on_disk(runner: GitRunner, repository: Path) -> Remote:
+    """A repository of this machine, which everybody may read who can."""
+    return Remote(runner, RepoUrl(f"file://{quote(str(repository.absolute()))}"), always(Access()))

@@ -18,7 +18,7 @@ import contextlib
 import math
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,6 +35,9 @@ from stoker.git.unlocking import Helpers, Unlocked, unlocked
 TIMEOUT = 120.0
 MAX_OUTPUT = 1 << 20
 MAX_MEMORY = 1 << 30
+
+Judge = Callable[[str, RepoUrl | None, int | None], StokerError]
+"""Makes an error of what git said, the repository it talked to, and what it might receive."""
 
 _NO_ACCESS = Access()
 _NOTHING = Unlocked()
@@ -78,6 +81,7 @@ class GitRunner:
         max_output: int = MAX_OUTPUT,
         max_bytes: int | None = None,
         timeout: float | None = None,
+        judge: Judge = error_for,
     ) -> bytes:
         """What git printed; raises one of `stoker.git.errors` if it fails, hangs or says too much.
 
@@ -99,7 +103,9 @@ class GitRunner:
             if ended.code == _NOT_FOUND and url is not None:
                 raise Misconfigured(_NO_GIT)
             if ended.code != 0:
-                raise _failed(ended.complaint, url, access, opened.hidden, max_bytes)
+                raise _failed(
+                    ended.complaint, url, access, opened.hidden, lambda said: judge(said, url, max_bytes)
+                )
         return ended.output
 
     @contextmanager
@@ -189,7 +195,11 @@ class GitRunner:
 
 
 def _failed(
-    complaint: bytes, url: RepoUrl | None, access: Access, hidden: Sequence[str], max_bytes: int | None
+    complaint: bytes,
+    url: RepoUrl | None,
+    access: Access,
+    hidden: Sequence[str],
+    judged: Callable[[str], StokerError],
 ) -> StokerError:
     said = complaint.decode(errors="replace")
     for secret in sorted(filter(None, hidden), key=len, reverse=True):
@@ -200,7 +210,7 @@ def _failed(
         if _UNTRUSTED in said:
             return distrust(said, url, access.login)
         said = without_chatter(said)
-    return error_for(said, url, max_bytes)
+    return judged(said)
 
 
 def _verb(command: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ MAX_PRINCIPALS = 20
 
 async def ssh_signer(content: SignedContent, signature: Signature, allowed: bytes, folder: Path) -> str:
     """Who it was, in the words of the allowed signers; `folder` is private to this question."""
-    _demand_user()
+    demand_user()
     if not _has_lines(allowed):
         raise Misconfigured("the allowed signers name nobody")
     write_private(folder / "allowed_signers", allowed, 0o600)
@@ -58,12 +58,12 @@ def _when(content: SignedContent) -> str:
     return f"{datetime.fromtimestamp(content.when, UTC):%Y%m%d%H%M%S}"
 
 
-def _demand_user() -> None:
+def demand_user() -> None:
     """`ssh-keygen` ends with "No user exists for uid" before it looks at anything."""
     try:
         pwd.getpwuid(os.getuid())
     except KeyError:
         raise Misconfigured(
-            f"ssh signatures cannot be checked: ssh-keygen does not run as user {os.getuid()}, "
+            f"ssh signatures can be neither made nor checked: ssh-keygen does not run as user {os.getuid()}, "
             "who has no line in /etc/passwd"
         ) from None

@@ -13,7 +13,6 @@ from aiohttp import web
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.objects import BlobId, blob_of
-from stoker.git import fetching
 from stoker.git.access import Access, always
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.fetching import MAX_TIPS, Limits
@@ -127,12 +126,11 @@ async def test_a_commit_that_is_here_is_not_asked_for_again(
 
 
 async def test_missing_contents_come_in_one_request(
-    git_http: GitHttpServer, plant: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
     contents = [b"content %d" % n for n in range(100)]
     commit = plant.commit({f"f{n}": content for n, content in enumerate(contents)} | {"other": "x"})
-    monkeypatch.setattr(fetching, "_FILTER", "blob:none")
-    async with mirror_of(git_http.url("plant.git"), tmp_path) as mirror:
+    async with mirror_of(git_http.url("plant.git"), tmp_path, Limits(left_out="blob:none")) as mirror:
         await mirror.fetch(commit, MAIN)
         blobs = [blob_of(content) for content in contents]
         assert await mirror.objects.sizes(blobs) == [None] * 100
@@ -147,12 +145,11 @@ async def test_missing_contents_come_in_one_request(
 
 
 async def test_reading_a_content_that_is_not_here_asks_nobody(
-    git_http: GitHttpServer, plant: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
     commit = plant.commit({f"f{n}": str(n) for n in range(50)})
     later = plant.commit({"f0": "changed"})
-    monkeypatch.setattr(fetching, "_FILTER", "blob:none")
-    async with mirror_of(git_http.url("plant.git"), tmp_path) as mirror:
+    async with mirror_of(git_http.url("plant.git"), tmp_path, Limits(left_out="blob:none")) as mirror:
         await mirror.fetch(commit, MAIN)
         await mirror.fetch(later, MAIN)
         git_http.requests.clear()
@@ -222,12 +219,13 @@ async def test_more_than_the_bound_is_refused_by_name_and_the_mirror_stays(
 
 
 async def test_a_content_above_the_bound_is_refused_by_name(
-    git_http: GitHttpServer, plant: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
     noise = secrets.token_bytes(300_000)
     commit = plant.commit({"large": noise, "a": "1"})
-    monkeypatch.setattr(fetching, "_FILTER", "blob:limit=1k")
-    async with mirror_of(git_http.url("plant.git"), tmp_path, Limits(fetch=100_000)) as mirror:
+    async with mirror_of(
+        git_http.url("plant.git"), tmp_path, Limits(fetch=100_000, left_out="blob:limit=1k")
+    ) as mirror:
         await mirror.fetch(commit, MAIN)
         with pytest.raises(SourceTooLarge):
             await mirror.complete([blob_of(noise)])
