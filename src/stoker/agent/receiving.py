@@ -8,7 +8,6 @@ fails too often is not listened to for a while.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -119,13 +118,8 @@ class WebhookServer:
 
 class _Server(web.Server):
     def __call__(self) -> web.RequestHandler:
-        return QuietHandler(
-            self,
-            loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type]  # the library's way to say none
-            keepalive_timeout=15.0,
-            lingering_time=0.0,  # what is left of a refused body is not waited for
-        )
+        # What is left of a refused body is not waited for.
+        return QuietHandler.for_connection(self, lingering_time=0.0)
 
 
 def _text(status: int, text: str) -> web.Response:

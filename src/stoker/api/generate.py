@@ -1,4 +1,4 @@
-"""Writes what is made from the types: the CRDs and the reference pages.
+"""Writes what is made from the types: the CRDs, once plain and once for the chart, and the reference pages.
 
     python -m stoker.api.generate            write them below the current folder
     python -m stoker.api.generate --check    write nothing; exit with 1 and name what is out of date
@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 
 import yaml
 
@@ -28,6 +29,32 @@ def crd_yaml(kind: Kind) -> str:
     )
 
 
+def crd_template(kind: Kind) -> str:
+    """The same as a template of the chart, which keeps it at an uninstall and wires its conversion.
+
+    Helm neither renders nor upgrades what lies in a chart's own folder for CRDs.
+    """
+    crd = crd_for(kind)
+    spec = yaml.safe_dump(crd["spec"], sort_keys=False, width=1 << 20, allow_unicode=True)
+    return (
+        f"{{{{- /* {GENERATED} */}}}}\n"
+        "{{- if .Values.crds.install }}\n"
+        f"apiVersion: {crd['apiVersion']}\n"
+        f"kind: {crd['kind']}\n"
+        "metadata:\n"
+        f"  name: {kind.plural}.{kind.group}\n"
+        "  labels:\n"
+        '    {{- include "stoker.labels" . | nindent 4 }}\n'
+        "  annotations:\n"
+        '    {{- include "stoker.crd.annotations" . | nindent 4 }}\n'
+        "spec:\n"
+        '  {{- include "stoker.crd.conversion" . | nindent 2 }}\n'
+        # Descriptions speak of templates, too; those are not for helm.
+        f"{indent(spec, '  ').replace('{{', '{{ `{{` }}')}"
+        "{{- end }}\n"
+    )
+
+
 def generated(root: Path) -> dict[Path, str]:
     """Every generated file below a root, and what it must hold."""
     files = {}
@@ -35,7 +62,9 @@ def generated(root: Path) -> dict[Path, str]:
         examples = root / "examples"
         minimal = (examples / f"{kind.singular}-minimal.yaml").read_text()
         full = (examples / f"{kind.singular}.yaml").read_text()
-        files[root / "config" / "crd" / f"{kind.group}_{kind.plural}.yaml"] = crd_yaml(kind)
+        name = f"{kind.group}_{kind.plural}.yaml"
+        files[root / "config" / "crd" / name] = crd_yaml(kind)
+        files[root / "charts" / "stoker" / "templates" / "crds" / name] = crd_template(kind)
         files[root / "docs" / "spec" / f"{kind.singular}.md"] = page(kind, minimal, full)
     return files
 

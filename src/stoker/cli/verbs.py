@@ -30,7 +30,13 @@ GROUPS = {
     },
     "In a cluster": {
         "controller": Verb("stoker.cli.controller", "controller_command", "Run the operator's controller."),
+        "webhook": Verb(
+            "stoker.cli.webhook", "webhook_command", "Put agents into pods, and judge resources (admission)."
+        ),
         "agent": Verb("stoker.cli.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."),
+        "fetcher": Verb(
+            "stoker.cli.fetcher", "fetcher_command", "Keep a mirror on a volume that agents share."
+        ),
     },
 }
 
@@ -50,6 +56,19 @@ class Verbs(click.Group):
         command = getattr(import_module(verb.module), verb.command)
         assert isinstance(command, click.Command)  # noqa: S101 - a wrong entry in VERBS is our own mistake
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`controller --mode=webhook` is the papers' way to say `webhook` (R-INJ-12)."""
+        if args[:1] == ["controller"]:
+            joined, apart = "--mode=webhook", ["--mode", "webhook"]
+            at = next(
+                (at for at in range(1, len(args)) if joined == args[at] or args[at : at + 2] == apart), 0
+            )
+            if at:
+                args = ["webhook", *args[1:at], *args[at + (1 if args[at] == joined else 2) :]]
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in GROUPS.items():

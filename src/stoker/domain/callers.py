@@ -38,7 +38,8 @@ def signs_with(headers: Mapping[str, str], body: bytes, key: Secret) -> bool:
     """Whether one of the signatures is that of the body under this key."""
     expected = hmac.new(key.reveal_bytes(), body, hashlib.sha256).hexdigest()
     offered = [headers.get(name, "").removeprefix("sha256=").lower() for name in _SIGNATURES]
-    return any([_same(one, expected.encode()) for one in offered]) and bool(key)
+    right = [_same(one, expected.encode()) for one in offered]
+    return any(right) and bool(key)
 
 
 def shows(headers: Mapping[str, str], token: Secret) -> bool:

@@ -16,7 +16,7 @@ from stoker.domain.intent.delivery import Image
 MAX_LENGTH = 512
 
 _REFERENCE = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*(?::[0-9]{1,5})?(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*"
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(?:(?::[0-9]{1,5})?(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+)?"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from stoker.domain.errors import Stalled
@@ -41,6 +41,11 @@ def minted_secret(door: FrontDoor, resource: str) -> str:
     return f"{prefix}-git-token-{resource}"
 
 
+def shared_claim(resource: str) -> str:
+    """The claim of the volume that holds one clone for all gateways of a resource (R-CTRL-14)."""
+    return f"ignition-sync-repo-{resource}"
+
+
 @dataclass(frozen=True, slots=True)
 class MountedSecret:
     """The keys of one Secret that a container gets to see."""
@@ -61,6 +66,8 @@ class Installation:
     """Limit of the volume for clones; empty for none (C-116)."""
     metadata_key: SecretKey | None = None
     """In the namespace of each gateway: what the controller's messages are signed with."""
+    shared_volumes: bool = False
+    """Whether somebody makes the volumes that resources ask for; a pod would wait for ever for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class Sidecar:
     secrets: tuple[MountedSecret, ...]
     """Everything that has no place of its own: host keys, authorities, signers."""
     metadata_key: MountedSecret | None
+    shared_claim: str = ""
+    """A mirror that is read in place of a clone of one's own; empty for none."""
 
     @property
     def digest(self) -> str:
@@ -97,6 +106,7 @@ def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str 
             reason=Reason.IMAGE_NOT_PINNED,
         )
     signing = installation.metadata_key
+    shared = installation.shared_volumes and intent.shared_volume is not None
     return Sidecar(
         image=str(image),
         pull_policy=agent.image.pull_policy,
@@ -105,9 +115,30 @@ def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str 
         limits=agent.limits,
         startup_budget=agent.startup_budget,
         repo_size=installation.repo_size,
-        git=_login(intent.source.auth, intent.identity),
+        # Who reads a mirror that is there needs no way into the repository.
+        git=None if shared else _login(intent.source.auth, intent.identity),
         api_key=None if access.api_key is None else MountedSecret(access.api_key.name, (access.api_key.key,)),
-        secrets=_by_name(_others(intent)),
+        secrets=_by_name((*(() if shared else _trust(intent)), *_others(intent))),
+        metadata_key=None if signing is None else MountedSecret(signing.name, (signing.key,)),
+        shared_claim=shared_claim(intent.identity.name) if shared else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSecrets:
+    """What it takes to fetch the repository of a resource, and to believe who says what to fetch."""
+
+    git: MountedSecret | None
+    trust: tuple[MountedSecret, ...]
+    metadata_key: MountedSecret | None
+
+
+def secrets_of(intent: ResourceIntent, installation: Installation) -> SourceSecrets:
+    """For whoever fetches in place of the agents."""
+    signing = installation.metadata_key
+    return SourceSecrets(
+        git=_login(intent.source.auth, intent.identity),
+        trust=_by_name(_trust(intent)),
         metadata_key=None if signing is None else MountedSecret(signing.name, (signing.key,)),
     )
 
@@ -122,17 +153,21 @@ def _login(auth: GitAuth, whose: Identity) -> MountedSecret | None:
     return MountedSecret(auth.secret.name, (auth.secret.key,))
 
 
+def _trust(intent: ResourceIntent) -> Iterator[SecretKey | None]:
+    """How the repository's server is known."""
+    if intent.source.auth.kind is AuthKind.SSH:
+        yield intent.source.auth.known_hosts
+    yield intent.source.ca
+
+
 def _others(intent: ResourceIntent) -> Iterator[SecretKey | None]:
     source = intent.source
-    if source.auth.kind is AuthKind.SSH:
-        yield source.auth.known_hosts
-    yield source.ca
     yield source.signatures.allowed_signers
     yield source.signatures.gpg_keys
     yield intent.policies.access.ca
 
 
-def _by_name(wanted: Iterator[SecretKey | None]) -> tuple[MountedSecret, ...]:
+def _by_name(wanted: Iterable[SecretKey | None]) -> tuple[MountedSecret, ...]:
     keys: dict[str, set[str]] = {}
     for one in wanted:
         if one is not None:

@@ -197,3 +197,4 @@ class Reason(StrEnum):
     NOT_VERIFIED = "NotVerified"
     PLAN_PENDING = "PlanPending"
     DRY_RUN = "DryRun"
+    ORPHANS_KEPT = "OrphansKept"

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from cryptography import x509
-
 from stoker.domain.clock import rfc3339
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
@@ -33,6 +31,8 @@ class ClientCertificate:
 
     def refuse_unless_valid(self, now: datetime, where: str) -> None:
         """An expired certificate gets a 401 or a TLS alert from the server; here it gets a sentence."""
+        from cryptography import x509  # noqa: PLC0415 - 12 MB, and in a pod nobody shows a certificate
+
         try:
             leaf = x509.load_pem_x509_certificate(self.chain)
         except ValueError:
@@ -41,7 +41,7 @@ class ClientCertificate:
             expiry = rfc3339(leaf.not_valid_after_utc)
             raise Misconfigured(f"the client certificate of {where} expired at {expiry}")
         with contextlib.suppress(ssl.SSLError):
-            _show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self)
+            show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.chain, self.key)
             return
         raise Misconfigured(
             f"the client key of {where} does not belong to its certificate, is encrypted or is not a key"
@@ -71,7 +71,7 @@ class Trust:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if certificate is not None:
-            _show(context, certificate)
+            show(context, certificate.chain, certificate.key)
         return context
 
     def authority(self) -> str | None:
@@ -92,8 +92,9 @@ class Trust:
         return named if self.ca_file is not None else "the certificate authority of the kubeconfig"
 
 
-def _show(context: ssl.SSLContext, certificate: ClientCertificate) -> None:
-    with _as_file(certificate.chain + b"\n" + certificate.key.reveal_bytes()) as path:
+def show(context: ssl.SSLContext, chain: bytes, key: Secret) -> None:
+    """Let a context show this certificate; raises SSLError where the two do not belong together."""
+    with _as_file(chain + b"\n" + key.reveal_bytes()) as path:
         # Without an answer OpenSSL would ask for the passphrase on the terminal and wait for it.
         context.load_cert_chain(path, password=_no_passphrase)
 

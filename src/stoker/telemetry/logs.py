@@ -22,6 +22,9 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
+from stoker.telemetry import lean  # noqa: F401 - before anybody else loads structlog
+
+# isort: split
 import structlog
 from structlog.contextvars import bound_contextvars, get_contextvars, merge_contextvars
 from structlog.typing import FilteringBoundLogger as Logger

@@ -17,7 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from aiohttp import web
 
@@ -142,9 +142,7 @@ class _QuietServer(web.Server):
         self._routes = routes
 
     def __call__(self) -> web.RequestHandler:
-        loop = asyncio.get_running_loop()
-        no_log = None
-        return QuietHandler(self, loop=loop, access_log=no_log, keepalive_timeout=15.0)  # type: ignore[arg-type]
+        return QuietHandler.for_connection(self)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = self._routes.get(request.path)
@@ -159,6 +157,12 @@ class QuietHandler(web.RequestHandler):
     """Answers what is broken without a name, a version or a trace; port scanners fill no log."""
 
     __slots__ = ()
+
+    @classmethod
+    def for_connection(cls, server: web.Server, **settings: Any) -> Self:
+        """A handler of one connection, without an access log; `settings` are those of the library."""
+        loop = asyncio.get_running_loop()
+        return cls(server, loop=loop, access_log=None, **{"keepalive_timeout": 15.0, **settings})  # type: ignore[arg-type]
 
     def handle_error(
         self,

@@ -1,4 +1,4 @@
-"""Building the cluster's binaries from the Go modules pinned beside this file.
+"""Building the cluster's binaries, and helm, from the Go modules pinned beside this file.
 
 The last resort of `assets.ensure`, and the usual one: minutes the first time,
 nothing after. One process builds at a time, each binary appears under its name
@@ -40,6 +40,18 @@ class Recipe:
         if name == "etcd":
             package = "go.etcd.io/etcd/server/v3"
             return cls("etcd", package, _pinned("etcd", package), "-s -w")
+        if name == "helm":
+            module = "helm.sh/helm/v3"
+            version, client = _pinned("helm", module), _pinned("helm", "k8s.io/client-go")
+            # Without these it renders for Kubernetes 1.20, which no chart of today supports.
+            stamps = {"internal/version.version": version}
+            for package in ("pkg/chartutil", "pkg/lint/rules"):
+                stamps |= {
+                    f"{package}.k8sVersionMajor": "1",
+                    f"{package}.k8sVersionMinor": client.split(".")[1],
+                }
+            flags = " ".join(f"-X {module}/{key}={value}" for key, value in stamps.items())
+            return cls("helm", f"{module}/cmd/helm", version, f"-s -w {flags}")
         version = _pinned("kubernetes", "k8s.io/kubernetes")
         major, minor, _ = version.removeprefix("v").split(".")
         # Without these the server calls itself v0.0.0 and clients misjudge what it can do.
@@ -68,7 +80,7 @@ def _turn(lock: Path) -> Iterator[None]:
         if mine:
             yield
             return
-    progress = Progress("waiting for another process that builds the cluster's binaries")
+    progress = Progress("waiting for another process that builds the same")
     with locked(lock):
         progress.done()
         yield

@@ -24,16 +24,25 @@ def cache_root() -> Path:
 
 def cache_folder() -> Path:
     """The folder of the binaries that are made from exactly these pins."""
-    digest = hashlib.sha256()
-    for module in MODULES:
-        for file in ("go.mod", "go.sum"):
-            digest.update(pin(module, file))
-    return cache_root() / "cluster" / digest.hexdigest()[:16]
+    return cache_root() / "cluster" / _digest(*MODULES)
+
+
+def tool_folder(module: str) -> Path:
+    """The same for a program that is no part of the cluster, so that it rebuilds nothing else."""
+    return cache_root() / "tools" / f"{module}-{_digest(module)}"
 
 
 def pin(module: str, file: str) -> bytes:
     """The content of one pinned module file."""
     return (PINS / module / file).read_bytes()
+
+
+def _digest(*modules: str) -> str:
+    digest = hashlib.sha256()
+    for module in modules:
+        for file in ("go.mod", "go.sum"):
+            digest.update(pin(module, file))
+    return digest.hexdigest()[:16]
 
 
 def missing(names: Collection[str], folder: Path) -> tuple[str, ...]:

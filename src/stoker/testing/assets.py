@@ -14,22 +14,26 @@ manager of different origin make faults that nobody wants to search. The downloa
 is tried only when it has all that is missing: the binaries share most of their
 packages, so building the controller manager costs as much as building the set.
 
-`python -m stoker.testing.assets` makes sure of the whole set and prints its
-folder as the last line.
+helm is looked for by itself, in its own cache folder and on PATH, and built in the
+same way. Gitea, which stands for a forge, is built as itself (`stoker.testing.gitea_build`).
+
+`python -m stoker.testing.assets` makes sure of all of it and prints the folder of
+the cluster's binaries as the last line.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
 
 from stoker.domain.errors import StokerError
-from stoker.testing import asset_build, asset_download
-from stoker.testing.asset_cache import cache_folder, missing
+from stoker.testing import asset_build, asset_download, gitea_build
+from stoker.testing.asset_cache import cache_folder, missing, tool_folder
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
 ALL = (*CONTROL_PLANE, "kube-controller-manager")
@@ -37,6 +41,8 @@ ALL = (*CONTROL_PLANE, "kube-controller-manager")
 OLDEST_KUBERNETES = (1, 34, 0)
 OLDEST_ETCD = (3, 5, 13)
 """Before this one, etcd cannot tell the API server how far a watch is, and streaming lists fail."""
+OLDEST_HELM = (3, 17, 0)
+"""The first that can take over CRDs which somebody else has applied (`--take-ownership`)."""
 
 
 def ensure(names: Collection[str] = ALL) -> Path:
@@ -70,9 +76,24 @@ def find(names: Collection[str]) -> Path | None:
     return None
 
 
+def helm() -> Path:
+    """The helm to test the chart with; made if there is none, which takes minutes."""
+    folder = tool_folder("helm")
+    if not missing(("helm",), folder):
+        return folder / "helm"
+    own = shutil.which("helm")
+    if own is not None and _new_enough(Path(own)):
+        return Path(own)
+    folder.mkdir(parents=True, exist_ok=True)
+    asset_build.build(("helm",), folder)
+    return folder / "helm"
+
+
 def _new_enough(binary: Path) -> bool:
-    oldest = OLDEST_ETCD if binary.name == "etcd" else OLDEST_KUBERNETES
-    flags = ("version", "--client") if binary.name == "kubectl" else ("--version",)
+    oldest = {"etcd": OLDEST_ETCD, "helm": OLDEST_HELM}.get(binary.name, OLDEST_KUBERNETES)
+    flags = {"kubectl": ("version", "--client"), "helm": ("version", "--short")}.get(
+        binary.name, ("--version",)
+    )
     try:
         said = subprocess.run([binary, *flags], capture_output=True, text=True, check=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
@@ -84,6 +105,8 @@ def _new_enough(binary: Path) -> bool:
 def main() -> int:
     try:
         folder = ensure()
+        helm()
+        gitea_build.ensure()
     except StokerError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1

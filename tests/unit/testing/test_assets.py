@@ -10,7 +10,7 @@ import pytest
 
 from stoker.testing import assets
 from stoker.testing.asset_build import Recipe
-from stoker.testing.asset_cache import cache_folder, missing
+from stoker.testing.asset_cache import cache_folder, missing, tool_folder
 
 SAYS = {
     "etcd": "etcd Version: 3.6.16",
@@ -85,10 +85,19 @@ def test_a_program_that_cannot_be_run_does_not_count(tmp_path: Path) -> None:
 
 def test_the_command_prints_the_folder_last(tmp_path: Path) -> None:
     put(cache_folder(), SAYS)
+    put(tool_folder("helm"), {"helm": "v3.22.0"})
+    put(tool_folder("gitea"), {"gitea": "gitea version 1.26.0"})
     done = subprocess.run(
         [sys.executable, "-m", "stoker.testing.assets"], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == str(cache_folder())
+
+
+def test_helm_comes_from_its_own_folder_or_from_the_path(tmp_path: Path) -> None:
+    put(tmp_path / "path", {"helm": "v3.19.0+gabcdef0"})
+    assert assets.helm() == tmp_path / "path/helm"
+    put(tool_folder("helm"), {"helm": "v3.22.0"})
+    assert assets.helm() == tool_folder("helm") / "helm"
 
 
 def test_versions_are_read_from_the_pins_and_stamped_into_the_binaries() -> None:
@@ -97,3 +106,6 @@ def test_versions_are_read_from_the_pins_and_stamped_into_the_binaries() -> None
     assert f"version.gitVersion={recipe.version}" in recipe.linker_flags
     assert "gitMajor=1 " in recipe.linker_flags
     assert Recipe.of("etcd").version.startswith("v3.6.")
+    helm = Recipe.of("helm")
+    assert f"version.version={helm.version} " in helm.linker_flags
+    assert "chartutil.k8sVersionMinor=3" in helm.linker_flags

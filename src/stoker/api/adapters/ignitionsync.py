@@ -46,8 +46,12 @@ class IgnitionSyncAdapter:
 
     def resource_intent(self, known: Settled[IgnitionSync]) -> ResourceIntent:
         spec = known.resource.spec
+        volume = _shared_volume(spec)
         return resource_intent(
-            _door(known.resource), (*known.notices, *_notices(spec)), shared_volume=_shared_volume(spec)
+            _door(known.resource),
+            (*known.notices, *_notices(spec)),
+            shared_volume=volume,
+            single_gateway=spec.storage is not None and volume is None,
         )
 
     def gateway_intent(self, resource: IgnitionSync, pod: PodFacts, around: Surroundings) -> GatewayIntent:

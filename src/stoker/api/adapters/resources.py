@@ -23,7 +23,11 @@ from stoker.domain.intent.intents import Notice, ResourceIntent
 
 
 def resource_intent(
-    door: Door, notices: Iterable[Notice], shared_volume: SharedVolume | None = None
+    door: Door,
+    notices: Iterable[Notice],
+    shared_volume: SharedVolume | None = None,
+    *,
+    single_gateway: bool = False,
 ) -> ResourceIntent:
     """The same for every kind, but for what only one of them has."""
     spec = door.spec
@@ -36,6 +40,7 @@ def resource_intent(
         polling=polling_of(spec.polling),
         receiver=receiver_of(spec.webhook),
         shared_volume=shared_volume,
+        single_gateway=single_gateway,
         deployment=deployment_of(spec.deployment),
         rate_limit=rate_limit_of(spec.rate_limit),
         approval=approval_of(spec.approval),

@@ -55,6 +55,8 @@ class ResourceIntent:
     polling: Polling = field(default_factory=Polling)
     receiver: Receiver = field(default_factory=Receiver)
     shared_volume: SharedVolume | None = None
+    single_gateway: bool = False
+    """Its storage can be used by one pod only (C-020)."""
     deployment: Deployment = field(default_factory=Deployment)
     rate_limit: RateLimit = field(default_factory=RateLimit)
     approval: Approval = field(default_factory=Approval)

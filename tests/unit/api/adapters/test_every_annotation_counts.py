@@ -48,6 +48,8 @@ FOR_THE_INJECTOR: dict[Key, str] = {
     Key.CR_KIND: "as its name",
     Key.DATA_VOLUME: "what is mounted into the agent",
     Key.SNAPSHOT_VOLUME: "what is mounted into the agent",
+    Key.AGENT_IMAGE: "what the agent is made of",
+    Key.INJECTED: "written by the injector",
 }
 
 

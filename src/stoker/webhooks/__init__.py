@@ -1,0 +1,23 @@
+"""What others call: the API server before it stores an object, and git servers after a push.
+
+Admission (`stoker webhook`, port 9443) puts agents into pods, judges resources and
+converts them:
+
+    serving     TLS, sizes, deadlines      ─►  answering  which question is it
+    reviews     the wire of both reviews       looking_up what else has to be known
+    injecting   pod and resource to a patch    validating resource to a verdict
+    converting  one version to another
+
+Each answer is made by a function without I/O of what was asked and what was looked
+up. Certificates are `certificates` (making), `rotating` (when), `keeping` (the shared
+Secret), `files` (somebody else's) and `trusting` (who is told).
+
+The receiver (`POST /webhook/…`, port 8443 of every controller) takes calls of forges and
+pipelines and writes annotations:
+
+    receiving   the steps of a request     ─►  connections  how many, how slow
+    limiting    who is still heard             believing    whose keys the caller knows
+    payloads    what is asked (bodies: JSON)   deciding     what it means to a resource
+    coalescing  one write for many equal       annotating   the write itself
+    knowing     what exists, keyring: keys     answering_calls  words, statuses, counts
+"""

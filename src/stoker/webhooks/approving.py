@@ -1,0 +1,43 @@
+"""Nobody approves in another's name.
+
+Whether a commit may go ahead is decided by the controller, which sees annotations and
+not who wrote them. So an approval is checked while it is being written: `approved-by`
+is the user that the API server knows, and where the resource names teams the user is
+in one of them. What was approved cannot be changed by somebody else afterwards;
+anybody who may write the resource can take an approval away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_REF
+
+_PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF)
+
+
+def changed_approval(before: Mapping[str, str], after: Mapping[str, str], group: str) -> dict[str, str]:
+    """The approval as it would be, if any of it is new or other than before; empty if not."""
+    old, new = _approval(before, group), _approval(after, group)
+    return new if any(old.get(name) != value for name, value in new.items()) else {}
+
+
+def why_not(
+    approval: Mapping[str, str], group: str, user: str, groups: Collection[str], teams: Collection[str]
+) -> str:
+    """What speaks against an approval by this user; empty if nothing does."""
+    names = [name for name in (f"{group}/{APPROVED_BY}", APPROVED_BY) if name in approval]
+    if not names:
+        return f"an approval needs annotation {group}/{APPROVED_BY} with the name of who approves"
+    for name in names:
+        if approval[name] != user:
+            return f"annotation {name} is {approval[name][:80]!r}, but it is {user[:80]!r} who writes it"
+    if teams and not set(teams) & set(groups):
+        return f"{user[:80]!r} is in none of the teams that may approve: {', '.join(sorted(teams))}"
+    return ""
+
+
+def _approval(annotations: Mapping[str, str], group: str) -> dict[str, str]:
+    """Its annotations, under the prefix of the kind and without one (C-125); an empty one is none."""
+    names = [name for part in _PARTS for name in (f"{group}/{part}", part)]
+    return {name: annotations[name].strip() for name in names if annotations.get(name, "").strip()}

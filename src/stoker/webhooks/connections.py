@@ -1,0 +1,66 @@
+"""Connections to the receiver: how many there may be, and how long one may say nothing.
+
+The library would keep a connection for ever whose first request never comes to its
+end, and as many of them as there are file descriptors; both belong to strangers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from stoker.telemetry.probes import QuietHandler
+
+MOST_CONNECTIONS = 1024
+FIRST_REQUEST_SECONDS = 10.0
+LINGERING_SECONDS = 1.0
+BUFFER_BYTES = 16 * 1024
+
+
+class CallServer(web.Server):
+    """Hands each connection to a handler that is strict about it."""
+
+    most_connections = MOST_CONNECTIONS
+    first_request_seconds = FIRST_REQUEST_SECONDS
+
+    def __call__(self) -> web.RequestHandler:
+        return _Handler.for_connection(
+            self,
+            # What is left of a refused body is thrown away for a moment; closing at once would
+            # reset the connection, and the caller would never see the answer.
+            lingering_time=LINGERING_SECONDS,
+            read_bufsize=BUFFER_BYTES,
+            auto_decompress=False,
+        )
+
+
+class _Handler(QuietHandler):
+    __slots__ = ("_first", "_server")
+
+    def __init__(self, manager: CallServer, **settings: object) -> None:
+        super().__init__(manager, **settings)  # type: ignore[arg-type]  # the library's own settings
+        self._server = manager
+        self._first: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if len(self._server.connections) > self._server.most_connections:
+            self._hang_up()
+            return
+        self._first = asyncio.get_running_loop().call_later(
+            self._server.first_request_seconds, self._hang_up_on_silence
+        )
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._first is not None:
+            self._first.cancel()
+        super().connection_lost(exc)
+
+    def _hang_up_on_silence(self) -> None:
+        if self._request_count == 0:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if isinstance(self.transport, asyncio.WriteTransport):
+            self.transport.abort()
