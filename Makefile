@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test lint unit coverage test-long test-crash demo e2e test-e2e bench bench-kube bench-sync verify generate build assets clean help
+.PHONY: test lint unit coverage test-long test-crash demo e2e test-e2e bench bench-kube bench-sync bench-agent verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -30,7 +30,7 @@ demo: .venv/ready                   ## See the main job done for real
 e2e test-e2e: assets                ## Real processes, end to end
 	$(BIN)/pytest tests/e2e
 
-bench: bench-kube bench-sync        ## Every benchmark
+bench: bench-kube bench-sync bench-agent ## Every benchmark
 
 bench-kube: assets                  ## The Kubernetes runtime beside the official client
 	$(BIN)/python bench/kube.py
@@ -38,11 +38,14 @@ bench-kube: assets                  ## The Kubernetes runtime beside the officia
 bench-sync: .venv/ready             ## Git to a folder beside git with rsync, on tmpfs and on disk
 	$(BIN)/python bench/sync.py
 
-verify: .venv/ready                 ## Fail when a generated file is stale
-	$(BIN)/python -m stoker.api.generate --check
+bench-agent: assets                 ## From a changed map to files and scan, an idle agent, 100 agents
+	$(BIN)/python bench/agent.py
 
-generate: .venv/ready               ## Write CRDs and reference pages from the types
-	$(BIN)/python -m stoker.api.generate
+verify: .venv/ready                 ## Fail when a generated file is stale
+	$(BIN)/python -m stoker.api.generate --check && $(BIN)/python scripts/chart-readme --check
+
+generate: .venv/ready               ## Write CRDs, chart files and reference pages
+	$(BIN)/python -m stoker.api.generate && $(BIN)/python scripts/chart-readme
 
 build: .venv/ready                  ## The wheel, in dist/
 	$(BIN)/uv build --wheel --quiet && ls dist/*.whl

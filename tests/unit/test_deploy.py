@@ -144,3 +144,17 @@ def test_the_resource_on_the_page_is_one() -> None:
 def test_the_page_and_the_code_know_the_same_exit_codes() -> None:
     table = re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.MULTILINE)
     assert [int(code) for code in table] == [code.value for code in Exit]
+
+
+@pytest.mark.parametrize("name", ["efs-sc", "standard-rwx", "azurefile-csi", "NFS", "Longhorn", "Rook-Ceph"])
+def test_the_storage_classes_of_the_papers_are_documented(name: str) -> None:
+    assert name in (PAGE.parent / "storage.md").read_text()
+
+
+def test_the_pages_about_an_installation_warn_of_what_must_not_be_committed_and_tell_how_secrets_rotate() -> (
+    None
+):
+    chart = PAGE.parents[1] / "charts/stoker/README.md"
+    assert "Never commit `.resources/`" in chart.read_text()
+    assert "To rotate a\n  credential change the Secret" in chart.read_text()
+    assert "## Secrets and their rotation" in (PAGE.parent / "install.md").read_text()

@@ -32,6 +32,11 @@ class Places:
         return self.root / "repo"
 
     @property
+    def shared_repo(self) -> Path:
+        """Where a mirror for all gateways of a resource is mounted read-only; missing where there is none."""
+        return self.root / "shared-repo"
+
+    @property
     def data(self) -> Path:
         """The gateway's data volume."""
         return self.root / "ignition-data"
@@ -40,6 +45,11 @@ class Places:
     def temporary(self) -> Path:
         """Writable, outlives the container and dies with the pod."""
         return self.root / "tmp"
+
+    @property
+    def account(self) -> Path:
+        """The token that the injector had projected, and who the API server is."""
+        return self.root / "var/run/secrets/kubernetes.io/serviceaccount"
 
     @property
     def git_credentials(self) -> Path:

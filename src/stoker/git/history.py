@@ -18,7 +18,7 @@ from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.bare import QUIET_FETCH, make_bare
-from stoker.git.checkers import folder_beside
+from stoker.git.checkers import folder_for_one_question
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceUnreachable
 from stoker.git.remote import Remote
 from stoker.git.resolving import full_names
@@ -66,7 +66,7 @@ async def descends(
     place = without_userinfo(remote.url)
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            known = await _told_by_source(remote, repository, ancestor, commit, ref)
+            known = await _told_by_source(remote, ancestor, commit, ref)
     except TimeoutError:
         raise SourceUnreachable(
             f"repository {place} did not give out the history of {commit} within {MAX_SECONDS:g} s"
@@ -79,10 +79,8 @@ async def descends(
     return known
 
 
-async def _told_by_source(
-    remote: Remote, repository: Path, ancestor: CommitId, commit: CommitId, ref: GitRef
-) -> bool | None:
-    with folder_beside(repository) as folder:
+async def _told_by_source(remote: Remote, ancestor: CommitId, commit: CommitId, ref: GitRef) -> bool | None:
+    with folder_for_one_question(remote.runner) as folder:
         history = make_bare(folder / "history.git", len(commit))
         for depth in DEPTHS:
             await _fetch(remote, history, commit, ref, depth)

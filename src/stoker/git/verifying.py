@@ -21,7 +21,7 @@ from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.armor import Kind, opened
-from stoker.git.checkers import folder_beside
+from stoker.git.checkers import folder_for_one_question
 from stoker.git.gpg_signatures import gpg_signer
 from stoker.git.remote import Remote
 from stoker.git.runner import GitRunner
@@ -89,7 +89,7 @@ async def verify(
         content = await _tag_content(runner, repository, commit, tag)
     else:
         content = signed_commit(await read_object(runner, repository, "commit", commit), commit)
-    return await _signer(content, keys, repository)
+    return await _signer(content, keys, runner)
 
 
 async def _tag_content(
@@ -113,7 +113,7 @@ async def _tag_content(
     return content
 
 
-async def _signer(content: SignedContent, keys: TrustedKeys, repository: Path) -> Signed:
+async def _signer(content: SignedContent, keys: TrustedKeys, runner: GitRunner) -> Signed:
     signature = opened(content.signature, content.what)
     trusted = keys.allowed_signers if signature.kind == "ssh" else keys.gpg_keys
     if trusted is None:
@@ -121,7 +121,7 @@ async def _signer(content: SignedContent, keys: TrustedKeys, repository: Path) -
         raise SignatureInvalid(
             f"{content.what} has a signature by {signature.kind}, and no {lacking} are given"
         )
-    with folder_beside(repository) as folder:
+    with folder_for_one_question(runner) as folder:
         if signature.kind == "ssh":
             principal = await ssh_signer(content, signature, trusted, folder)
             return Signed(principal, "ssh", signature.fingerprint)

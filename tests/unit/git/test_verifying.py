@@ -63,7 +63,7 @@ class World:
 
     def left_over(self) -> list[Path]:
         """Folders for one question that are still there."""
-        return [path for path in self.folder.iterdir() if path.name.startswith("call-")]
+        return list(self.folder.rglob("call-*"))
 
 
 @pytest.fixture

@@ -1,0 +1,202 @@
+{{- define "stoker.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "stoker.fullname" -}}
+{{- $name := include "stoker.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What is cluster-wide is called after the namespace, too: two releases must not share it. */}}
+{{- define "stoker.clustername" -}}
+{{- if .Values.fullnameOverride -}}
+{{- include "stoker.fullname" . -}}
+{{- else if eq .Release.Namespace (include "stoker.fullname" .) (printf "%s-system" (include "stoker.fullname" .)) -}}
+{{- include "stoker.fullname" . -}}
+{{- else -}}
+{{- printf "%s-%s" (include "stoker.fullname" .) .Release.Namespace -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "stoker.labels" -}}
+app.kubernetes.io/name: {{ include "stoker.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: stoker
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* (dict "root" $ "component" "controller") */}}
+{{- define "stoker.selector" -}}
+app.kubernetes.io/name: {{ include "stoker.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "stoker.serviceaccount" -}}
+{{- $account := (index .root.Values .component).serviceAccount -}}
+{{- if $account.create -}}
+{{- default (printf "%s-%s" (include "stoker.fullname" .root) .component) $account.name -}}
+{{- else -}}
+{{- required (printf "%s.serviceAccount.name must be given when %s.serviceAccount.create is false" .component .component) $account.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The address of an image: what (dict "own" …) says, completed by the chart's image. A tag of its own leaves the common digest behind. */}}
+{{- define "stoker.image" -}}
+{{- $common := .root.Values.image -}}
+{{- $own := .own | default dict -}}
+{{- $repository := default $common.repository $own.repository -}}
+{{- $digest := default (ternary "" $common.digest (not (empty $own.tag))) $own.digest -}}
+{{- $tag := default (default .root.Chart.AppVersion $common.tag) $own.tag -}}
+{{- if $digest -}}
+{{- printf "%s@%s" $repository $digest -}}
+{{- else if .root.Values.airgap -}}
+{{- fail (printf "airgap demands a digest, and image %s:%s has none: set image.digest or %s.image.digest" $repository $tag .what) -}}
+{{- else -}}
+{{- printf "%s:%s" $repository $tag -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "stoker.pullpolicy" -}}
+{{- default .root.Values.image.pullPolicy (.own | default dict).pullPolicy -}}
+{{- end -}}
+
+{{- define "stoker.agentimage" -}}
+{{- if .Values.agent.image -}}
+{{- include "stoker.image" (dict "root" . "own" .Values.agent.image "what" "agent") -}}
+{{- else -}}
+{{- include "stoker.image" (dict "root" . "own" .Values.webhook.image "what" "webhook") -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "stoker.spread" -}}
+{{- $own := .values.affinity -}}
+affinity:
+  {{- if $own }}
+  {{- toYaml $own | nindent 2 }}
+  {{- else }}
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- include "stoker.selector" . | nindent 14 }}
+  {{- end }}
+{{- with .values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "stoker.probes" -}}
+livenessProbe:
+  httpGet: {path: /healthz, port: health}
+  initialDelaySeconds: 5
+  periodSeconds: 10
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet: {path: /readyz, port: health}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end -}}
+
+{{- define "stoker.webhook.secret" -}}
+{{- printf "%s-webhook-tls" (include "stoker.fullname" .) -}}
+{{- end -}}
+
+{{- define "stoker.webhook.configuration" -}}
+{{- printf "%s-webhook" (include "stoker.clustername" .) -}}
+{{- end -}}
+
+{{- define "stoker.webhook.issuer" -}}
+{{- default (printf "%s-selfsigned" (include "stoker.fullname" .)) .Values.certManager.issuerRef.name -}}
+{{- end -}}
+
+{{/* Lets cert-manager write caBundle; without it the webhook does that by itself. */}}
+{{- define "stoker.trust" -}}
+{{- if .Values.certManager.enabled -}}
+cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/{{ include "stoker.fullname" . }}-webhook
+{{- end -}}
+{{- end -}}
+
+{{- define "stoker.crd.annotations" -}}
+helm.sh/resource-policy: keep
+{{- if and .Values.webhook.enabled .Values.crds.conversion .Values.certManager.enabled }}
+{{ include "stoker.trust" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "stoker.crd.conversion" -}}
+{{- if and .Values.webhook.enabled .Values.crds.conversion -}}
+conversion:
+  strategy: Webhook
+  webhook:
+    conversionReviewVersions: [v1]
+    clientConfig:
+      service:
+        namespace: {{ .Release.Namespace }}
+        name: {{ include "stoker.fullname" . }}-webhook
+        port: 443
+        path: /convert
+{{- else -}}
+conversion:
+  strategy: None
+{{- end -}}
+{{- end -}}
+
+{{/* Which namespaces admission is asked about. Its own and the cluster's are not: nothing there is a gateway. */}}
+{{- define "stoker.webhook.namespaces" -}}
+{{- $own := .Values.webhook.namespaceSelector | default dict -}}
+{{- with $own.matchLabels }}
+matchLabels:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+matchExpressions:
+  {{- if .Values.controller.watchNamespaces }}
+  - key: kubernetes.io/metadata.name
+    operator: In
+    values:
+      {{- toYaml .Values.controller.watchNamespaces | nindent 6 }}
+  {{- else }}
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values:
+      {{- list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace | uniq | toYaml | nindent 6 }}
+  {{- end }}
+  {{- with $own.matchExpressions }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "stoker.checks" -}}
+{{- if and (gt (int .Values.controller.podDisruptionBudget.minAvailable) (int .Values.controller.replicas)) .Values.controller.podDisruptionBudget.enabled -}}
+{{- fail "controller.podDisruptionBudget.minAvailable is larger than controller.replicas: no node could ever be drained" -}}
+{{- end -}}
+{{- if and (gt (int .Values.webhook.podDisruptionBudget.minAvailable) (int .Values.webhook.replicas)) .Values.webhook.podDisruptionBudget.enabled -}}
+{{- fail "webhook.podDisruptionBudget.minAvailable is larger than webhook.replicas: no node could ever be drained" -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,48 @@
+{{/* What the pods of all components share: (dict "root" $ "component" … "values" … ). */}}
+{{- define "stoker.pod.metadata" -}}
+labels:
+  {{- include "stoker.labels" .root | nindent 2 }}
+  app.kubernetes.io/component: {{ .component }}
+  {{- with .values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  checksum/defaults: {{ toYaml .root.Values.defaults | sha256sum }}
+  {{- with .values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "stoker.pod.head" -}}
+serviceAccountName: {{ include "stoker.serviceaccount" . }}
+automountServiceAccountToken: true
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- toYaml .values.podSecurityContext | nindent 2 }}
+{{ include "stoker.spread" . }}
+{{- end -}}
+
+{{- define "stoker.container.head" -}}
+image: {{ include "stoker.image" (dict "root" .root "own" .values.image "what" .component) }}
+imagePullPolicy: {{ include "stoker.pullpolicy" (dict "root" .root "own" .values.image) }}
+securityContext:
+  {{- toYaml .values.securityContext | nindent 2 }}
+resources:
+  {{- toYaml .values.resources | nindent 2 }}
+terminationMessagePolicy: FallbackToLogsOnError
+{{ include "stoker.probes" . }}
+env:
+  - name: POD_NAME
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  - name: POD_NAMESPACE
+    valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+  - name: TMPDIR
+    value: /tmp
+  {{- with .values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}

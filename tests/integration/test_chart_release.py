@@ -1,0 +1,297 @@
+"""The chart on a real cluster: checked, installed, used by its own accounts, upgraded, taken away.
+
+A control plane of its own: what the chart installs is cluster-wide and would be in the
+way of every other test.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.control_plane import ControlPlane
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.helm import Helm
+from stoker.testing.processes import Process, free_ports
+from stoker.testing.repositories import Repository
+from stoker.testing.waiting import eventually
+
+from .test_chart import VALUES
+
+pytestmark = pytest.mark.xdist_group("chart")
+
+PATIENCE = 60.0
+RELEASE, HOME = "stoker", "stoker-system"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+# Made and taken by the cluster itself: what runs, what was said about it, what follows from a CRD.
+TRANSIENT = {"Deployment", "ReplicaSet", "Pod", "Endpoints", "EndpointSlice", "Event", "APIService"}
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterAccess]:
+    with ControlPlane.start(tmp_path_factory.mktemp("plane"), controller_manager=True) as plane:
+        for name in (HOME, "line-1", "line-2"):
+            namespace(plane, name)
+        foreign(plane)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def helm(plane: ClusterAccess) -> Helm:
+    return Helm(plane.folder, plane)
+
+
+def namespace(plane: ClusterAccess, name: str) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}}
+    assert plane.request("POST", "/api/v1/namespaces", body).status == 201
+
+
+def foreign(plane: ClusterAccess) -> None:
+    """cert-manager's kinds, as far as they are needed to take one of its objects."""
+    for kind, plural in (("Certificate", "certificates"), ("Issuer", "issuers")):
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        crd = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.cert-manager.io"},
+            "spec": {
+                "group": "cert-manager.io",
+                "names": {"kind": kind, "plural": plural},
+                "scope": "Namespaced",
+                "versions": [version],
+            },
+        }
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(crd))
+    plane.kubectl(
+        "wait",
+        "--for=condition=Established",
+        "crd/certificates.cert-manager.io",
+        "crd/issuers.cert-manager.io",
+    )
+
+
+def inventory(plane: ClusterAccess) -> set[str]:
+    """Everything that lies in the cluster, but what comes and goes by itself."""
+    kinds = plane.kubectl("api-resources", "--verbs=list", "-o", "name", "--cached=false").stdout.split()
+    shown = plane.kubectl("get", ",".join(kinds), "-A", "-o", "json", "--ignore-not-found").stdout
+    return {
+        f"{one['kind']} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}"
+        for one in json.loads(shown)["items"]
+        if one["kind"] not in TRANSIENT
+    }
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_api_server_takes_what_is_rendered_with(name: str, plane: ClusterAccess, helm: Helm) -> None:
+    objects = helm.template(VALUES[name], namespace=HOME)
+    if name not in ("defaults", "cert-manager", "no admission"):  # the CRDs of the others are the same
+        objects = [one for one in objects if one["kind"] != "CustomResourceDefinition"]
+    text = yaml.safe_dump_all(objects)
+    said = plane.kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "--validate=strict",
+        "-f",
+        "-",
+        stdin=text,
+    )
+    assert said.stdout.count("serverside-applied (server dry run)") == len(objects)
+    assert "Warning" not in said.stderr, said.stderr
+    for one in (each for each in objects if each["kind"] == "Deployment"):
+        pod = one["spec"]["template"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**pod["metadata"], "name": "x"},
+            "spec": pod["spec"],
+        }
+        # The account and the class come with a release; everything else is judged as in one.
+        body["spec"] = {**pod["spec"], "serviceAccountName": "default", "priorityClassName": None}
+        answer = plane.request("POST", f"/api/v1/namespaces/{HOME}/pods?dryRun=All", body)
+        assert answer.status == 201, answer.body
+
+
+def test_a_pod_that_is_not_restricted_would_be_refused_here(plane: ClusterAccess) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x"},
+        "spec": {"containers": [{"name": "x", "image": "stoker:0.1.0"}]},
+    }
+    answer = plane.request("POST", f"/api/v1/namespaces/{HOME}/pods?dryRun=All", body)
+    assert answer.status == 403
+    assert b"violates PodSecurity" in answer.body
+
+
+class Installed:
+    """A release, and its two programs as processes with the accounts and arguments of the chart."""
+
+    def __init__(self, plane: ClusterAccess, helm: Helm, folder: Path) -> None:
+        self.plane, self.helm, self.folder = plane, helm, folder
+        self.running: list[Process] = []
+
+    def start(self, values: dict[str, Any] | None = None) -> None:
+        """Both programs; what a cluster would mount or resolve lies below a folder here."""
+        for one in self.helm.template(values, name=RELEASE, namespace=HOME):
+            if one["kind"] == "ConfigMap" and one["metadata"]["name"].endswith("-defaults"):
+                (self.folder / "defaults.yaml").write_text(one["data"]["defaults.yaml"])
+            if one["kind"] == "Deployment":
+                self._run(one["spec"]["template"]["spec"])
+
+    def _run(self, pod: dict[str, Any]) -> None:
+        account = self.plane.service_account_kubeconfig(HOME, pod["serviceAccountName"])
+        verb, *args = pod["containers"][0]["args"]
+        ports = iter(free_ports(4))
+        changed = {
+            "--defaults": str(self.folder / "defaults.yaml"),
+            "--webhook-port": str(next(ports)),
+            **{
+                f"--{name}-bind-address": f"127.0.0.1:{next(ports)}"
+                for name in ("health-probe", "metrics", "receiver")
+            },
+        }
+        words = [
+            f"{flag}={changed[flag]}" if (flag := arg.partition("=")[0]) in changed else arg for arg in args
+        ]
+        command = [sys.executable, "-m", "stoker", verb, *words, f"--kubeconfig={account}"]
+        log = self.folder / f"{verb}.log"
+        self.running.append(Process.start(f"stoker {verb}", command, log=log))
+
+    def said(self) -> str:
+        return "\n".join(one.log.read_text(errors="replace") for one in self.running)
+
+    def stop(self) -> None:
+        while self.running:
+            self.running.pop().stop()
+
+
+@pytest.fixture
+def installed(plane: ClusterAccess, helm: Helm, tmp_path: Path) -> Iterator[Installed]:
+    made = Installed(plane, helm, tmp_path)
+    yield made
+    made.stop()
+    if RELEASE in helm.run("list", "--all-namespaces", "--short").stdout:
+        helm.uninstall(RELEASE, HOME)
+
+
+def pods(plane: ClusterAccess) -> list[str]:
+    found: Any = plane.request("GET", f"/api/v1/namespaces/{HOME}/pods").json()
+    return [one["metadata"]["name"] for one in found["items"]]
+
+
+def bundles(plane: ClusterAccess) -> list[str]:
+    """The caBundle of every webhook and of every conversion."""
+    found = []
+    for kind in ("mutating", "validating"):
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/stoker-webhook"
+        answer: Any = plane.request("GET", path).json()
+        found += [one["clientConfig"].get("caBundle", "") for one in answer["webhooks"]]
+    listed: Any = plane.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").json()
+    for crd in listed["items"]:
+        if crd["spec"]["group"] != "cert-manager.io":
+            found.append(crd["spec"]["conversion"]["webhook"]["clientConfig"].get("caBundle", ""))
+    return found
+
+
+def ready(plane: ClusterAccess, namespace: str, name: str) -> dict[str, Any]:
+    path = f"/apis/stoker.io/v1alpha1/namespaces/{namespace}/stokers/{name}"
+    found: Any = plane.request("GET", path).json()
+    conditions = {one["type"]: one for one in found.get("status", {}).get("conditions", ())}
+    answer: dict[str, Any] = conditions.get("Ready", {})
+    return answer
+
+
+def stoker(name: str, repo: str) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "stoker.io/v1alpha1",
+            "kind": "Stoker",
+            "metadata": {"name": name},
+            "spec": {"git": {"repo": repo, "ref": "main"}},
+        }
+    )
+
+
+def test_a_release_comes_works_changes_and_goes(
+    plane: ClusterAccess, helm: Helm, installed: Installed, git_http: GitHttpServer
+) -> None:
+    """Install, use with the accounts of the chart, upgrade, uninstall: nothing is left but the CRDs."""
+    before = inventory(plane)
+    notes = helm.install(RELEASE, HOME)
+    assert "stoker 0.1.0 runs in namespace stoker-system" in notes
+    # The real admission plug-in has let them in: the namespace enforces Pod Security `restricted`.
+    eventually(lambda: len(pods(plane)) == 4, PATIENCE, "two pods of each component are made")
+
+    installed.start()
+    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{installed.said()}")
+    repository = Repository.create(git_http.root / "plant.git")
+    repository.commit({"services/filler/projects/a/project.json": "{}"})
+    plane.kubectl("-n", "line-1", "apply", "-f", "-", stdin=stoker("plant", git_http.url("plant.git")))
+    eventually(
+        lambda: ready(plane, "line-1", "plant").get("status") == "True",
+        PATIENCE,
+        lambda: f"Ready, not {ready(plane, 'line-1', 'plant')}:\n{installed.said()}",
+    )
+
+    trusted = bundles(plane)
+    helm.upgrade(
+        RELEASE, HOME, {"controller": {"replicas": 3}, "webhook": {"validation": {"failurePolicy": "Fail"}}}
+    )
+    assert bundles(plane) == trusted
+    eventually(lambda: len(pods(plane)) == 5, PATIENCE, "a third controller")
+
+    plane.kubectl("-n", "line-1", "delete", "stoker", "plant", "--timeout=60s")
+    assert "403" not in installed.said()
+    assert "Forbidden" not in installed.said()
+    helm.uninstall(RELEASE, HOME)  # while both programs still run
+    eventually(lambda: not pods(plane), PATIENCE, "the Deployments' pods go")
+    installed.stop()
+    eventually(
+        lambda: (
+            {each.partition(" ")[0] for each in inventory(plane) - before} == {"CustomResourceDefinition"}
+        ),
+        PATIENCE,
+        lambda: f"nothing but CRDs is left: {inventory(plane) - before}",
+    )
+
+    # What was kept belongs to the release of that name, which can come again.
+    helm.install(RELEASE, HOME)
+
+
+def test_in_two_namespaces_the_release_does_its_work_with_roles(
+    plane: ClusterAccess, helm: Helm, installed: Installed, git_http: GitHttpServer
+) -> None:
+    values = {"controller": {"watchNamespaces": ["line-1", "line-2"]}}
+    helm.install(RELEASE, HOME, values)
+    installed.start(values)
+    Repository.create(git_http.root / "plant.git").commit({"services/filler/a": "1"})
+    plane.kubectl("-n", "line-2", "apply", "-f", "-", stdin=stoker("other", git_http.url("plant.git")))
+    eventually(
+        lambda: ready(plane, "line-2", "other").get("status") == "True",
+        PATIENCE,
+        lambda: f"Ready, not {ready(plane, 'line-2', 'other')}:\n{installed.said()}",
+    )
+    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{installed.said()}")
+    plane.kubectl("-n", "line-2", "delete", "stoker", "other", "--timeout=60s")
+    assert "403" not in installed.said()
+    assert "Forbidden" not in installed.said()
+
+
+def test_crds_that_somebody_applied_by_hand_are_taken_over(
+    plane: ClusterAccess, helm: Helm, installed: Installed
+) -> None:
+    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker", "--timeout=60s")
+    plane.kubectl("apply", "--server-side", "-f", str(helm.chart.parents[1] / "config/crd"))
+    refused = helm.run("install", RELEASE, helm.chart, f"--namespace={HOME}", check=False)
+    assert "cannot be imported into the current release" in refused.stderr
+    helm.install(RELEASE, HOME, None, "--take-ownership")
