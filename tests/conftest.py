@@ -7,6 +7,7 @@ test gets a namespace of its own. Nothing is started for a run that needs none.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 import uuid
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import settings
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
+from stoker.api import registry
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.control_plane import ControlPlane
 from stoker.testing.fault_proxy import FaultProxy
@@ -25,6 +27,7 @@ from stoker.testing.git_http import GitHttpServer
 from stoker.testing.git_ssh import GitSshServer
 from stoker.testing.http_fault_proxy import HttpFaultProxy
 from stoker.testing.sharing import run_folder, shared_control_plane
+from stoker.testing.waiting import eventually
 
 # What must pass before a change lands tries the same examples every time; `make test-long` tries new ones.
 settings.register_profile("gate", derandomize=True)
@@ -57,6 +60,7 @@ class SharedPlanes:
 
 PLANES = pytest.StashKey[SharedPlanes]()
 RUN_FOLDER = pytest.StashKey[Path]()
+CRDS = Path(__file__).parents[1] / "config" / "crd"
 RUN_FOLDERS = Path(tempfile.gettempdir()) / f"stoker-tests-{os.getuid()}"
 
 
@@ -100,6 +104,18 @@ def control_plane(request: pytest.FixtureRequest) -> ClusterAccess:
 def control_plane_with_controllers(request: pytest.FixtureRequest) -> ClusterAccess:
     """The same with kube-controller-manager: namespaces go away, garbage is collected."""
     return request.config.stash[PLANES].join("control_plane_with_controllers")
+
+
+@pytest.fixture(scope="session")
+def kinds(control_plane: ClusterAccess) -> ClusterAccess:
+    """The control plane with all CRDs served; the workers of a run install them one after another."""
+    with (control_plane.folder / "crds.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+        control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(CRDS))
+        eventually(lambda: _published(control_plane), 30.0, "schemas of all kinds for kubectl explain")
+        eventually(lambda: _discovered(control_plane), 30.0, "all kinds among the API server's resources")
+    return control_plane
 
 
 @pytest.fixture
@@ -151,3 +167,18 @@ def http_fault_proxy(control_plane: ClusterAccess, tmp_path: Path) -> Iterator[H
     own = control_plane.authority.server().save(tmp_path, "http-fault-proxy")
     with HttpFaultProxy.start(control_plane.url, ca_file=control_plane.ca_file, tls=own) as proxy:
         yield proxy
+
+
+def _published(cluster: ClusterAccess) -> bool:
+    """Whether the API server shows the schemas; it does so some time after a CRD is established."""
+    return all(
+        f'"kind":"{kind.name}"'.encode()
+        in cluster.request("GET", f"/openapi/v3/apis/{kind.api_version}").body
+        for kind in registry.KINDS
+    )
+
+
+def _discovered(cluster: ClusterAccess) -> bool:
+    """Whether kubectl knows the kinds; asking it also renews what it remembers between two calls."""
+    names = cluster.kubectl("api-resources", "--cached=false", "-o", "name").stdout.split()
+    return {f"{kind.plural}.{kind.group}" for kind in registry.KINDS} <= set(names)

@@ -36,6 +36,7 @@ def start(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Star
         command = [*STOKER, "controller", f"--kubeconfig={kinds.kubeconfig()}", "--log-format=json"]
         scope = [f"--watch-namespaces={namespace}", f"--lease-namespace={namespace}"]
         quiet = [] if flags else ["--health-probe-bind-address=0", "--metrics-bind-address=0"]
+        quiet.append("--receiver-bind-address=0")
         log = tmp_path / f"controller-{len(running)}.log"
         running.append(Process.start("stoker controller", [*command, *scope, *quiet, *flags], log=log))
         return running[-1]
@@ -214,11 +215,12 @@ def test_a_base_that_appears_later_completes_the_resource_that_inherits_it(
 def test_a_field_without_effect_is_named_in_a_condition_and_in_an_event(
     start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
 ) -> None:
-    resources.apply("Stoker", "line", git=git(git_http), siteNumber="7", approval={"required": True})
+    idle = {"rateLimit": {"burstLimit": 3}, "approval": {"required": True}}
+    resources.apply("Stoker", "line", git=git(git_http), **idle)
     start()
-    assert "approval, siteNumber" in resources.until_ready("Stoker", "line", "RefResolved")
+    assert "approval, rateLimit" in resources.until_ready("Stoker", "line", "RefResolved")
     eventually(
-        lambda: "approval, siteNumber" in messages(kinds, namespace),
+        lambda: "approval, rateLimit" in messages(kinds, namespace),
         PATIENCE,
         "a warning event",
         interval=0.3,
@@ -235,12 +237,12 @@ def test_a_field_without_effect_is_told_of_although_the_first_pass_failed(
     start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
 ) -> None:
     token = {"token": {"secretRef": {"name": "late", "key": "t"}}}
-    resources.apply("Stoker", "line", git=git(git_http, auth=token), siteNumber="7")
+    resources.apply("Stoker", "line", git=git(git_http, auth=token), approval={"required": True})
     start()
     resources.until_ready("Stoker", "line", "SecretNotFound")
     resources.secret("late", t="token")
     resources.until_ready("Stoker", "line", "RefResolved")
-    eventually(lambda: "siteNumber" in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
+    eventually(lambda: "approval" in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
 
 
 def test_a_ref_that_moves_is_told_of_although_a_later_step_fails(
@@ -256,7 +258,8 @@ def test_a_ref_that_moves_is_told_of_although_a_later_step_fails(
     start()
     resources.until_ready("Stoker", "line", "SecretNotFound")
     commit = plant.commit({"README.md": "moved"})
-    kinds.kubectl("-n", namespace, "annotate", "stoker", "line", "note=look-again")
+    asked = "stoker.io/requested-at=2026-03-02T08:15:00Z"
+    kinds.kubectl("-n", namespace, "annotate", "stoker", "line", asked)
     eventually(lambda: f"to {commit[:8]}" in messages(kinds, namespace), PATIENCE, "an event", interval=0.3)
 
 
@@ -326,7 +329,7 @@ def test_a_resource_that_the_schema_let_through_stalls_alone(
         resources.apply("Stoker", "bad", git=7, polling={"interval": -1e30})
         resources.apply("Stoker", "good", git=git(git_http))
         command = [*STOKER, "controller", f"--kubeconfig={plane.kubeconfig()}", "--log-format=json"]
-        quiet = ["--health-probe-bind-address=0", "--metrics-bind-address=0"]
+        quiet = [f"--{one}-bind-address=0" for one in ("health-probe", "metrics", "receiver")]
         with Process.start("controller", [*command, *quiet], log=tmp_path / "controller.log"):
             resources.until_ready("Stoker", "good", "RefResolved")
             assert "git" in resources.until_ready("Stoker", "bad", "InvalidSpec")
@@ -377,6 +380,7 @@ def _install_without_schemas(plane: ControlPlane) -> None:
         ("stoker.io", "Stoker"),
         ("sync.ignition.io", "IgnitionSync"),
         ("sync.ignition.io", "IgnitionSyncBase"),
+        ("stoker.io", "SyncProfile"),
     ):
         plural = f"{kind.lower()}s"
         anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

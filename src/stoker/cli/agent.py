@@ -56,12 +56,13 @@ def agent_command(
     from stoker.telemetry.logs import configure  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    places = Places(root.absolute())
     settings = Settings(
-        config=load(kubeconfig, context),
+        config=load(kubeconfig, context, account=places.account),
         identity=AgentIdentity.read(os.environ),
-        places=Places(root.absolute()),
+        places=places,
         health_address=health_address,
         metrics_address=metrics_address,
         only_initial=initial_sync,
     )
-    run(lambda: Sidecar(settings).run())
+    run(lambda: Sidecar(settings).run(), lean=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,6 +11,14 @@ from stoker.telemetry.logs import LEVELS
 
 
 @click.command("controller")
+@click.option(
+    "--mode",
+    type=click.Choice(["controller", "webhook"]),
+    default="controller",
+    show_default=True,
+    expose_value=False,
+    help="webhook: the same as `stoker webhook`, with its options.",
+)
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
@@ -24,12 +33,74 @@ from stoker.telemetry.logs import LEVELS
 )
 @click.option("--metrics-bind-address", default=":8080", show_default=True, help="Metrics; 0 turns them off.")
 @click.option(
-    "--watch-namespaces", default="", help="Namespaces to work on, with commas between. Default: all."
+    "--leader-elect",
+    type=click.BOOL,
+    is_flag=False,
+    flag_value="true",
+    default=True,
+    show_default=True,
+    help="Agree with other replicas on who works. Without it only one may run.",
 )
 @click.option(
-    "--workers", type=click.IntRange(1, 64), default=5, show_default=True, help="Resources worked on at once."
+    "--watch-namespaces", default="", help="Namespaces to work on, with commas between. Default: all."
+)
+@click.option("--watch-label-selector", default="", help="Labels that a resource must have to be worked on.")
+@click.option(
+    "--workers",
+    "--max-concurrent-reconciles",
+    type=click.IntRange(1, 64),
+    default=5,
+    show_default=True,
+    help="Resources worked on at once.",
+)
+@click.option(
+    "--git-timeout",
+    type=click.FloatRange(1, 3600),
+    default=120.0,
+    show_default=True,
+    help="Seconds that a repository has to answer.",
 )
 @click.option("--require-known-hosts", is_flag=True, help="Refuse ssh sources that come without known_hosts.")
+@click.option("--cluster-name", default="", help="What templates know as {{.ClusterName}}.")
+@click.option(
+    "--github-app-namespace",
+    "--github-app-namespaces",
+    multiple=True,
+    help="Namespace in which tokens of GitHub Apps may be written as Secrets; commas are fine.",
+)
+@click.option("--shared-volumes", is_flag=True, help="Make volumes for resources that ask for one.")
+@click.option(
+    "--defaults",
+    type=click.Path(path_type=Path),
+    help="File with what resources leave out; the chart's defaults.",
+)
+@click.option("--agent-image", default="", help="Image of agents, to tell which of them are outdated.")
+@click.option("--require-digest", is_flag=True, help="As for the webhook.")
+@click.option("--repo-size", default="2Gi", show_default=True, help="As for the webhook.")
+@click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs what agents are told.")
+@click.option(
+    "--forget-reports-after",
+    type=click.FloatRange(0, 86400),
+    default=30.0,
+    show_default=True,
+    help="Seconds for which the report of a pod that is gone is kept.",
+)
+@click.option(
+    "--receiver-bind-address", default=":8443", show_default=True, help="Webhooks; 0 turns the receiver off."
+)
+@click.option(
+    "--receiver-cert-dir",
+    type=click.Path(path_type=Path),
+    help="Folder with tls.crt and tls.key. Default: plain HTTP.",
+)
+@click.option(
+    "--receiver-key-file",
+    type=click.Path(path_type=Path),
+    help="File with a key that may ask for every resource.",
+)
+@click.option(
+    "--receiver-trusted-proxy", multiple=True, help="Network whose X-Forwarded-For is taken at its word."
+)
 @click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
 @click.option(
     "--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True
@@ -38,32 +109,22 @@ def controller_command(
     kubeconfig: Path | None,
     context: str | None,
     lease_namespace: str | None,
-    health_probe_bind_address: str,
-    metrics_bind_address: str,
-    watch_namespaces: str,
-    workers: int,
-    require_known_hosts: bool,
     log_level: str,
     log_format: str,
+    **options: Any,
 ) -> None:
-    """Resolve the ref of every resource and keep its status true.
+    """Keep gateways in step with git: find commits, tell agents, gather what they report.
 
-    Several replicas may run; one of them works at a time.
+    Several replicas may run; one of them works at a time, and each of them answers webhooks.
     """
-    from stoker.controller.operating import Operator, Settings  # noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.cli.controlling import seams_of, settings_of  # noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.controller.operating import Operator  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     config = load(kubeconfig, context)
-    settings = Settings(
-        config=config,
-        lease_namespace=lease_namespace or config.namespace,
-        health_address=health_probe_bind_address,
-        metrics_address=metrics_bind_address,
-        namespaces=tuple(name.strip() for name in watch_namespaces.split(",") if name.strip()),
-        workers=workers,
-        require_known_hosts=require_known_hosts,
-    )
-    run(lambda: Operator(settings).run())
+    settings = settings_of(config, lease_namespace or config.namespace, options)
+    seams = seams_of(settings, options)
+    run(lambda: Operator(settings, seams).run())

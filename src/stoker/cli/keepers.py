@@ -16,13 +16,14 @@ from stoker.agent.opening import open_keeper
 from stoker.agent.tending import Tended
 from stoker.cli.logins import access_reader, keys_reader
 from stoker.cli.orders import Order
+from stoker.cli.showing import complain
 
 if TYPE_CHECKING:
     from stoker.agent.hooks import Noise
     from stoker.agent.reporting import SyncReport
-    from stoker.agent.tending import Attendant
     from stoker.engine.drifting import Drift
     from stoker.engine.sources import SourceReader
+    from stoker.ignition.attending import Attending
 
 Progress = Callable[[str, int, int], None]
 
@@ -34,8 +35,9 @@ class Kept:
         self, order: Order, *, reader: SourceReader | None = None, progress: Progress | None = None
     ) -> None:
         self.order = order
-        attendant, noise = _gateway_of(order)
-        self._tended = Tended(_keeper(order, attendant, noise, reader, progress), attendant)
+        self._attendant, noise = _gateway_of(order)
+        keeper = _keeper(order, self._attendant, noise, reader, progress)
+        self._tended = Tended(keeper, self._attendant)
 
     async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> SyncReport:
         """One pass; any of the approved plans may be the one that it comes to."""
@@ -50,6 +52,11 @@ class Kept:
     async def verify(self) -> Drift:
         return await self._tended.verify()
 
+    def show_warnings(self, verb: str) -> None:
+        """What the last pass met at the gateway and went on all the same."""
+        for warning in self._attendant.outcome.warnings if self._attendant is not None else ():
+            complain(f"stoker {verb}: warning: {warning}")
+
     async def aclose(self) -> None:
         await self._tended.aclose()
 
@@ -62,7 +69,7 @@ class Kept:
         await self.aclose()
 
 
-def _gateway_of(order: Order) -> tuple[Attendant | None, Noise | None]:
+def _gateway_of(order: Order) -> tuple[Attending | None, Noise | None]:
     if not order.host:
         return None, None
     from stoker.cli.gateways import attendant_for  # noqa: PLC0415 - files alone need no gateway
@@ -73,7 +80,7 @@ def _gateway_of(order: Order) -> tuple[Attendant | None, Noise | None]:
 
 def _keeper(
     order: Order,
-    attendant: Attendant | None,
+    attendant: Attending | None,
     noise: Noise | None,
     reader: SourceReader | None,
     progress: Progress | None,

@@ -58,4 +58,6 @@ async def _look(order: Order, *, walk: bool, with_diff: bool) -> SyncReport:
 
     with ProgressBar() as bar:
         async with Kept(order, progress=bar) as kept:
-            return await kept.sync(walk=walk, dry_run=True, diff=with_diff)
+            report = await kept.sync(walk=walk, dry_run=True, diff=with_diff)
+    kept.show_warnings("plan")
+    return report

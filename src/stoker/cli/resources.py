@@ -76,6 +76,7 @@ def order_from_resource(given: Given) -> Order:
         job=replace(
             job_from(given, intent.source, intent.files, intent.values),
             binaries=intent.policies.ignition.binaries,
+            module_order=intent.policies.ignition.module_order,
         ),
         secrets=SecretFiles.given(given.secrets, given.secrets_dir),
         namespace=pod.namespace,

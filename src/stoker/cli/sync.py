@@ -158,7 +158,9 @@ async def _pass(order: Order, *, walk: bool, dry_run: bool) -> SyncReport:
 
     with ProgressBar() as bar:
         async with Kept(order, progress=bar) as kept:
-            return await kept.sync(walk=walk, dry_run=dry_run)
+            report = await kept.sync(walk=walk, dry_run=dry_run)
+    kept.show_warnings("sync")
+    return report
 
 
 def show_report(report: SyncReport, output: str) -> int:

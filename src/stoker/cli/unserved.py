@@ -49,7 +49,6 @@ WITHOUT_EFFECT = (
     Field("ignition.peerGatewayName"),
     Field("ignition.redundancyRole"),
     Field("rateLimit"),
-    Field("shared.modules.order"),
     Field("snapshots.enabled"),
     Field("storage"),
     Field("webhook.allowedNamespaces"),
@@ -68,7 +67,6 @@ ANNOTATIONS = (
     Field(Key.REDUNDANCY_ROLE),
     Field(Key.SNAPSHOT_VOLUME),
     Field(Key.SYNC_PERIOD, (), "spec.polling.interval says how often the ref is looked at"),
-    Field(Key.TAG_INHERITANCE_STRATEGY, ("full",)),
 )
 
 

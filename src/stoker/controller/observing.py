@@ -1,104 +1,129 @@
-"""What the controller watches, and which resources a change concerns.
+"""What the controller watches: one reflector for each kind and scope, on every replica.
 
-Objects are kept as their header and their bytes: a resource that this version
-cannot read must still get a status that says so, which takes no more than its
-name. A change of status alone concerns nobody, or writing one would cause the
-next pass (C-052).
+A replica that waits for the lease sees all of it too, so that it can take over at
+once and knows whom a webhook may call. Nothing is told to anybody before every kind
+has been listed once: a pass that ran earlier would take a base or a pod for missing
+that had only not been read yet. Which resource a change concerns is decided in
+`stoker.controller.concerning`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from stoker.api.adapters import MODELS, base_wanted_by
+from stoker.api.adapters import base_wanted_by
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import Resource as Model
-from stoker.api.registry import KINDS, Kind
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.controller.objects import (
+    BASES,
+    PROFILES,
+    SYNCED_KINDS,
+    Kept,
+    ResourceKey,
+    SeenBinding,
+    SeenClaim,
+    SeenMap,
+    SeenRole,
+    SeenSecret,
+    keep_binding,
+    keep_claim,
+    keep_map,
+    keep_object,
+    keep_role,
+    keep_secret,
+    read,
+)
+from stoker.controller.pods import SeenPod, by_namespace, by_resource, keep_pod
+from stoker.controller.shelves import Shelf
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.domain.reasons import Reason
+from stoker.domain.protocol import CR_NAME_LABEL
 from stoker.kube.client import Client
-from stoker.kube.objects import Header
-from stoker.kube.reflector import Reflector
-from stoker.kube.resources import Resource
-from stoker.kube.store import Change, ObjectKey
+from stoker.kube.kinds import rest
+from stoker.kube.reflector import Listener, Reflector
+from stoker.kube.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, Resource
+from stoker.kube.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
-M = TypeVar("M", bound=Model)
+T = TypeVar("T")
+
+PAUSE_MAP = "ignition-sync-global-pause"
+"""In the operator's namespace; `paused: "true"` in it stops everything (R-CM-26)."""
 
 log = get_logger(__name__)
 
-_HEADER = msgspec.json.Decoder(Header)
-
-SYNCED_KINDS = {kind.name: kind for kind in KINDS if kind.model in MODELS}
-BASES = next(kind for kind in KINDS if kind.model is IgnitionSyncBase)
-
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """One object as it came."""
+class Scope:
+    """What is looked at."""
 
-    header: Header
-    raw: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceKey:
-    """One resource of one of the kinds that are synced."""
-
-    kind: str
-    object: ObjectKey
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.object}"
-
-
-def rest(kind: Kind) -> Resource:
-    """Where the API server keeps objects of one of our kinds."""
-    return Resource(kind.group, kind.version, kind.plural, kind.name, kind.namespaced)
+    home: str
+    """The operator's own namespace."""
+    namespaces: Collection[str] = ()
+    """Namespaces whose resources are worked on; none named means all."""
+    labels: str = ""
+    """A selector that resources must fit."""
+    shared_volumes: bool = False
+    """Whether volumes are made for resources that ask for one; their claims are watched then."""
 
 
 class Observed:
-    """The stores behind all passes; `changed` is told which resource to look at.
+    """The stores behind all passes."""
 
-    Nobody is told anything before every kind has been listed once: a pass that ran
-    earlier would take a base for missing that had only not been read yet.
-    """
+    def __init__(self, client: Client, scope: Scope, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._namespaces: Collection[str | None] = scope.namespaces or (None,)
+        self.listed = asyncio.Event()
+        """Every kind has been listed once."""
+        self.resources: Mapping[str, Shelf[Kept]] = {
+            name: self._shelf(rest(kind), keep_object, labels=scope.labels)
+            for name, kind in SYNCED_KINDS.items()
+        }
+        self.bases = self._shelf(rest(BASES), keep_object)
+        self.profiles = self._shelf(rest(PROFILES), keep_object)
+        self.pods: Shelf[SeenPod | None] = self._shelf(
+            PODS, keep_pod, indexes={"resource": by_resource, "namespace": by_namespace}
+        )
+        self.maps: Shelf[SeenMap] = self._shelf(CONFIG_MAPS, keep_map, labels=CR_NAME_LABEL)
+        self.roles: Shelf[SeenRole] = self._shelf(ROLES, keep_role, labels=CR_NAME_LABEL)
+        self.bindings: Shelf[SeenBinding] = self._shelf(ROLE_BINDINGS, keep_binding, labels=CR_NAME_LABEL)
+        self.shared_volumes = scope.shared_volumes
+        claim_scopes = None if scope.shared_volumes else ()
+        self.claims: Shelf[SeenClaim] = self._shelf(
+            CLAIMS, keep_claim, scopes=claim_scopes, labels=CR_NAME_LABEL
+        )
+        self.secrets: Shelf[SeenSecret] = self._shelf(SECRETS, keep_secret, metadata_only=True)
+        self.pause: Shelf[SeenMap] = self._shelf(
+            CONFIG_MAPS, keep_map, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
+        )
+        self._pause_key = ObjectKey(scope.home, PAUSE_MAP)
 
-    def __init__(
-        self,
-        client: Client,
-        namespaces: Collection[str],
-        changed: Callable[[ResourceKey], None],
-        clock: Clock,
-    ) -> None:
-        self._changed = changed
-        self._listed = False
-        scopes: Collection[str | None] = namespaces or (None,)
+    @property
+    def shelves(self) -> tuple[Shelf[Any], ...]:
+        return (
+            *self.resources.values(),
+            self.bases,
+            self.profiles,
+            self.pods,
+            self.maps,
+            self.roles,
+            self.bindings,
+            self.claims,
+            self.secrets,
+            self.pause,
+        )
 
-        def reflectors(kind: Kind, on_change: Callable[[Change[Kept]], None]) -> list[Reflector[Kept]]:
-            return [
-                Reflector(
-                    client,
-                    rest(kind),
-                    namespace=scope,
-                    keep=_kept,
-                    on_change=on_change,
-                    on_error=_unseen,
-                    clock=clock,
-                )
-                for scope in scopes
-            ]
-
-        self._synced = {name: reflectors(kind, self._listener(name)) for name, kind in SYNCED_KINDS.items()}
-        self._bases = reflectors(BASES, self._on_base)
-        self.reflectors = tuple(chain(*self._synced.values(), self._bases))
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        return tuple(chain.from_iterable(shelf.reflectors for shelf in self.shelves))
 
     async def run(self) -> None:
         """Keep the stores right until cancelled."""
@@ -107,54 +132,109 @@ class Observed:
                 group.create_task(reflector.run(), name=str(reflector.resource))
             for reflector in self.reflectors:
                 await reflector.synced()
-            self._listed = True
-            for key, _ in self._resources():
-                self._changed(key)
+            self.listed.set()
+
+    def begin_term(self) -> None:
+        """What an earlier term of ours wrote was written over by others since."""
+        for shelf in self.shelves:
+            shelf.forget_writes()
 
     def find(self, key: ResourceKey) -> Kept | None:
-        return _find(self._synced[key.kind], key.object)
+        return self.resources[key.kind].get(key.object)
 
-    def base_for(self, resource: Model) -> IgnitionSyncBase | None:
-        """The base that a resource inherits from, where it names one and that exists."""
+    def every(self, namespace: str | None = None) -> Iterator[ResourceKey]:
+        """All resources, or those of a namespace."""
+        for kind, shelf in self.resources.items():
+            for key in shelf.each():
+                if namespace in (None, key.namespace):
+                    yield ResourceKey(kind, key)
+
+    def heirs(self, base: ObjectKey) -> Iterator[ResourceKey]:
+        """The resources that inherit from a base."""
+        for kind, shelf in self.resources.items():
+            for key, kept in shelf.items():
+                try:
+                    wanted = base_wanted_by(read(kept, SYNCED_KINDS[kind].model))
+                except InvalidValue:
+                    continue  # its own pass says so
+                if wanted is not None and base == ObjectKey(wanted.namespace or "", wanted.name):
+                    yield ResourceKey(kind, key)
+
+    def base_for(self, resource: Model) -> tuple[IgnitionSyncBase | None, bytes]:
+        """The base that a resource inherits from, where it names one and that exists, and its bytes."""
         wanted = base_wanted_by(resource)
-        kept = wanted and _find(self._bases, ObjectKey(wanted.namespace or "", wanted.name))
-        return read(kept, IgnitionSyncBase) if kept else None
+        kept = self.bases.get(ObjectKey(wanted.namespace or "", wanted.name)) if wanted else None
+        return (None, b"") if kept is None else (read(kept, IgnitionSyncBase), kept.raw)
 
-    def _listener(self, kind: str) -> Callable[[Change[Kept]], None]:
-        def on_change(change: Change[Kept]) -> None:
-            if not self._listed:
-                return
-            if change.old is None or change.new is None or _asks_for_more(change.old, change.new):
-                self._changed(ResourceKey(kind, change.key))
+    def profiles_in(self, namespace: str) -> dict[str, SyncProfile]:
+        """Those that can be read, by name; what is wrong with another is said on that one."""
+        found: dict[str, SyncProfile] = {}
+        for key, kept in self.profiles.items():
+            if key.namespace == namespace:
+                try:
+                    found[key.name] = read(kept, SyncProfile)
+                except InvalidValue:
+                    continue
+        return found
 
-        return on_change
+    def pods_of(self, key: ResourceKey) -> list[SeenPod]:
+        """The pods that belong to a resource, in every phase (C-073)."""
+        namespace, name = key.object
+        named = [pod for _, pod in self.pods.find("resource", f"{namespace}/{name}") if pod is not None]
+        found = [pod for pod in named if self._meant(pod, key)]
+        nameless = [pod for _, pod in self.pods.find("resource", f"{namespace}/*") if pod is not None]
+        if nameless and list(self.every(namespace)) == [key]:
+            found += nameless
+        return sorted(found, key=lambda pod: pod.name)
 
-    def _on_base(self, change: Change[Kept]) -> None:
-        for key in list(self._heirs(change.key)) if self._listed else ():
-            self._changed(key)
+    def has_nameless(self, namespace: str) -> bool:
+        """Whether a pod there leaves it open which resource it means."""
+        return any(True for _ in self.pods.find("resource", f"{namespace}/*"))
 
-    def _heirs(self, base: ObjectKey) -> Iterator[ResourceKey]:
-        for key, kept in self._resources():
-            try:
-                wanted = base_wanted_by(read(kept, SYNCED_KINDS[key.kind].model))
-            except InvalidValue:
-                continue  # its own pass says so
-            if wanted is not None and base == ObjectKey(wanted.namespace or "", wanted.name):
-                yield key
+    def _meant(self, pod: SeenPod, key: ResourceKey) -> bool:
+        if pod.resource_kind:
+            return pod.resource_kind == key.kind
+        others = (kind for kind in self.resources if kind != key.kind)
+        return not any(self.resources[kind].get(key.object) for kind in others)
 
-    def _resources(self) -> Iterator[tuple[ResourceKey, Kept]]:
-        for kind, reflectors in self._synced.items():
-            for reflector in reflectors:
-                for key, kept in reflector.store.items():
-                    yield ResourceKey(kind, key), kept
+    def paused_by(self) -> str:
+        """Why everything is paused; empty if it is not."""
+        seen = self.pause.get(self._pause_key)
+        paused = seen is not None and (seen.data or {}).get("paused", "").strip() == "true"
+        return f"ConfigMap {self._pause_key} pauses everything" if paused else ""
+
+    def _shelf(
+        self,
+        resource: Resource,
+        keep: Callable[[bytes], T],
+        *,
+        scopes: Collection[str | None] | None = None,
+        labels: str | None = None,
+        fields: str | None = None,
+        metadata_only: bool = False,
+        indexes: Mapping[str, Callable[[ObjectKey, T], Iterator[str]]] | None = None,
+    ) -> Shelf[T]:
+        def reflector(namespace: str | None) -> Reflector[T]:
+            return Reflector(
+                self._client,
+                resource,
+                namespace=namespace,
+                labels=labels or None,
+                fields=fields,
+                metadata_only=metadata_only,
+                keep=keep,
+                on_error=_unseen,
+                on_refused=_unreadable(resource),
+                indexes=indexes,
+                clock=self._clock,
+            )
+
+        return Shelf([reflector(each) for each in (self._namespaces if scopes is None else scopes)], keep)
 
 
-def read(kept: Kept, model: type[M]) -> M:
-    """The whole object; one that does not fit its own schema is refused with the path of the field."""
-    try:
-        return msgspec.json.decode(kept.raw, type=model)
-    except msgspec.ValidationError as error:
-        raise InvalidValue(f"the resource cannot be read: {error}", reason=Reason.INVALID_SPEC) from None
+def listen(shelf: Shelf[T], listener: Listener[T]) -> None:
+    for reflector in shelf.reflectors:
+        reflector.listen(listener)
 
 
 def _unseen(error: StokerError) -> None:
@@ -162,18 +242,9 @@ def _unseen(error: StokerError) -> None:
     log.warning("watch.failed", reason=error.reason, error=error.message)
 
 
-def _find(reflectors: Iterable[Reflector[Kept]], key: ObjectKey) -> Kept | None:
-    return next((kept for each in reflectors if (kept := each.store.get(key)) is not None), None)
+def _unreadable(resource: Resource) -> Callable[[ObjectKey, Exception], None]:
+    def refused(key: ObjectKey, error: Exception) -> None:
+        kind = type(error).__name__ if not isinstance(error, msgspec.ValidationError) else str(error)
+        log.warning("object.unreadable", kind=resource.kind, key=str(key), error=kind)
 
-
-def _kept(raw: bytes) -> Kept:
-    return Kept(_HEADER.decode(raw), raw)
-
-
-def _asks_for_more(old: Kept, new: Kept) -> bool:
-    before, after = old.header.metadata, new.header.metadata
-    return (
-        before.generation != after.generation
-        or before.annotations != after.annotations
-        or before.deletion_timestamp != after.deletion_timestamp
-    )
+    return refused

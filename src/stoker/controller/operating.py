@@ -1,32 +1,46 @@
-"""The controller as a process: probes always, work only while the lease is held.
+"""The controller as a process: probes, watches and the receiver always, work only while the lease is held.
 
-    probes ─ lease ─► (leading) Events ─ reflectors ─ workers
+    probes ─ watches ─ receiver ─ lease ─► (leading) Events ─ resolver ─ workers
 
-The parts behind the lease are built anew for each term, around a client that
-refuses to write once the term is over.
+What is watched is watched on every replica, so that a new leader begins with what it
+knows and every replica can answer a webhook. The parts behind the lease are built anew
+for each term, around a client that refuses to write once the term is over.
 """
 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from stoker.controller.observing import Kept, Observed, ResourceKey
-from stoker.controller.reconciling import Reconciler
+from stoker.api.adapters import NO_DEFAULTS
+from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.controller.concerning import Concerns, References, Sink
+from stoker.controller.instructing import Installation
+from stoker.controller.leading import Term, Work, build_work
+from stoker.controller.metering import Meter
+from stoker.controller.objects import ResourceKey
+from stoker.controller.observing import Observed, Scope
+from stoker.controller.outdating import SidecarOf
+from stoker.controller.publishing import FORGET_AFTER
+from stoker.controller.resolving import GIT_TIMEOUT
+from stoker.controller.storing import Fetcher
+from stoker.controller.summarizing import Listener
 from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.intent.source import SecretKey
 from stoker.git.runner import GitRunner
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
-from stoker.kube.controlling import PASS_TIMEOUT, Controller, PassRecord
+from stoker.kube.controlling import PASS_TIMEOUT
 from stoker.kube.electing import Elector
-from stoker.kube.events import EventRecorder
 from stoker.kube.fencing import FencedClient, Leadership
 from stoker.kube.lease import Terms, unique_identity
-from stoker.kube.queue import WorkQueue
-from stoker.kube.reflector import Reflector
+from stoker.kube.queue import QueueDepth, WorkQueue
 from stoker.kube.running import Part, Unit
+from stoker.kube.store import ObjectKey
 from stoker.telemetry.health import Health
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
@@ -34,8 +48,7 @@ from stoker.telemetry.runtime import RuntimeMetrics
 
 LEASE_SECONDS = 15
 RENEW_SECONDS = 5.0
-# Secrets and repositories are not watched: what was missing is found by looking again.
-STALLED_RECHECK = 15.0
+_FOREVER = 10 * 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +57,65 @@ class Settings:
 
     config: ClusterConfig
     lease_namespace: str
+    """The operator's own namespace: its Lease, and the map that pauses everything."""
+    leader_elect: bool = True
     shard: int = 0
     health_address: str = ":8081"
     metrics_address: str = ":8080"
     namespaces: tuple[str, ...] = ()
     """Namespaces whose resources are worked on; none named means all."""
+    labels: str = ""
+    """A selector that resources must fit."""
     workers: int = 5
+    git_timeout: float = GIT_TIMEOUT
     require_known_hosts: bool = False
     """Refuse ssh sources whose server nobody vouches for."""
+    cluster_name: str = ""
+    github_app_namespaces: tuple[str, ...] = ()
+    defaults: IgnitionSyncBaseSpec = field(default=NO_DEFAULTS)
+    """What resources leave open and the installation decides."""
+    forget_after: float = FORGET_AFTER
+    """How long the report of a pod that is gone is kept."""
+    shared_volumes: bool = False
+    """Make volumes for resources that ask for one in `spec.storage`."""
+    metadata_key: SecretKey | None = None
+    """A Secret's key, in the namespace of each resource, that its metadata map is signed with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What other rooms hand in, because this one may not know them."""
+
+    sidecar: SidecarOf | None = None
+    """The digest of what would be injected into a pod now; None: nobody can tell."""
+    listener: Listener | None = None
+    """The receiver, as the condition WebhookReady tells of it."""
+    receiver: Callable[[Client, Observed, Metrics], AbstractAsyncContextManager[object]] | None = None
+    """Serves webhooks for as long as the process lives."""
+    fetcher: Callable[[Observed, Client], Fetcher] | None = None
+    """Makes what fills shared volumes, for one term and its fenced client."""
 
 
 class Operator:
     """One replica."""
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, settings: Settings, seams: Seams | None = None, clock: Clock | None = None) -> None:
         self._settings = settings
+        self._seams = seams if seams is not None else Seams()
         self._clock = clock or SystemClock()
         self._metrics = Metrics()
         self._runtime = RuntimeMetrics(self._metrics)
+        self._meter = Meter(self._metrics)
         self._health = Health()
-        self._queue = WorkQueue[ResourceKey](clock=self._clock)
-        self._reflectors: tuple[Reflector[Kept], ...] = ()
-        # Both are made anew for each term as leader, hence read through this object.
-        self._runtime.watch_queue("sync", lambda: self._queue.snapshot())  # noqa: PLW0108
-        self._runtime.watch_reflectors(lambda: self._reflectors)
+        self._work: Work | None = None
+        self._idle = WorkQueue[ResourceKey](clock=self._clock)
+        self._idle_profiles = WorkQueue[ObjectKey](clock=self._clock)
+        # The queues are made anew for each term as leader, hence read through this object.
+        self._runtime.watch_queue("sync", self._queue_depth)
+        self._runtime.watch_queue("profiles", self._profiles_depth)
 
     async def run(self) -> None:
-        """Serve probes, and work whenever the lease is ours, until cancelled."""
+        """Serve probes and webhooks, and work whenever the lease is ours, until cancelled."""
         settings = self._settings
         identity = unique_identity()
         probes = ProbeServer(
@@ -83,65 +128,94 @@ class Operator:
             probes,
             Client(settings.config, clock=self._clock, user_agent="stoker-controller") as client,
         ):
-            elector = Elector(
-                client,
-                f"stoker-controller-{settings.shard}",
-                settings.lease_namespace,
-                Terms(identity, LEASE_SECONDS, RENEW_SECONDS),
-                clock=self._clock,
-                metrics=self._runtime,
+            scope = Scope(
+                settings.lease_namespace, settings.namespaces, settings.labels, settings.shared_volumes
             )
+            observed = Observed(client, scope, self._clock)
+            self._runtime.watch_reflectors(lambda: observed.reflectors)
+            elector = self._elector(client, identity)
             self._health.live.add("workers", self._why_stuck)
             self._health.ready.add("lease", lambda: _why_unready(elector))
             with tempfile.TemporaryDirectory(prefix="stoker-git-") as cache:
-                work = partial(self._lead, client, GitRunner(Path(cache)), identity)
-                await elector.run(work)
+                concerns = Concerns(observed, References())
+                term = partial(self._lead, client, GitRunner(Path(cache)), observed, concerns, identity)
+                lead = elector.run if settings.leader_elect else self._alone
+                parts = [Part("observing", observed.run), Part("leading", partial(lead, term))]
+                async with self._receiver(client, observed):
+                    await Unit(parts, clock=self._clock).run()
 
-    async def _lead(self, client: Client, git: GitRunner, identity: str, leadership: Leadership) -> None:
-        """One term as leader."""
-        fenced = FencedClient(client, leadership)
-        queue = self._queue = WorkQueue(clock=self._clock)
-        observed = Observed(fenced, self._settings.namespaces, queue.add, self._clock)
-        self._reflectors = observed.reflectors
-        events = EventRecorder(fenced, component="stoker-controller", instance=identity, clock=self._clock)
-        reconciler = Reconciler(
-            observed,
-            fenced,
-            git,
-            events,
-            self._clock,
-            require_known_hosts=self._settings.require_known_hosts,
-        )
-        controller = Controller(
-            "sync",
-            queue,
-            reconciler.reconcile,
-            workers=self._settings.workers,
-            stalled_recheck=STALLED_RECHECK,
+    def _receiver(self, client: Client, observed: Observed) -> AbstractAsyncContextManager[object]:
+        made = self._seams.receiver
+        return nullcontext() if made is None else made(client, observed, self._metrics)
+
+    def _elector(self, client: Client, identity: str) -> Elector:
+        return Elector(
+            client,
+            f"stoker-controller-{self._settings.shard}",
+            self._settings.lease_namespace,
+            Terms(identity, LEASE_SECONDS, RENEW_SECONDS),
             clock=self._clock,
-            on_pass=partial(self._count, observed),
+            metrics=self._runtime,
         )
-        parts = [
-            Part("events", events.run, events.stop),
-            Part("observing", observed.run),
-            Part("working", controller.run, controller.stop),
-        ]
+
+    async def _alone(self, term: Callable[[Leadership], Awaitable[None]]) -> None:
+        """Lead without asking anybody, for as long as the process lives."""
+        await term(Leadership("none", "alone", self._clock, self._clock.monotonic() + _FOREVER))
+
+    async def _lead(
+        self,
+        client: Client,
+        git: GitRunner,
+        observed: Observed,
+        concerns: Concerns,
+        identity: str,
+        leadership: Leadership,
+    ) -> None:
+        """One term as leader."""
+        await observed.listed.wait()
+        settings, fenced = self._settings, FencedClient(client, leadership)
+        term = Term(
+            observed=observed,
+            client=fenced,
+            git=git,
+            identity=identity,
+            clock=self._clock,
+            references=concerns.references,
+            meter=self._meter,
+            runtime=self._runtime,
+            installation=Installation(settings.cluster_name, settings.require_known_hosts),
+            workers=settings.workers,
+            git_timeout=settings.git_timeout,
+            github_app_namespaces=settings.github_app_namespaces,
+            defaults=settings.defaults,
+            forget_after=settings.forget_after,
+            sidecar=self._seams.sidecar,
+            listener=self._seams.listener,
+            metadata_key=settings.metadata_key,
+            shared_volumes=settings.shared_volumes,
+            fetcher=None if self._seams.fetcher is None else self._seams.fetcher(observed, fenced),
+        )
+        observed.begin_term()
+        work = self._work = build_work(term)
+        concerns.tell(Sink(work.queue.add, work.soon, work.profiles.add))
         try:
-            await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
+            await Unit(work.parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
         finally:
-            self._queue, self._reflectors = WorkQueue(clock=self._clock), ()
+            concerns.hush()
+            self._work = None
+
+    def _queue_depth(self) -> QueueDepth:
+        return (self._work.queue if self._work is not None else self._idle).snapshot()
+
+    def _profiles_depth(self) -> QueueDepth:
+        return (self._work.profiles if self._work is not None else self._idle_profiles).snapshot()
 
     def _why_stuck(self) -> str | None:
         """A pass that goes on although it was cut off can only be ended together with the process."""
-        seconds = self._queue.snapshot().longest_running_seconds
+        if self._work is None:
+            return None
+        seconds = self._work.queue.snapshot().longest_running_seconds
         return f"a pass has been running for {seconds:.0f} s" if seconds > 2 * PASS_TIMEOUT else None
-
-    def _count(self, observed: Observed, record: PassRecord[ResourceKey]) -> None:
-        key = record.key.object
-        if observed.find(record.key) is None:  # the last pass over a resource only finds that it is gone
-            self._metrics.forget(key.namespace, key.name)
-            return
-        self._runtime.reconciled(key.namespace, key.name, record.consequence, record.seconds)
 
 
 def _why_unready(elector: Elector) -> str | None:

@@ -1,109 +1,276 @@
 """One pass over one resource, as a list of steps.
 
-    read        the resource as its type, or say which field is wrong
-    understand  what it means, whatever its kind, with all that it inherits
-    resolve     the ref to a commit, let in by what the Secrets hold now
-    look for    the gateway's key, without which no agent could finish its work
+    finalizer   on it before anything is made for it          finalizing
+    understand  what it means, with all that it inherits      understanding
+    discover    its pods, and what their agents reported      fleets, reports
+    validate    that everything exists that it names          validating
+    choose      the ref: the spec's, or one asked for         requesting
+    resolve     the ref to a commit, beside the pass          resolving
+    mint        a short-lived token for its gateways          minting
+    store       the volume for a shared clone                 storing
+    release     who may take the commit now                   releasing
+    prepare     the maps in which agents report               publishing
+    grant       what agents may read and write                granting
+    publish     what agents are told                          publishing
+    tidy        what is left of agents that are gone          publishing
+    own up      to what was found wrong on the way
 
-Each step returns the context with one more thing known, or raises what must
-happen next. None writes status: `stoker.controller.summarizing` makes it of what
-the steps found. The last step comes after the ref is resolved on purpose: a key
-that is missing must not keep the fleet from learning the commit.
+Each step returns the context with one more thing known, or raises what must happen
+next. What is wrong and does not keep the others from their work is a finding: the pass
+goes on, and the first one is raised at its end. None writes status:
+`stoker.controller.summarizing` makes it of what the steps found.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stoker.api.adapters import intent_for, settle
-from stoker.api.blocks.status import SyncStatus
-from stoker.api.kinds.resource import Resource as Model
-from stoker.controller.features import not_in_effect
-from stoker.controller.observing import SYNCED_KINDS, Kept, Observed, ResourceKey, read
-from stoker.controller.secrets import SecretReader
-from stoker.domain.intent.intents import ResourceIntent
-from stoker.domain.refs import CommitId
-from stoker.git.access import Access
-from stoker.git.github_app import AppTokens
-from stoker.git.remote import Remote
-from stoker.git.resolving import resolve
-from stoker.git.runner import GitRunner
+import msgspec
+
+from stoker.controller.concerning import References
+from stoker.controller.contexts import Context, known
+from stoker.controller.finalizing import Finalizer
+from stoker.controller.fleets import Fleet, fleet_of, shards_for
+from stoker.controller.granting import Granter
+from stoker.controller.instructing import Delivery, Installation, delivery, instructions
+from stoker.controller.minting import RENEW_EVERY, Minter
+from stoker.controller.objects import SYNCED_KINDS, Kept
+from stoker.controller.observing import Observed
+from stoker.controller.publishing import Publisher
+from stoker.controller.releasing import release
+from stoker.controller.reports import entries
+from stoker.controller.requesting import Effective, asked_by, asked_in, effective_ref, without_request
+from stoker.controller.resolving import Question, Resolver
+from stoker.controller.storing import Storekeeper
+from stoker.controller.understanding import Understanding, Understood
+from stoker.controller.validating import Validator, dependencies_of, fleet_findings
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.intent.source import AuthKind
+from stoker.domain.reasons import Reason
 from stoker.kube.client import Client
-from stoker.kube.stepping import Enough, Step
+from stoker.kube.errors import Conflict
+from stoker.kube.fencing import LeadershipLost
+from stoker.kube.kinds import rest
+from stoker.kube.stepping import Step
 
 T = TypeVar("T")
 
+POLLING = "polling"
+SPEC = "spec"
+LOOK_AGAIN = 5.0
+
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What is known of a resource so far."""
+class Parts:
+    """What the steps are done with."""
 
-    key: ResourceKey
-    kept: Kept
-    status: SyncStatus
-    resource: Model | None = None
-    idle_fields: tuple[str, ...] = ()
-    intent: ResourceIntent | None = None
-    commit: CommitId | None = None
+    observed: Observed
+    client: Client
+    clock: Clock
+    references: References
+    finalizer: Finalizer
+    understanding: Understanding
+    validator: Validator
+    resolver: Resolver
+    minter: Minter
+    storekeeper: Storekeeper
+    granter: Granter
+    publisher: Publisher
+    installation: Installation
+    watched_secrets: tuple[str, ...]
+    """Secrets that concern every resource of their namespace."""
+    outdated: Callable[[Understood, Fleet], tuple[str, ...]]
+    """Names the pods whose agent is not what would be injected now."""
 
 
 class Steps:
-    """The steps and what they need of the world."""
+    """The steps, in their order."""
 
-    def __init__(
-        self,
-        observed: Observed,
-        client: Client,
-        git: GitRunner,
-        apps: AppTokens,
-        *,
-        require_known_hosts: bool = False,
-    ) -> None:
-        self._observed = observed
-        self._client = client
-        self._git = git
-        self._apps = apps
-        self._require_known_hosts = require_known_hosts
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def listed(self) -> tuple[Step[Context], ...]:
         return (
-            Step("read", self._read),
+            Step("finalizer", self._finalizer),
             Step("understand", self._understand),
+            Step("discover", self._discover),
+            Step("validate", _tolerant(self._validate)),
+            Step("choose", self._choose),
             Step("resolve", self._resolve),
-            Step("look for the gateway's key", self._look_for_gateway_key),
+            Step("mint", _tolerant(self._mint)),
+            Step("store", _tolerant(self._store)),
+            Step("release", self._release),
+            Step("prepare", self._prepare),
+            Step("grant", _tolerant(self._grant)),
+            Step("publish", self._publish),
+            Step("tidy", _tolerant(self._tidy)),
+            Step("own up", self._own_up),
         )
 
-    async def _read(self, context: Context) -> Context:
-        resource = read(context.kept, SYNCED_KINDS[context.key.kind].model)
-        return dataclasses.replace(context, resource=resource, idle_fields=not_in_effect(resource))
+    async def _finalizer(self, context: Context) -> Context:
+        kept = await self._parts.finalizer.ensure(context.key, context.kept)
+        return dataclasses.replace(context, kept=kept)
 
-    async def _understand(self, context: Context) -> Context | Enough[Context]:
-        resource = _known(context.resource)
-        intent = intent_for(settle(resource, base=self._observed.base_for(resource)))
-        understood = dataclasses.replace(context, intent=intent)
-        return Enough(understood) if intent.paused else understood
+    async def _understand(self, context: Context) -> Context:
+        understood = self._parts.understanding.of(context.key, context.kept)
+        names = {one.name for one in understood.secrets}
+        self._parts.references.put(context.key, names.union(self._parts.watched_secrets))
+        paused_by = "spec.paused is true" if understood.intent.paused else self._parts.observed.paused_by()
+        return dataclasses.replace(context, understood=understood, paused_by=paused_by)
+
+    async def _discover(self, context: Context) -> Context:
+        observed, key = self._parts.observed, context.key
+        fleet = fleet_of(observed.pods_of(key), entries(observed.maps, key))
+        published = self._parts.publisher.published(key)
+        shards = shards_for(
+            [one.key for one in fleet.gateways], published.status_shards if published is not None else {}
+        )
+        outdated = self._parts.outdated(known(context.understood), fleet)
+        return dataclasses.replace(
+            context, fleet=fleet, published=published, shards=shards, outdated=outdated
+        )
+
+    async def _validate(self, context: Context) -> Context:
+        validator, understood = self._parts.validator, known(context.understood)
+        missing = await validator.missing_keys(context.key, understood.secrets)
+        findings: list[StokerError] = list(missing.values())
+        class_missing = await validator.storage_class(understood.intent)
+        findings += [class_missing] if class_missing is not None else []
+        profiles = self._parts.observed.profiles_in(context.key.object.namespace)
+        findings += fleet_findings(understood.intent, context.fleet, profiles)
+        return dataclasses.replace(context, missing=tuple(missing), findings=(*context.findings, *findings))
+
+    async def _choose(self, context: Context) -> Context:
+        intent = known(context.understood).intent
+        effective = effective_ref(intent.source.ref, intent.requests.ref, context.status.requested_ref)
+        kept = await self._without_request(context) if effective.expired else context.kept
+        return dataclasses.replace(context, effective=effective, kept=kept)
+
+    async def _without_request(self, context: Context) -> Kept:
+        metadata = {
+            "annotations": without_request(context.group),
+            "resourceVersion": context.kept.header.metadata.resource_version,
+        }
+        name = context.key.object
+        resource = rest(SYNCED_KINDS[context.key.kind])
+        patch = self._parts.client.patch(
+            resource, {"metadata": metadata}, name.name, name.namespace, into=msgspec.Raw
+        )
+        return await self._parts.observed.resources[context.key.kind].write(name, patch)
 
     async def _resolve(self, context: Context) -> Context:
-        source = _known(context.intent).source
-        secrets = SecretReader(self._client, context.key.object.namespace)
+        """While it is paused nobody looks at the ref (C-048, C-127)."""
+        if context.paused_by:
+            return context
+        understood, effective = known(context.understood), known(context.effective)
+        source = dataclasses.replace(understood.intent.source, ref=effective.ref)
+        question = Question(
+            source,
+            asked_in(context.kept.header.metadata.annotations, context.group),
+            self._parts.validator.secret_versions(context.key, understood),
+        )
+        answer = await self._parts.resolver.look(context.key, question, _interval(understood))
+        found = dataclasses.replace(context, answer=answer)
+        if answer is None:
+            message = f"ref {effective.ref} is being looked up"
+            return _with(found, Wait(message, after=LOOK_AGAIN, reason=Reason.REF_RESOLVING))
+        return found if answer.error is None else _with(found, answer.error)
 
-        async def access() -> Access:
-            return await secrets.access(source, self._apps, require_known_hosts=self._require_known_hosts)
+    async def _mint(self, context: Context) -> Context:
+        token = context.answer.token if context.answer is not None else None
+        await self._parts.minter.mint(context.key, context.kept, known(context.understood).intent, token)
+        return context
 
-        commit = await resolve(Remote(self._git, source.url, access), source.ref)
-        return dataclasses.replace(context, commit=commit)
+    async def _store(self, context: Context) -> Context:
+        await self._parts.storekeeper.provide(context.key, context.kept, known(context.understood).intent)
+        return context
 
-    async def _look_for_gateway_key(self, context: Context) -> Context:
-        wanted = _known(context.intent).policies.access.api_key
-        if wanted is not None:
-            await SecretReader(self._client, context.key.object.namespace).value(wanted)
+    async def _release(self, context: Context) -> Context:
+        what = self._what(context)
+        back_to = known(context.understood).intent.rollback.to_commit
+        waits_for = dependencies_of(self._parts.observed.profiles_in(context.key.object.namespace))
+        return dataclasses.replace(
+            context, what=what, release=release(context.fleet, back_to or what.commit, waits_for)
+        )
+
+    def _what(self, context: Context) -> Delivery:
+        effective = known(context.effective)
+        return delivery(
+            context.answer.commit if context.answer is not None else None,
+            effective.ref,
+            known(context.understood).intent.source.url,
+            context.published,
+            trigger=_trigger(context, effective),
+            now=rfc3339(self._parts.clock.now()),
+        )
+
+    async def _prepare(self, context: Context) -> Context:
+        highest = await self._parts.publisher.prepare(context.key, context.kept, context.shards)
+        return dataclasses.replace(context, highest_shard=highest)
+
+    async def _grant(self, context: Context) -> Context:
+        await self._parts.granter.grant(context.key, context.kept, context.fleet, context.highest_shard)
+        return context
+
+    async def _publish(self, context: Context) -> Context:
+        metadata = instructions(
+            known(context.understood),
+            context.fleet,
+            known(context.what),
+            context.release,
+            context.shards,
+            paused=bool(context.paused_by),
+            installation=self._parts.installation,
+        )
+        await self._parts.publisher.publish(context.key, context.kept, metadata)
+        return context
+
+    async def _tidy(self, context: Context) -> Context:
+        again = await self._parts.publisher.tidy(context.key, context.fleet, context.shards)
+        return dataclasses.replace(context, again_in=again)
+
+    async def _own_up(self, context: Context) -> Context:
+        if context.findings:
+            raise context.findings[0]
         return context
 
 
-def _known(value: T | None) -> T:
-    """What an earlier step has found; the order of the steps is what makes it so."""
-    if value is None:
-        raise AssertionError("a step was taken before the one that it builds on")
-    return value
+def _tolerant(step: Callable[[Context], Awaitable[Context]]) -> Callable[[Context], Awaitable[Context]]:
+    """What fails here is found, and the steps that follow are taken all the same."""
+
+    async def run(context: Context) -> Context:
+        try:
+            return await step(context)
+        except (Conflict, LeadershipLost):
+            raise
+        except (Stalled, Retry) as error:
+            return _with(context, error)
+
+    return run
+
+
+def _with(context: Context, finding: StokerError) -> Context:
+    return dataclasses.replace(context, findings=(*context.findings, finding))
+
+
+def _interval(understood: Understood) -> float | None:
+    polling, auth = understood.intent.polling, understood.intent.source.auth
+    interval = polling.interval if polling.enabled else None
+    if auth.kind is AuthKind.GITHUB_APP:
+        return min(interval or RENEW_EVERY, RENEW_EVERY)
+    return interval
+
+
+def _trigger(context: Context, effective: Effective) -> str:
+    """Why this commit, and why now: a request that is new, a spec that is new, or a look at the clock."""
+    asked = context.answer is not None and context.answer.asked_for
+    if asked or effective.recorded not in (None, context.status.requested_ref):
+        return asked_by(context.kept.header.metadata.annotations, context.group)
+    published = context.published
+    if published is None or published.ref != effective.ref or published.commit is None:
+        return SPEC
+    return POLLING

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from stoker.api.blocks.status import SyncStatus
-from stoker.controller.observing import SYNCED_KINDS, Kept, Observed, ResourceKey, rest
-from stoker.controller.passing import Context, Steps
+from stoker.controller.contexts import Context
+from stoker.controller.metering import Meter
+from stoker.controller.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
+from stoker.controller.passing import Parts, Steps
 from stoker.controller.summarizing import Summarizer
-from stoker.domain.clock import Clock
-from stoker.domain.reasons import ConditionType, Reason
-from stoker.git.github_app import AppTokens
-from stoker.git.runner import GitRunner
-from stoker.kube.client import Client
-from stoker.kube.conditions import find
+from stoker.controller.telling import events_of
+from stoker.domain.errors import Stalled
 from stoker.kube.controlling import Result
-from stoker.kube.event_series import ObjectRef
+from stoker.kube.event_series import EventType
 from stoker.kube.events import EventRecorder
-from stoker.kube.objects import Header
-from stoker.kube.stepping import Pass
+from stoker.kube.kinds import rest
+from stoker.kube.stepping import Outcome, Pass
 
 
 class _WithStatus(msgspec.Struct):
@@ -26,82 +26,86 @@ class _WithStatus(msgspec.Struct):
 
 
 class Reconciler:
-    """Works on one resource at a time; what it remembers of it is nothing."""
+    """Works on one resource at a time. What its parts remember of it can be found out anew."""
 
     def __init__(
         self,
-        observed: Observed,
-        client: Client,
-        git: GitRunner,
+        parts: Parts,
+        summarize: Summarizer,
         events: EventRecorder,
-        clock: Clock,
-        *,
-        require_known_hosts: bool = False,
+        meter: Meter,
+        later: Callable[[ResourceKey, float], None],
     ) -> None:
-        self._observed = observed
-        self._client = client
+        """`later` brings a key back that would otherwise come later still."""
+        self._parts = parts
+        self._summarizer = summarize
         self._events = events
+        self._meter = meter
+        self._later = later
         self._pass = Pass(
-            steps=Steps(
-                observed, client, git, AppTokens(clock), require_known_hosts=require_known_hosts
-            ).listed(),
+            steps=Steps(parts).listed(),
             observed=lambda context: context.status,
-            summarize=Summarizer(clock),
+            summarize=self._summarize,
             write=self._write_status,
-            clock=clock,
+            clock=parts.clock,
         )
 
     async def reconcile(self, key: ResourceKey) -> Result:
-        kept = self._observed.find(key)
-        if kept is None or kept.header.metadata.deletion_timestamp is not None:
-            return Result()  # deleting a resource leaves the files of its gateways as they are
-        ended = await self._pass.run(Context(key, kept, _status(kept)))
-        polling = ended.intent.polling if ended.intent is not None and not ended.intent.paused else None
-        return Result(after=polling.interval if polling is not None and polling.enabled else None)
+        kept = self._parts.observed.find(key)
+        if kept is None:
+            self.forget(key)
+            return Result()
+        if kept.header.metadata.deletion_timestamp is not None:
+            await self._parts.finalizer.part(key, kept)
+            return Result()
+        try:
+            ended = await self._pass.run(Context(key, kept, status_in(kept)))
+        except Stalled:
+            # What is missing does not keep the ref from being followed.
+            due = self._parts.resolver.due_in(key)
+            if due is not None:
+                self._later(key, due)
+            raise
+        due = None if ended.paused_by else self._parts.resolver.due_in(key)
+        times = [each for each in (due, ended.again_in) if each is not None]
+        return Result(after=min(times, default=None))
+
+    def forget(self, key: ResourceKey) -> None:
+        """It is gone, and so is all that was remembered of it."""
+        parts = self._parts
+        for memory in (
+            parts.resolver,
+            parts.understanding,
+            parts.publisher,
+            parts.references,
+            parts.finalizer,
+        ):
+            memory.forget(key)
+        self._meter.forget(key)
+
+    def _summarize(self, context: Context, outcome: Outcome) -> SyncStatus:
+        status = self._summarizer(context, outcome)
+        self._meter.saw(context.key, status)
+        return status
 
     async def _write_status(self, context: Context, status: SyncStatus) -> None:
         """A PUT with the resourceVersion that was read: whoever changed the resource since then wins."""
         body = msgspec.json.decode(context.kept.raw, type=dict[str, object])
         body["status"] = status
-        kind, key = SYNCED_KINDS[context.key.kind], context.key.object
-        await self._client.replace(
-            rest(kind), body, key.name, key.namespace, into=Header, subresource="status"
+        key = context.key.object
+        kind = SYNCED_KINDS[context.key.kind]
+        request = self._parts.client.replace(
+            rest(kind), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
         )
-        self._tell(context, status)
-
-    def _tell(self, context: Context, status: SyncStatus) -> None:
-        """What a person should know besides, told together with the status that it goes with.
-
-        So a ref that moved is told of even if a later step failed; and what is to be said of a
-        generation is said when a pass over it goes well that did not before.
-        """
-        about = self._about(context)
-        if _went_well(status) and not (
-            _went_well(context.status) and context.status.observed_generation == status.observed_generation
-        ):
-            for notice in context.intent.notices if context.intent is not None else ():
-                self._events.warning(about, notice.reason, notice.message)
-            if context.idle_fields:
-                fields = ", ".join(context.idle_fields)
-                message = f"without effect in this version: {fields}"
-                self._events.warning(about, Reason.FEATURE_NOT_RUNNING, message)
-        if context.commit is not None and context.status.last_sync_commit not in (None, context.commit):
-            moved = f"{context.status.last_sync_commit[:8]} to {context.commit.short}"
-            self._events.normal(about, Reason.REF_UPDATED, f"the ref moved from {moved}")
-
-    @staticmethod
-    def _about(context: Context) -> ObjectRef:
-        kind, metadata = SYNCED_KINDS[context.key.kind], context.kept.header.metadata
-        return ObjectRef(kind.api_version, kind.name, metadata.name, metadata.namespace, metadata.uid)
+        await self._parts.observed.resources[context.key.kind].write(key, request)
+        about = ref_to(context.key, context.kept)
+        for told in events_of(context, status):
+            report = self._events.warning if told.type is EventType.WARNING else self._events.normal
+            report(about, told.reason, told.message)
+        self._meter.wrote(context.key, context.status, status)
 
 
-def _went_well(status: SyncStatus) -> bool:
-    """Whether the pass that wrote this status met no error."""
-    ready = find(status.conditions or (), ConditionType.READY)
-    return ready is not None and ready.reason in {Reason.REF_RESOLVED, Reason.PAUSED}
-
-
-def _status(kept: Kept) -> SyncStatus:
+def status_in(kept: Kept) -> SyncStatus:
     """The status as the server has it; one that cannot be read is written anew."""
     try:
         return msgspec.json.decode(kept.raw, type=_WithStatus).status

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 
 import msgspec
 
@@ -20,13 +21,42 @@ from stoker.git.access import TOKEN_USER, Access, Login, Password, SshKey
 from stoker.git.github_app import AppTokens, GitHubApp
 from stoker.kube.client import Client
 from stoker.kube.errors import NotFound
+from stoker.kube.objects import HeaderMeta
 from stoker.kube.resources import SECRETS
+from stoker.kube.store import ObjectKey
 
 
 class _SecretObject(msgspec.Struct):
     """As much of a Secret as is needed; it lives no longer than one call."""
 
     data: dict[str, str] = {}
+    metadata: HeaderMeta = HeaderMeta()
+
+
+class KeyNames:
+    """Which keys Secrets have; what stands under them is not remembered.
+
+    The watch tells when a Secret changes, so each version is asked for once.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[ObjectKey, tuple[str, frozenset[str]]] = {}
+
+    async def of(self, secret: ObjectKey, version: str) -> frozenset[str]:
+        """The keys that hold something; raises NotFound where the Secret is gone."""
+        known = self._known.get(secret)
+        if known is not None and known[0] == version:
+            return known[1]
+        found = await self._client.get(SECRETS, secret.name, secret.namespace, into=_SecretObject)
+        names = frozenset(name for name, value in found.data.items() if value)
+        self._known[secret] = found.metadata.resource_version, names
+        return names
+
+    def forget_others(self, named: Callable[[ObjectKey], bool]) -> None:
+        """Drop what nobody names any more."""
+        for secret in [secret for secret in self._known if not named(secret)]:
+            del self._known[secret]
 
 
 class SecretReader:
@@ -72,10 +102,7 @@ class SecretReader:
         try:
             found = await self._client.get(SECRETS, name, self._namespace, into=_SecretObject)
         except NotFound:
-            raise Stalled(
-                f"Secret {name!r} does not exist in namespace {self._namespace!r}",
-                reason=Reason.SECRET_NOT_FOUND,
-            ) from None
+            raise no_secret(self._namespace, name) from None
         return [self._decoded(found, name, key) for key in keys]
 
     def _line(self, value: Secret, name: str) -> Secret:
@@ -87,13 +114,23 @@ class SecretReader:
 
     def _decoded(self, found: _SecretObject, name: str, key: str) -> Secret:
         if not found.data.get(key):
-            raise Stalled(
-                f"Secret {name!r} in namespace {self._namespace!r} has nothing under key {key!r}",
-                reason=Reason.SECRET_NOT_FOUND,
-            )
+            raise no_key(self._namespace, SecretKey(name, key))
         try:
             return Secret(base64.b64decode(found.data[key]).strip())
         except binascii.Error:
             raise Stalled(
                 f"key {key!r} of Secret {name!r} is not base64", reason=Reason.SECRET_NOT_FOUND
             ) from None
+
+
+def no_secret(namespace: str, name: str) -> Stalled:
+    return Stalled(
+        f"Secret {name!r} does not exist in namespace {namespace!r}", reason=Reason.SECRET_NOT_FOUND
+    )
+
+
+def no_key(namespace: str, wanted: SecretKey) -> Stalled:
+    return Stalled(
+        f"Secret {wanted.name!r} in namespace {namespace!r} has nothing under key {wanted.key!r}",
+        reason=Reason.SECRET_NOT_FOUND,
+    )

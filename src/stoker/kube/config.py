@@ -58,9 +58,10 @@ def load(
     *,
     allow_exec: bool = True,
     environ: Mapping[str, str] = os.environ,
+    account: Path = ACCOUNT_FOLDER,
     clock: Clock = SystemClock(),  # noqa: B008 - it has no state
 ) -> ClusterConfig:
-    """The configuration of this process.
+    """The configuration of this process; `account` is where a pod has its service account.
 
     `allow_exec` is for a kubeconfig of the person who runs the command. One that came
     from somebody else, out of an object of the cluster, must neither name a command
@@ -69,7 +70,7 @@ def load(
     if path is None and not environ.get("KUBECONFIG") and environ.get("KUBERNETES_SERVICE_HOST"):
         if context is not None:
             raise Misconfigured(f"the context {context!r} was asked for, yet inside a pod there are none")
-        return in_cluster(environ, clock=clock)
+        return in_cluster(environ, clock=clock, folder=account)
     files = kubeconfig.read(_files(path, environ))
     chosen = files.choose(context)
     where = f"the cluster of the context {chosen.name!r} of {chosen.cluster.file}"

@@ -64,6 +64,7 @@ class Source(Protocol):
         labels: str | None = None,
         fields: str | None = None,
         limit: int = 500,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Page]: ...
 
     def watch(
@@ -76,6 +77,7 @@ class Source(Protocol):
         fields: str | None = None,
         timeout_seconds: int,
         idle_timeout: float | None = None,
+        metadata_only: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
 
@@ -94,7 +96,10 @@ class Health:
 
 
 class Reflector(Generic[T]):
-    """List and watch one kind in one scope, into `store`."""
+    """List and watch one kind in one scope, into `store`.
+
+    With `metadata_only` the server sends no more of the objects than their heads.
+    """
 
     def __init__(
         self,
@@ -104,6 +109,7 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         labels: str | None = None,
         fields: str | None = None,
+        metadata_only: bool = False,
         keep: Callable[[bytes], T],
         on_change: Listener[T] | None = None,
         on_error: Callable[[StokerError], None] | None = None,
@@ -127,6 +133,7 @@ class Reflector(Generic[T]):
         self._client = client
         self._labels = labels
         self._fields = fields
+        self._metadata_only = metadata_only
         self._on_error = on_error
         self._clock = clock
         self._idle_timeout = idle_timeout
@@ -198,7 +205,12 @@ class Reflector(Generic[T]):
         version = ""
         try:
             pages = self._client.pages(
-                self.resource, self.namespace, labels=self._labels, fields=self._fields, limit=self._page_size
+                self.resource,
+                self.namespace,
+                labels=self._labels,
+                fields=self._fields,
+                limit=self._page_size,
+                metadata_only=self._metadata_only,
             )
             async for page in pages:
                 self._last_contact = self._clock.monotonic()
@@ -225,6 +237,7 @@ class Reflector(Generic[T]):
                 fields=self._fields,
                 timeout_seconds=self._watch_seconds(),
                 idle_timeout=self._idle_timeout,
+                metadata_only=self._metadata_only,
             ) as lines:
                 await self._follow(lines)
         except StokerError as error:

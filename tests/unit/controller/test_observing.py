@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 
-from stoker.controller.observing import Observed
+from stoker.controller.observing import Observed, Scope
 from stoker.domain.clock import SystemClock
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
@@ -28,12 +28,14 @@ async def test_a_kind_that_cannot_be_listed_is_named_in_the_log() -> None:
         TestServer(app) as server,
         Client(ClusterConfig(str(server.make_url("/")).rstrip("/"))) as client,
     ):
-        observed = Observed(client, (), lambda _: None, SystemClock())
+        observed = Observed(client, Scope("operator"), SystemClock())
         with capture_logs() as lines:
             running = asyncio.create_task(observed.run())
-            await eventually_async(lambda: len(lines) >= 3, 10, "every kind has been asked for")
+            await eventually_async(lambda: len(lines) >= 10, 10, "every kind has been asked for")
             running.cancel()
             await asyncio.wait([running])
     assert {line["reason"] for line in lines} == {"RBACDenied"}
-    for kind in ("stokers", "ignitionsyncs", "ignitionsyncbases"):
-        assert any(line["error"].startswith(f"list {kind}.") for line in lines)
+    ours = ("stokers.", "ignitionsyncs.", "ignitionsyncbases.", "syncprofiles.")
+    others = ("pods", "configmaps", "secrets", "roles.", "rolebindings.")
+    for kind in (*ours, *others):
+        assert any(line["error"].startswith(f"list {kind}") for line in lines), kind

@@ -70,6 +70,7 @@ class Script:
         labels: str | None = None,
         fields: str | None = None,
         limit: int = 500,
+        metadata_only: bool = False,
     ) -> AsyncIterator[Page]:
         self.asked.append(("list", self.clock.monotonic()))
         for answer in self._next(self.lists):
@@ -90,6 +91,7 @@ class Script:
         fields: str | None = None,
         timeout_seconds: int,
         idle_timeout: float | None = None,
+        metadata_only: bool = False,
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self.asked.append((f"watch {resource_version}", self.clock.monotonic()))
         self.timeouts.append((timeout_seconds, idle_timeout))
