@@ -20,6 +20,7 @@ from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.intent.source import AuthKind, SecretKey
 from stoker.domain.protocol import (
     GatewayReport,
+    HeldProject,
     Metadata,
     Mode,
     RollbackOutcome,
@@ -35,6 +36,7 @@ from stoker.domain.secrets import Secret
 from stoker.testing.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.gateway import KEY, SimulatedGateway
+from stoker.testing.gateway_sessions import Designer
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.plant import resource
 from stoker.testing.repositories import Repository
@@ -427,6 +429,24 @@ def test_a_plan_beyond_the_budget_waits_for_its_approval(plant: Plant) -> None:
     assert report.files_deleted == 60
 
 
+def test_files_of_others_are_kept_until_their_plan_is_approved(plant: Plant) -> None:
+    pod = plant.pod()
+    stranger = pod.data_dir / "projects/filler/stranger.txt"
+    stranger.parent.mkdir(parents=True)
+    stranger.write_text("not ours")
+    plant.publish()
+    pod.start(plant.kubeconfig)
+    synced_to(plant, plant.first, pod)
+    second = plant.commit("Two")
+    plant.publish(commit=second)
+    report = synced_to(plant, second, pod)
+    assert (report.orphans_kept, report.orphans_kept_total) == (("projects/filler/stranger.txt",), 1)
+    assert report.pending_plan is not None
+    pod.annotate({"approved-plan": report.pending_plan.digest})
+    report = plant.maps.until_report(orphans_kept_total=0, sync_status=SyncStatus.SYNCED, pod=pod)
+    assert (report.pending_plan, report.files_deleted, stranger.exists()) == (None, 1, False)
+
+
 def test_a_gateway_that_was_synced_before_starts_after_its_budget(plant: Plant) -> None:
     pod = plant.pod()
     spec = plant.spec({"agent": {"startupBudget": "3s"}, "gateway": {"port": 0}})
@@ -507,3 +527,73 @@ def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed
         )
         assert len(gateway.asked("POST", "/scan/projects")) > scans
         assert len(report.history) >= 4, "what was reported before the restart is not forgotten"
+
+
+def test_a_project_that_somebody_edits_is_held_and_drift_is_told(plant: Plant) -> None:
+    pod = plant.pod(sync_period="1")
+    first = plant.repository.commit(views(1))
+    pod.mount("api-key", {"key": KEY})
+    plant.publish(commit=first)
+    pod.start(plant.kubeconfig)
+    synced_to(plant, first, pod)
+    with SimulatedGateway.start(pod.data_dir, scan_seconds=0.0) as gateway:
+        access = {"port": urlsplit(gateway.url).port, "tls": False}
+        key = {"apiKeySecretRef": {"name": "gw", "key": "key"}}
+        spec = plant.spec({"gateway": {**access, **key}, "drift": {"mode": "report", "interval": "1s"}})
+        gateway.open_designer(Designer("d1", "alice", "filler"))
+        other = {"services/filler/projects/other/project.json": project("Other")}
+        second = plant.repository.commit({**views(2), **other})
+        plant.publish(commit=second, agent_spec=spec)
+        report = plant.maps.until_report(reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod)
+        assert (report.sync_status, report.synced_commit, report.commit) == (
+            SyncStatus.SYNCING,
+            first,
+            second,
+        )
+        assert report.held_projects == (HeldProject("filler", "alice"),)
+        assert pod.file("projects/other/project.json") == project("Other"), "what nobody edits goes on"
+        assert pod.file(PROJECT) == project("Version 1")
+        entries = len(report.history)
+        gateway.close_designer("d1")
+        report = plant.maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=second, pod=pod)
+        assert (report.held_projects, pod.file(PROJECT)) == ((), project("Version 2"))
+        assert len(report.history) == entries + 1, "waiting adds nothing"
+
+        (pod.data_dir / PROJECT).write_text("edited by hand")
+        report = plant.maps.until_report(drift=lambda it: it is not None, pod=pod)
+        assert report.drift is not None
+        assert (report.drift.files, report.drift.paths) == (1, (PROJECT,))
+        assert pod.file(PROJECT) == "edited by hand"
+        (pod.data_dir / PROJECT).write_text(project("Version 2"))
+        plant.maps.until_report(drift=None, pod=pod)
+
+
+def test_a_backup_waits_for_its_primary_and_goes_on_without_one_that_is_gone(plant: Plant) -> None:
+    pod = plant.pod(sync_period="1", redundancy_role="backup", peer_gateway_name="primary")
+    plant.publish()
+    pod.start(plant.kubeconfig)
+    synced_to(plant, plant.first, pod)  # its files are there before it is started, whatever the primary does
+
+    def primary(commit: str) -> None:
+        heartbeat = rfc3339(SystemClock().now())
+        said = GatewayReport("primary", synced_commit=commit, applied=True, heartbeat_at=heartbeat)
+        data = {"data": {"primary": said.json()}}
+        patch = ["patch", "configmap", "stoker-status-plant", "--type=merge", "-p", json.dumps(data)]
+        plant.cluster.kubectl("-n", plant.namespace, *patch)
+
+    primary(plant.first)
+    second = plant.commit("Two")
+    plant.publish(commit=second)
+    report = plant.maps.until_report(reason=Reason.WAITING_FOR_PRIMARY, pod=pod)
+    assert (report.sync_status, pod.file(PROJECT)) == (SyncStatus.PENDING, project("One"))
+    primary(second)
+    synced_to(plant, second, pod)
+
+    plant.cluster.kubectl(
+        "-n", plant.namespace, "patch", "configmap", "stoker-status-plant", "--type=json",
+        "-p", '[{"op": "remove", "path": "/data/primary"}]',
+    )  # fmt: skip
+    third = plant.commit("Three")
+    plant.publish(commit=third)
+    report = synced_to(plant, third, pod)
+    assert any("syncs by itself" in warning for warning in report.warnings)

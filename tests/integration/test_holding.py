@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from stoker.agent.keeping import Keeper
 from stoker.agent.opening import open_keeper
 from stoker.agent.outcomes import Result
 from stoker.agent.tending import Tended
+from stoker.domain import failpoints
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.source import Source
@@ -26,6 +27,7 @@ from stoker.fs.applying import Applied
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book
 from stoker.ignition.noise import ResourceNoise
+from stoker.testing.failpoints import Failure, arm
 from stoker.testing.repositories import Repository
 
 
@@ -39,7 +41,9 @@ class Desk:
     changes: list[tuple[str, ...]] = field(default_factory=list)
 
     async def hold(self, change: Change) -> tuple[Held, ...]:
-        return tuple(Held(f"projects/{name}", f"{user} has it open", user) for name, user in self.busy.items())
+        return tuple(
+            Held(f"projects/{name}", f"{user} has it open", user) for name, user in self.busy.items()
+        )
 
     @asynccontextmanager
     async def around(self, change: Change) -> AsyncIterator[None]:
@@ -86,7 +90,7 @@ class Plant:
 
 
 @pytest.fixture
-def plant(tmp_path: Path) -> Iterator[Plant]:
+def plant(tmp_path: Path) -> Plant:
     repository = Repository.create(tmp_path / "plant.git")
     (tmp_path / "data").mkdir()
     job = SyncJob(
@@ -96,7 +100,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
         tmp_path / "data",
         tmp_path / "cache",
     )
-    yield Plant(repository, job)
+    return Plant(repository, job)
 
 
 async def test_a_busy_project_waits_while_the_others_go_on(plant: Plant) -> None:
@@ -231,6 +235,23 @@ async def test_a_real_change_beside_the_noise_takes_all_of_the_resource_back(pla
     assert report.files_changed == 2
     assert "anna" in plant.read(f"{VIEW}/resource.json")
     assert plant.read(f"{VIEW}/view.json") == "{}"
+
+
+async def test_data_that_came_without_its_announcement_is_no_noise(plant: Plant) -> None:
+    """A gateway takes a resource up when its `resource.json` changes, whatever else it says."""
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
+    await plant.keeper(noise=True).sync()
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("bert"), f"{VIEW}/view.json": '{"new": 1}'})
+    arm(Failure("rename.before", 2, "eio"))
+    try:
+        assert (await plant.keeper(noise=True).sync(Wish(walk=False))).result is Result.PARTIAL
+    finally:
+        failpoints.listen(None)
+    assert "new" in plant.read(f"{VIEW}/view.json")
+    assert "anna" in plant.read(f"{VIEW}/resource.json")
+    report = await plant.keeper(noise=True).sync(Wish(walk=False))
+    assert list(report.done.modified) == [f"{VIEW}/resource.json"]
+    assert "bert" in plant.read(f"{VIEW}/resource.json")
 
 
 async def test_without_a_gateway_every_byte_counts(plant: Plant) -> None:

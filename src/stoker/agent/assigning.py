@@ -25,6 +25,7 @@ from stoker.agent.publishing import Publisher
 from stoker.agent.starting import Startup
 from stoker.agent.statusing import Board
 from stoker.agent.tending import Tended
+from stoker.agent.trimming import Trimmer
 from stoker.agent.turning import Turn
 from stoker.agent.watching import Assignment
 from stoker.api.adapters import PodFacts
@@ -83,6 +84,7 @@ class Assigner:
         self._clock = clock
         self._podinfo = PodInfo(places, identity)
         self._secrets = MountedSecrets(places)
+        self._trimmer = Trimmer()
         self._pairing = Pairing(identity, publisher, clock)
         gateway = identity.gateway or identity.pod
         home = Address(identity.status_map(), status_key(gateway))
@@ -121,8 +123,8 @@ class Assigner:
             self._board.addressed(self._address(pod, data), may_create=False)
             self._board.terminating()
             return Assignment(_NOTHING, IDLE, paused=True)
+        self._board.addressed(self._address(pod, data), may_create=True)
         metadata = self._parsed(data)
-        self._board.addressed(address_for(self._identity, pod, metadata), may_create=True)
         profile = await self._observed.profile(profile_named_by(pod))
         direction = self._direction(Seen(pod, metadata, profile))
         await self._seed(direction)
@@ -135,7 +137,7 @@ class Assigner:
             return Assignment(_NOTHING, period, paused=True)
         held = await self._hold(direction)
         self._board.remark(await self._pair(direction, metadata, held.attendant))
-        turn = Turn(direction, held.tended, held.attendant, self._board, self._startup)
+        turn = Turn(direction, held.tended, held.attendant, self._board, self._startup, self._trimmer)
         return Assignment(turn, _until_settled(period, held.attendant), direction.intent.policies.drift)
 
     def _check(self, pod: PodFacts) -> None:
@@ -209,6 +211,7 @@ class Assigner:
             hooks=() if attendant is None else (attendant,),
             noise=_noise(),
             clock=self._clock,
+            shared=self._places.shared_repo if self._places.shared_repo.is_dir() else None,
         )
         self._held = Held(Tended(keeper, attendant), attendant, made_of)
         return self._held

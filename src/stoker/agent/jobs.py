@@ -26,6 +26,8 @@ class SyncJob:
     """User and group of what is written; None takes the data folder's own, where we may."""
     umask: int = 0
     binaries: BinaryPolicy = BinaryPolicy.ALLOW
+    module_order: tuple[str, ...] = ()
+    """Names of files of modules, as somebody listed them; what they need goes in before them all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ meanwhile. The pass itself is told in `stoker.agent.passing`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.engine.drifting import drift
+from stoker.engine.ledger import Ledger
 from stoker.engine.sources import SourceReader
 from stoker.fs.applying import Progress
 from stoker.fs.confined import DataFolder
@@ -94,10 +95,13 @@ class Keeper:
         return replace(report, drift=found)
 
     @property
-    def files(self) -> Mapping[str, bytes]:
-        """What we wrote, by path, as far as this keeper has read its ledger."""
-        ledger = self._book.ledger if self._book is not None else None
-        return ledger.files if ledger is not None else {}
+    def ledger(self) -> Ledger | None:
+        """What we wrote, as far as this keeper has read it."""
+        return self._book.ledger if self._book is not None else None
+
+    def forget(self) -> None:
+        """Let go of what can be read again; the next pass reads it."""
+        self._book = None
 
     def _open(self, folder: DataFolder) -> Book:
         if self._book is None or not self._book.unchanged_on_disk(folder):

@@ -18,11 +18,17 @@ from stoker.domain.clock import Clock, parse_rfc3339
 from stoker.domain.errors import Wait
 from stoker.domain.intent.policies import RedundancyRole
 from stoker.domain.protocol import GatewayReport, Metadata
+from stoker.domain.reasons import Reason
+from stoker.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from stoker.ignition.redundancy import PrimaryReport, PrimaryWatch
 
 LOOK_AGAIN = 5.0
+
+_DOWN = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_FAULTED})
+
+log = get_logger(__name__)
 
 
 class Pairing:
@@ -34,6 +40,7 @@ class Pairing:
         self._clock = clock
         self._watch: PrimaryWatch | None = None
         self._checked_at = -math.inf
+        self._promoted = False
 
     async def warning(
         self, direction: Direction, metadata: Metadata, *, here: str, said: str, initial: bool
@@ -60,6 +67,10 @@ class Pairing:
             failed_checks=self._watch.failed_checks,
         )
         decision = decide(pair)
+        if (decision.course is Course.PROMOTE) != self._promoted:
+            self._promoted = not self._promoted
+            say, event = (log.warning, "promoted") if self._promoted else (log.info, "demoted")
+            say(f"redundancy.{event}", primary=policy.peer_gateway, why=decision.why)
         if decision.course is Course.WAIT:
             raise Wait(decision.why, after=LOOK_AGAIN, reason=decision.reason)
         return decision.why if decision.warning else ""
@@ -72,12 +83,14 @@ class Pairing:
         report = await self._publisher.earlier(address)
         if report is None:
             return None
-        return PrimaryReport(report.synced_commit, report.applied is not False, _moment(report))
+        return PrimaryReport(
+            report.synced_commit, report.applied is not False, _moment(report), report.reason in _DOWN
+        )
 
     def _count(self, primary: PrimaryReport | None, period: float) -> None:
         """One check in half a period counts; nudges in a row are one."""
         now = self._clock.monotonic()
-        well = primary is not None and not primary.is_silent(self._clock.now())
+        well = primary is not None and primary.is_well(self._clock.now())
         if self._watch is not None and (well or now - self._checked_at >= period / 2):
             self._checked_at = now
             self._watch.checked(well=well)

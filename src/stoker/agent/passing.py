@@ -21,6 +21,7 @@ from typing import NamedTuple
 from stoker.agent.carrying import Carrying
 from stoker.agent.contents import Derivation, PointersFound, derive
 from stoker.agent.hooks import Change, Noise, PassHook
+from stoker.agent.installing import in_install_order
 from stoker.agent.jobs import SyncJob, Wish
 from stoker.agent.quieting import without_noise
 from stoker.agent.reporting import SyncReport
@@ -148,6 +149,7 @@ class Pass:
         desired, derived = await self._shaped(desired)
         desired = desired.refusing(self.pointers, RefusalKind.LFS_POINTER)
         plan = await self._quieted(self._plan(desired, live), live, derived)
+        plan = await in_install_order(plan, self.job.module_order, self.reader, derived)
         report = replace(
             self._report(plan, self._drift(plan, live)), stalled=self._why_stalled(plan, desired)
         )

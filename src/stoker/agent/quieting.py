@@ -4,7 +4,8 @@ A gateway writes who touched a resource last into its `resource.json` and draws 
 thumbnail whenever a view is opened. Whether such a difference means something can
 only be told from the contents of both sides, so it is asked here, between planning
 and applying, and only of files that could be meant (`stoker.ignition.noise` knows
-which). Whatever cannot be read or found counts as a difference.
+which). Whatever cannot be read or found counts as a difference, and so does everything
+in a folder in which an earlier pass did not come to its end.
 """
 
 from __future__ import annotations
@@ -44,10 +45,12 @@ async def without_noise(
     fresh = [write.path for write in plan.writes if not write.replaces]
     replaced = {str(write.path): write for write in plan.writes if write.replaces}
     groups = noise.doubtful([*replaced, *others, *fresh])
+    # Where a pass broke off, the data may be new already and only what announces it be missing.
+    broken_off = {above for path in ledger.intended for above in RelPath.known(path).ancestors()}
     doubtful = {
         place: [replaced[path] for path in paths]
         for place, paths in groups.items()
-        if replaced.keys() >= {*paths}
+        if replaced.keys() >= {*paths} and place not in broken_off
     }
     writes = [
         write for some in doubtful.values() for write in some if write.path in stats_of(some, live, ledger)

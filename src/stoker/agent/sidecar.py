@@ -14,11 +14,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from stoker.agent.assigning import Assigner
+from stoker.agent.hurrying import HurriedClock
 from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.metering import PassMetrics
 from stoker.agent.observing import Observed
 from stoker.agent.publishing import Publisher
 from stoker.agent.starting import Startup
+from stoker.agent.trimming import settle_in
 from stoker.agent.watching import Watcher
 from stoker.domain.clock import Clock, SystemClock
 from stoker.kube.client import Client
@@ -66,6 +68,7 @@ class Sidecar:
             metrics_address=settings.metrics_address,
         )
         async with probes, Client(settings.config, clock=clock, user_agent="stoker-agent") as client:
+            await settle_in()
             startup = Startup(settings.places, clock)
             publisher = Publisher(client, identity, clock)
 
@@ -73,7 +76,8 @@ class Sidecar:
                 watcher.nudge(by)  # whoever sees something new ends its rest
 
             observed = Observed(client, identity.namespace, identity.metadata_map, changed, clock)
-            assigner = Assigner(identity, settings.places, observed, publisher, startup, clock)
+            waits = HurriedClock(clock)
+            assigner = Assigner(identity, settings.places, observed, publisher, startup, waits)
             watcher = Watcher(assigner.assign, meter=self._meter(), clock=clock)
             self._answer_for(watcher, startup)
             log.info("agent.started", pod=identity.pod, kind=str(identity.door), resource=identity.resource)
@@ -81,7 +85,7 @@ class Sidecar:
                 Part("observing", observed.run),
                 Part("publishing", publisher.run, publisher.stop),
                 Part("looking", lambda: _look(assigner, watcher.nudge, clock)),
-                Part("watching", watcher.run, _stopping(watcher)),
+                Part("watching", watcher.run, _stopping(watcher, waits)),
             ]
             try:
                 await self._live(Unit(parts, clock=clock), startup)
@@ -131,8 +135,9 @@ async def _look(assigner: Assigner, nudge: Callable[[str], None], clock: Clock) 
             nudge("podinfo")
 
 
-def _stopping(watcher: Watcher) -> Callable[[], Coroutine[object, object, None]]:
+def _stopping(watcher: Watcher, waits: HurriedClock) -> Callable[[], Coroutine[object, object, None]]:
     async def stop() -> None:
         watcher.stop()
+        waits.hurry()
 
     return stop

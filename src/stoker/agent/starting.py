@@ -17,6 +17,7 @@ from stoker.agent.identity import Places
 from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
 from stoker.domain.clock import Clock
+from stoker.domain.failpoints import reached
 from stoker.fs.ledger import MANIFEST
 from stoker.telemetry.logs import get_logger
 
@@ -69,8 +70,10 @@ class Startup:
 
     def _finish(self, how: str) -> None:
         log.info("startup.over", how=how, seconds=round(self._clock.monotonic() - self._began, 3))
+        reached("startup.mark.before")
         try:
             _touch(self._marker)
+            reached("startup.mark.after")
         except OSError as error:
             # Without it a restarted container would skip one scan, which the next change makes up for.
             log.warning("startup.unmarked", path=str(self._marker), error=error.strerror)

@@ -8,9 +8,8 @@ fail because of what is said about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from stoker import __version__
 from stoker.agent import telling
@@ -31,26 +30,9 @@ from stoker.domain.protocol import (
     SyncStatus,
 )
 from stoker.domain.reasons import Reason
-from stoker.engine.objects import Held
+from stoker.engine.ledger import Ledger
 
 MAX_HISTORY = 10
-
-
-class Attended(Protocol):
-    """What the gateway made of the last change (`stoker.ignition.attending.GatewayOutcome`)."""
-
-    @property
-    def result(self) -> str: ...
-    @property
-    def trust(self) -> str: ...
-    @property
-    def applied(self) -> bool: ...
-    @property
-    def verified(self) -> bool: ...
-    @property
-    def held(self) -> tuple[Held, ...]: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +63,7 @@ class Board:
         self._notices: tuple[str, ...] = ()
         self._gate: Reason | None = None
         self._goes_back = False
+        self._waiting: SyncReport | None = None
         self.report = GatewayReport(
             gateway=gateway,
             pod_name=identity.pod,
@@ -124,10 +107,8 @@ class Board:
         """A pass has begun that will change something."""
         self._say(replace(self.report, sync_status=SyncStatus.SYNCING, reason="", error_message=""))
 
-    def passed(
-        self, report: SyncReport, attended: Attended | None, files: Mapping[str, bytes] | None
-    ) -> None:
-        """A pass came to its end; `files` are those of the ledger, where something was written."""
+    def passed(self, report: SyncReport, attended: telling.Attended | None, ledger: Ledger | None) -> None:
+        """A pass came to its end; the ledger is that of the data folder, where something was ever written."""
         said = self._gateway_said(
             replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
         )
@@ -135,10 +116,10 @@ class Board:
             said = replace(
                 said, rollback=self._went_back(_SUCCEEDED, f"the files are at {report.commit.short}")
             )
-        said = self._planned(said, report) if report.applied is None else self._applied(said, report, files)
+        said = self._planned(said, report) if report.applied is None else self._applied(said, report, ledger)
         self._say(said)
 
-    def failed(self, error: StokerError, attended: Attended | None = None) -> None:
+    def failed(self, error: StokerError, attended: telling.Attended | None = None) -> None:
         """A turn ended with an error; what is on disk is as it was."""
         status = SyncStatus.PENDING if isinstance(error, Wait) else SyncStatus.ERROR
         held = (
@@ -191,7 +172,7 @@ class Board:
         self.report = said
         self._offer(Posting(self._address, said, self._may_create))
 
-    def _gateway_said(self, said: GatewayReport, attended: Attended | None) -> GatewayReport:
+    def _gateway_said(self, said: GatewayReport, attended: telling.Attended | None) -> GatewayReport:
         warnings = list(self._notices)
         if attended is None:
             return replace(said, scan_result="", applied=None, verified=None, warnings=tuple(warnings))
@@ -226,11 +207,12 @@ class Board:
             said, sync_status=SyncStatus.SYNCED, reason="", error_message="", errors=(), held_projects=()
         )
 
-    def _applied(
-        self, said: GatewayReport, report: SyncReport, files: Mapping[str, bytes] | None
-    ) -> GatewayReport:
+    def _applied(self, said: GatewayReport, report: SyncReport, ledger: Ledger | None) -> GatewayReport:
+        # While a place is held, the same report comes again and again, for the same pass.
+        repeated, self._waiting = report is self._waiting, report if report.plan.held else None
         status, reason, message = telling.standing(report)
         whole = report.result in (Result.DONE, Result.UNVERIFIED)
+        kept = tuple(sorted(ledger.kept)) if ledger is not None else ()
         said = replace(
             said,
             sync_status=status,
@@ -238,16 +220,16 @@ class Board:
             error_message=message,
             errors=tuple(telling.words(report.errors or report.unverified)),
             held_projects=telling.held_projects(report.plan.held),
-            pending_plan=None,
-            orphans_kept=tuple(report.plan.orphans_kept[: telling.MAX_LISTED]),
-            orphans_kept_total=len(report.plan.orphans_kept),
+            pending_plan=telling.clearing_plan(report, kept) if kept else None,
+            orphans_kept=kept[: telling.MAX_LISTED],
+            orphans_kept_total=len(kept),
         )
-        if not report.files_changed and (not whole or said.synced_commit == report.commit):
+        if repeated or (not report.files_changed and (not whole or said.synced_commit == report.commit)):
             return said
-        return self._changed(said, report, files, whole=whole)
+        return self._changed(said, report, ledger, whole=whole)
 
     def _changed(
-        self, said: GatewayReport, report: SyncReport, files: Mapping[str, bytes] | None, *, whole: bool
+        self, said: GatewayReport, report: SyncReport, ledger: Ledger | None, *, whole: bool
     ) -> GatewayReport:
         done = report.done
         return replace(
@@ -261,7 +243,7 @@ class Board:
             synced_at=rfc3339(self._clock.now()),
             synced_commit=str(report.commit) if whole else said.synced_commit,
             synced_ref=str(report.ref) if whole else said.synced_ref,
-            checksums=telling.checksums_of(files) if files is not None else said.checksums,
+            checksums=telling.checksums_of(ledger.files) if ledger is not None else said.checksums,
             diff=telling.diff_of(report, said.synced_commit),
             history=self._with_entry(said, telling.entry_of(report, said.reason), always=True),
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
+from stoker.domain.paths import RelPath
 from stoker.domain.protocol import (
     Checksums,
     Diff,
@@ -19,6 +21,7 @@ from stoker.domain.protocol import (
 from stoker.domain.reasons import Reason
 from stoker.engine.ledger import STAT
 from stoker.engine.objects import Held, Note
+from stoker.engine.plans import Plan
 
 MAX_LISTED = 20
 SUCCESS = "success"
@@ -26,6 +29,23 @@ SUCCESS = "success"
 # The gateway is on its way: nothing has gone wrong.
 _ON_ITS_WAY = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
 _PROJECTS = "projects/"
+
+
+class Attended(Protocol):
+    """What the gateway made of the last change (`stoker.ignition.attending.GatewayOutcome`)."""
+
+    @property
+    def result(self) -> str: ...
+    @property
+    def trust(self) -> str: ...
+    @property
+    def applied(self) -> bool: ...
+    @property
+    def verified(self) -> bool: ...
+    @property
+    def held(self) -> tuple[Held, ...]: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
 
 
 def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
@@ -56,6 +76,12 @@ def pending_plan(report: SyncReport, why: str) -> PendingPlan:
         files_modified=len(done.modified),
         files_deleted=len(done.deleted),
     )
+
+
+def clearing_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlan:
+    """What deleting the files of others would take: the approval of exactly this plan."""
+    plan = Plan(orphans_kept=tuple(RelPath.known(path) for path in kept)).with_orphans()
+    return PendingPlan(plan.digest, Reason.ORPHANS_KEPT, str(report.commit), files_deleted=len(kept))
 
 
 def held_projects(held: Iterable[Held]) -> tuple[HeldProject, ...]:

@@ -2,9 +2,10 @@
 
 What the watcher turns, in the sidecar and in `stoker sync --watch` alike. The keeper
 has the files, the attendant has the gateway; here is what neither can know alone:
-a pass that changed nothing still pays what an earlier one owes the gateway, a pass
-that would find the same places held again is not made, and one more is made over
-what a gateway's first boot has left behind.
+which files the gateway shall have may depend on what it says of itself, a pass that
+changed nothing still pays what an earlier one owes it, a pass that would find the same
+places held again is not made, and one more is made over what a gateway's first boot
+has left behind.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from stoker.agent.keeping import Keeper
 from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
 from stoker.domain.errors import StokerError
+from stoker.domain.intent.files import FilesIntent
 from stoker.engine.drifting import Drift
 from stoker.engine.objects import Held, Note
 
@@ -34,6 +36,10 @@ class Attendant(PassHook, Protocol):
 
     def commissioned(self) -> None:
         """What the first boot made has been met."""
+        ...
+
+    async def fitting(self, files: FilesIntent, *, dry_run: bool) -> FilesIntent:
+        """Before a pass: the files without what this gateway has from elsewhere."""
         ...
 
     async def settle(self) -> tuple[Note, ...]:
@@ -51,6 +57,7 @@ class Tended:
     def __init__(self, keeper: Keeper, attendant: Attendant | None = None) -> None:
         self.keeper = keeper
         self._attendant = attendant
+        self._files = keeper.job.files
         self._held: tuple[Wish, SyncReport] | None = None
 
     async def sync(self, wish: Wish) -> SyncReport:
@@ -64,6 +71,9 @@ class Tended:
         second = self._attendant is not None and self._attendant.needs_second_sync
         if second:
             wish = replace(wish, walk=True, first_contact=True)
+        if self._attendant is not None:
+            files = await self._attendant.fitting(self._files, dry_run=wish.dry_run)
+            self.keeper.job = replace(self.keeper.job, files=files)
         try:
             report = await self.keeper.sync(wish)
         except StokerError:

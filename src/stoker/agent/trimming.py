@@ -1,22 +1,57 @@
 """Memory that a large pass needed, given back to the system.
 
-A first sync touches ten thousand objects; what it frees stays with the process for
-ever unless the allocator is told. An agent rests for weeks after a second's work, and
-there is one beside every gateway.
+There is an agent beside every gateway, and it rests for weeks after a second's work. A
+first sync makes some hundred thousand objects; Python returns memory by the megabyte,
+and only if nothing at all is left in it. So whatever stays (modules, threads) is made
+before the first pass, and the ledger, which was made in the middle of it, is let go
+of afterwards and read again: 59 MB in place of 66 after ten thousand files.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
+from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
+
+from stoker.agent.threads import in_thread
 
 LARGE = 500
-"""Files that a pass must have changed to be worth it."""
+"""Files after whose change it is worth to read the ledger anew."""
+SOON = 3.0
+
+_USED_IN_PASSES = ("stoker.engine.json_checking", "stoker.ignition.attending", "stoker.ignition.noise")
 
 
-def give_back() -> None:
-    """Collect what nobody needs and return whole pages; where the C library cannot, nothing happens."""
+async def settle_in() -> None:
+    """Have everything that stays before anything that goes."""
+    for name in _USED_IN_PASSES:
+        import_module(name)
+    await in_thread(lambda _: None)
     gc.collect()
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
+
+
+class Trimmer:
+    """Gives back once after a while, however many passes there were meanwhile."""
+
+    def __init__(self) -> None:
+        self._pending = False
+        self._forget: Callable[[], None] | None = None
+
+    def soon(self, forget: Callable[[], None] | None = None) -> None:
+        """In a moment, when the report of the pass has been told and let go of."""
+        self._forget = forget or self._forget
+        if not self._pending:
+            self._pending = True
+            asyncio.get_running_loop().call_later(SOON, self._give_back)
+
+    def _give_back(self) -> None:
+        """Collect what nobody needs and return whole pages; where the C library cannot, nothing happens."""
+        forget, self._forget, self._pending = self._forget, None, False
+        if forget is not None:
+            forget()
+        gc.collect()
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)

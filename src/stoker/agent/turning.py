@@ -12,7 +12,7 @@ from stoker.agent.reporting import SyncReport
 from stoker.agent.starting import Startup
 from stoker.agent.statusing import Board
 from stoker.agent.tending import Tended
-from stoker.agent.trimming import LARGE, give_back
+from stoker.agent.trimming import LARGE, Trimmer
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.drifting import Drift
@@ -33,11 +33,14 @@ class Turn:
     attendant: Attending | None
     board: Board
     startup: Startup
+    trimmer: Trimmer
 
     async def sync(self, *, walk: bool) -> SyncReport:
         """One pass, told in the report however it ends."""
+        keeper = self.tended.keeper
+        unread = keeper.ledger is None
         second = self._before()
-        wish = self._wish(walk=walk or second, second=second)
+        wish = self._wish(walk=walk or second or self._is_approved(), second=second)
         if wish.commit is not None and not wish.dry_run and wish.commit != self.board.report.synced_commit:
             self.board.syncing()
         try:
@@ -50,11 +53,12 @@ class Turn:
             raise
         if second and report.result in (Result.DONE, Result.UNVERIFIED) and self.attendant is not None:
             self.attendant.commissioned()
-        files = self.tended.keeper.files if report.files_changed and report.applied is not None else None
-        self.board.passed(report, self._attended, files)
+        self.board.passed(report, self._attended, keeper.ledger)
         self.startup.passed(report)
         if report.files_changed >= LARGE:
-            give_back()
+            self.trimmer.soon(keeper.forget)
+        elif unread or wish.walk or report.files_changed:
+            self.trimmer.soon()
         return report
 
     async def verify(self) -> Drift:
@@ -66,6 +70,7 @@ class Turn:
                 raise
             return Drift()
         self.board.drifted(drift)
+        self.trimmer.soon()
         return drift
 
     def _before(self) -> bool:
@@ -74,6 +79,11 @@ class Turn:
             return False
         self.attendant.initial = self.startup.initial
         return self.attendant.needs_second_sync
+
+    def _is_approved(self) -> bool:
+        """Whether somebody wants the plan that we showed; files of others are only found by looking."""
+        pending = self.board.report.pending_plan
+        return pending is not None and pending.digest in self.direction.approved
 
     def _wish(self, *, walk: bool, second: bool) -> Wish:
         gate = self.direction.gate

@@ -158,7 +158,7 @@ class Watcher:
         moment = self._clock.monotonic()
         if now.drift.mode is DriftMode.OFF:
             self._next_drift = math.inf
-        elif self._next_drift == math.inf > now.drift.interval:  # it was off until now
+        elif self._next_drift > moment + now.drift.interval:  # it was off, or more seldom, until now
             self._next_drift = moment
         drift_is_due = moment >= self._next_drift
         restore = drift_is_due and now.drift.mode is DriftMode.RESTORE

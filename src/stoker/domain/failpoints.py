@@ -45,6 +45,9 @@ _DISK = (
     "base.flush",
 )
 
+# What is noted of a gateway beside the ledger, and what the notes are about.
+_AROUND = ("startup.mark", "mark.write", "mark.rename", "mark.clear", "lock", "scan")
+
 
 def _around(steps: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{step}.{when}" for step in steps for when in ("before", "after"))
@@ -56,8 +59,10 @@ CACHE = _around(_GIT)
 """Those in the cache of mirrors."""
 WRITING = _around(_WRITING)
 """Those of whoever writes to a branch."""
+GATEWAY = _around(_AROUND)
+"""Those of whoever looks after a gateway."""
 ALL = (*CACHE, *_around(_PASS), *DATA)
-"""Every name that a sync comes to, for a test that goes through all of them."""
+"""Every name that a sync of files comes to, for a test that goes through all of them."""
 
 _listener: Callable[[str], None] | None = None
 

@@ -136,7 +136,8 @@ class _Application:
 
     def _publish(self, staged: Staged) -> None:
         left = self._hands.publish_trees(staged)
-        paths = sorted((*(path for path in staged.single if path in staged.records), *left))
+        wanted = {*(path for path in staged.single if path in staged.records), *left}
+        paths = [str(write.path) for write in self._plan.writes if write.path in wanted]
         self._moved = paths
         data = [path for path in paths if path.rpartition("/")[2] != RESOURCE_MANIFEST]
         self._hands.publish_files(staged, data, self._progress)

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
+from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, ScanOrder
 from stoker.engine.objects import Held, Note
 from stoker.engine.plans import Plan
@@ -38,6 +39,7 @@ from stoker.ignition.paying import Paying
 from stoker.ignition.perspective import Disturbed, Perspective
 from stoker.ignition.restarting import Restarting
 from stoker.ignition.scanning import HELD, Scanner, hold_seconds
+from stoker.ignition.surveying import Survey
 from stoker.ignition.verifying import Verifying
 from stoker.ignition.waiting import GRACE_SECONDS, Patience, Readiness
 
@@ -98,6 +100,7 @@ class Attending:
         self._marks = marks
         self._debts = ScanDebt(marks)
         self._readiness = Readiness(gateway, clock)
+        self._survey = Survey(gateway, self._readiness, marks, policy, clock)
         self._patience = Patience(clock)
         self._designers = Designers(
             gateway,
@@ -146,6 +149,12 @@ class Attending:
     def commissioned(self) -> None:
         """The second sync was made."""
         self._marks.clear(FIRST_BOOT)
+
+    async def fitting(self, files: FilesIntent, *, dry_run: bool) -> FilesIntent:
+        """The files as this gateway shall have them; without what modules or other providers bring."""
+        fit = await self._survey.fitting(files, ask=not self.initial, remember=not dry_run)
+        self._tell()
+        return fit
 
     async def hold(self, change: Change) -> tuple[Held, ...]:
         """The places that somebody works in; raises, nothing written, where the policy says so."""
@@ -215,7 +224,7 @@ class Attending:
         self._tell()
         debt = Debt(True, touched.gone, frozenset(modules_changed(change.plan)))
         if self.initial:
-            self._readiness.not_running()
+            self._readiness.not_started()
         else:
             debt = await self._take_over(len(change.plan.actions), touched, debt)
         # A gateway that runs has been through its first boot, whoever set it up.
@@ -259,7 +268,7 @@ class Attending:
     def _leave_to_first_boot(self, debt: Debt) -> tuple[Note, ...]:
         """It reads and loads everything by itself when it starts; afterwards it is looked at."""
         self._debts.remember(Debt(scan=False, gone=debt.gone))
-        self._readiness.not_running()
+        self._readiness.not_started()
         self._patience.succeeded()
         return ()
 
@@ -285,6 +294,6 @@ class Attending:
         return payment.notes
 
     def _tell(self, **news: Any) -> None:
-        """The outcome with these news; what is warned of follows from the two moments that it was said in."""
-        warnings = tuple(dict.fromkeys((*self._before, *self._since)))
+        """The outcome with these news; what is warned of follows from the moments that it was said in."""
+        warnings = tuple(dict.fromkeys((*self._survey.warnings, *self._before, *self._since)))
         self.outcome = replace(self.outcome, **news, trust=self._gateway.trust, warnings=warnings)

@@ -2,9 +2,9 @@
 
 What has to outlive this process and is known to nobody else: a scan that is owed, a
 project that waits for its Designer, a gateway that has not been through its first
-boot. Each is one small file that is replaced whole and is durable when the call
-returns. Only this process's user reads them; one that is not as we write them counts
-as empty, never as an error.
+boot, what a gateway last said of itself. Each is one small file that is replaced
+whole and is durable when the call returns. Only this process's user reads them; one
+that is not as we write them counts as empty, never as an error.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.domain.errors import Retry
+from stoker.domain.failpoints import reached
 from stoker.domain.reasons import Reason
 
-LARGEST = 256 << 10
+LARGEST = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -42,16 +43,22 @@ class Marks:
         with suppress(FileExistsError):
             self._place.mkdir(mode=0o700)
         with self._opened() as state:
+            reached("mark.write.before")
             with os.fdopen(os.open(f"{name}.new", _WRITE, 0o600, dir_fd=state), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+            reached("mark.write.after")
+            reached("mark.rename.before")
             os.rename(f"{name}.new", name, src_dir_fd=state, dst_dir_fd=state)
+            reached("mark.rename.after")
             os.fsync(state)
 
     def clear(self, name: str) -> None:
         with suppress(FileNotFoundError), self._opened() as state:
+            reached("mark.clear.before")
             os.unlink(name, dir_fd=state)
+            reached("mark.clear.after")
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

@@ -45,9 +45,14 @@ class PrimaryReport:
     scanned: bool = False
     """Whether the gateway accepted the scan of it, or had nothing to scan."""
     at: datetime | None = None
+    down: bool = False
+    """Its agent says that the gateway does not answer, or has faulted."""
+
+    def is_well(self, now: datetime) -> bool:
+        """Whether a check succeeds: a report that is not too old to be believed, of a gateway that runs."""
+        return not (self.down or self.is_silent(now))
 
     def is_silent(self, now: datetime) -> bool:
-        """Whether it is too old to be believed: to be counted as a failed check."""
         return self.at is None or (now - self.at).total_seconds() > SILENT_SECONDS
 
 

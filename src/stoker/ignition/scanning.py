@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
+from stoker.domain.failpoints import reached
 from stoker.domain.intent.policies import ScanOrder
 from stoker.ignition.answers import LockRefused, NotOffered
 from stoker.ignition.gateway import Gateway, ScanKind, sentence
@@ -78,8 +79,10 @@ class Scanner:
             await self._scan(kind)
 
     async def _hold(self, kind: ScanKind, seconds: int) -> None:
+        reached("lock.before")
         try:
             await self._gateway.lock(kind, acquire=ACQUIRE_SECONDS, hold=seconds)
+            reached("lock.after")
         except LockRefused:
             # A pass of ours that broke off left it behind: it is still ours.
             if self._clock.monotonic() >= self._ours_until.get(kind, 0.0):
@@ -96,11 +99,13 @@ class Scanner:
                 continue  # it ends by itself
 
     async def _scan(self, kind: ScanKind) -> None:
+        reached("scan.before")
         status = await persistently(
             lambda: self._gateway.scan(kind),
             self._clock,
             RETRY_PAUSES,
             worth=lambda error: isinstance(error, Retry),
         )
+        reached("scan.after")
         self._ours_until.pop(kind, None)
         self.result = f"{self.result} {kind}={status}".strip()

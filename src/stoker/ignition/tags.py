@@ -16,6 +16,7 @@ from dataclasses import replace
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilesIntent, InheritedTypes
 from stoker.domain.paths import RelPath
+from stoker.engine.globs import Globs
 from stoker.ignition.modules import Known, known
 
 TAG_TYPES = "config/resources/core/ignition/tag-type-definition"
@@ -35,10 +36,18 @@ def of_mqtt_engine(modules: Collection[str], providers: Collection[str]) -> froz
 
 
 def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIntent:
-    """The same files, but nothing of these providers: neither written nor deleted."""
+    """The same files, but nothing of these providers: neither written nor deleted.
+
+    A mapping that is for such a provider alone goes as a whole: one that is there and
+    gives nothing any more would look as if its source had vanished.
+    """
     patterns = tuple(_pattern(name) for name in sorted(providers) if _is_folder_name(name))
+    if not patterns:
+        return files
     every = tuple(dict.fromkeys((*files.excludes.patterns, *patterns)))
-    return replace(files, excludes=replace(files.excludes, patterns=every))
+    theirs = Globs(patterns)
+    others = tuple(one for one in files.mappings if not theirs.matches(f"{one.destination.rstrip('/')}/_"))
+    return replace(files, mappings=others or files.mappings, excludes=replace(files.excludes, patterns=every))
 
 
 def parents_of(provider: str, providers: Collection[str], modules: Collection[str]) -> tuple[str, ...]:

@@ -8,16 +8,19 @@ written: what waits is what the gateway should do with them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from stoker.domain.clock import Clock
-from stoker.domain.errors import StokerError
+from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.ignition.gateway import Gateway
 from stoker.ignition.inventory import GatewayInfo
 
 GRACE_SECONDS = 10.0
+BOOT_SECONDS = 300.0
+"""How long a gateway that was let go may take until it listens; silent for longer, something is wrong."""
 PAUSES = (5.0, 10.0, 30.0, 60.0)
 """Seconds between attempts at a gateway that is unavailable; the last one goes on for ever."""
 
@@ -42,14 +45,16 @@ class Readiness:
         self.info: GatewayInfo | None = None
         self._gateway = gateway
         self._clock = clock
-        self._came_up: float | None = None
+        self.came_up: float | None = None
+        """When its start was seen; None while it does not run, and for one that ran when we came."""
+        self._awaited_until = -math.inf
 
     @property
     def grace_left(self) -> float:
         """Seconds in which it is to be left alone; none for one that ran when we came."""
-        if self._came_up is None:
+        if self.came_up is None:
             return 0.0
-        return max(0.0, self._came_up + GRACE_SECONDS - self._clock.monotonic())
+        return max(0.0, self.came_up + GRACE_SECONDS - self._clock.monotonic())
 
     async def check(self) -> GatewayInfo:
         """Ask; raises with the first thing that is wrong."""
@@ -57,6 +62,10 @@ class Readiness:
             self.info = await self._gateway.check()
         except StokerError as error:
             self.saw(error)
+            if error.reason is Reason.GATEWAY_UNREACHABLE and self._clock.monotonic() < self._awaited_until:
+                raise Retry(
+                    f"it is on its way up: {error.message}", reason=Reason.GATEWAY_STARTING
+                ) from error
             raise
         self._runs()
         return self.info
@@ -76,12 +85,17 @@ class Readiness:
             self._runs()
 
     def not_running(self) -> None:
-        self.running, self._came_up = False, None
+        self.running, self.came_up = False, None
+
+    def not_started(self) -> None:
+        """It waits for us, and will come up from now on: for a while nobody has to wonder about silence."""
+        self.not_running()
+        self._awaited_until = self._clock.monotonic() + BOOT_SECONDS
 
     def _runs(self) -> None:
         if self.running is False:
-            self._came_up = self._clock.monotonic()
-        self.running = True
+            self.came_up = self._clock.monotonic()
+        self.running, self._awaited_until = True, -math.inf
 
 
 class Patience:

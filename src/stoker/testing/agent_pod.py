@@ -13,15 +13,18 @@ import shutil
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from stoker.domain.clock import parse_rfc3339, rfc3339
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol import GatewayReport, Metadata, labels_of, metadata_map, status_map
 from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.kubelet_files import podinfo, swap
 from stoker.testing.processes import Process
 from stoker.testing.stopping import Stopped
 from stoker.testing.waiting import eventually
@@ -61,7 +64,7 @@ class AgentPod(Stopped):
             (root / folder).mkdir(parents=True, exist_ok=True)
         pod = cls(root, name, namespace, resource, kind, gateway)
         pod.labels = {**labels_of(kind, resource), **(labels or {})}
-        _swap(root / "etc/podinfo", pod._podinfo())
+        swap(root / "etc/podinfo", pod._podinfo())
         pod.annotate({"cr-name": resource, "gateway-name": gateway, **(annotations or {})})
         return pod
 
@@ -76,15 +79,15 @@ class AgentPod(Stopped):
             self.annotations.pop(full, None)
             if value is not None:
                 self.annotations[full] = value
-        _swap(self.root / "etc/podinfo", self._podinfo())
+        swap(self.root / "etc/podinfo", self._podinfo())
 
     def rewrite_podinfo(self, files: Mapping[str, str]) -> None:
         """Put any text into the pod's files, for what no kubelet would write."""
-        _swap(self.root / "etc/podinfo", {**self._podinfo(), **files})
+        swap(self.root / "etc/podinfo", {**self._podinfo(), **files})
 
     def mount(self, place: str, content: Mapping[str, str]) -> None:
         """Mount a Secret: `git-credentials`, `api-key`, `metadata-key` or `secrets/NAME`."""
-        _swap(self.root / "etc/stoker" / place, content)
+        swap(self.root / "etc/stoker" / place, content)
 
     def unmount(self, place: str) -> None:
         shutil.rmtree(self.root / "etc/stoker" / place)
@@ -118,6 +121,11 @@ class AgentPod(Stopped):
     def stop(self, grace: float = 40.0) -> None:
         if self.process is not None:
             self.process.stop(grace)
+
+    def kill(self) -> None:
+        """End it as the kernel does: now, and without a word."""
+        if self.process is not None:
+            self.process.kill()
 
     def lines(self) -> list[dict[str, Any]]:
         """What the agent has logged."""
@@ -190,8 +198,21 @@ class ResourceMaps:
 
     def withdraw(self) -> None:
         """Delete the metadata map."""
-        name = metadata_map(self.kind, self.resource)
-        _require(self.cluster.request("DELETE", self._path(name)), 200)
+        _require(self.cluster.request("DELETE", self._path(metadata_map(self.kind, self.resource))), 200)
+
+    def withdraw_status(self) -> None:
+        """Delete the status map."""
+        _require(self.cluster.request("DELETE", self._path(status_map(self.kind, self.resource))), 200)
+
+    def status_owners(self) -> dict[str, set[str]]:
+        """Who wrote each key of the status map."""
+        name = self._path(status_map(self.kind, self.resource))
+        found: Any = _require(self.cluster.request("GET", name), 200)
+        owners: dict[str, set[str]] = {}
+        for entry in found["metadata"]["managedFields"]:
+            for key in entry["fieldsV1"].get("f:data", {}):
+                owners.setdefault(key.removeprefix("f:"), set()).add(entry["manager"])
+        return owners
 
     def prepare_status(self, shard: int = 0) -> None:
         """Make the empty status map, as the controller does before any agent reports."""
@@ -209,6 +230,14 @@ class ResourceMaps:
     def report(self, key: str = "filler", shard: int = 0) -> GatewayReport | None:
         text = (self.status(shard) or {}).get(key)
         return None if text is None else GatewayReport.parse(text)
+
+    def age(self, seconds: float, key: str = "filler") -> None:
+        """Let a report be that much older, as if nobody had renewed it since."""
+        data = self.status() or {}
+        report = GatewayReport.parse(data[key])
+        then = parse_rfc3339(report.heartbeat_at) - timedelta(seconds=seconds)
+        aged = replace(report, heartbeat_at=rfc3339(then)).json()
+        self._write(status_map(self.kind, self.resource), {**data, key: aged})
 
     def until_report(
         self,
@@ -242,39 +271,6 @@ class ResourceMaps:
 
     def _path(self, name: str = "") -> str:
         return f"/api/v1/namespaces/{self.namespace}/configmaps{'/' if name else ''}{name}"
-
-
-def podinfo(values: Mapping[str, str]) -> str:
-    """Keys and values as the kubelet writes them."""
-    return "\n".join(f"{key}={_quoted(value)}" for key, value in sorted(values.items()))
-
-
-def _quoted(text: str) -> str:
-    """As Go quotes a string."""
-    short = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-    return '"' + "".join(short.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text) + '"'
-
-
-def _swap(folder: Path, files: Mapping[str, str]) -> None:
-    """Replace the content of a mounted volume as the kubelet does: all at once, by moving a link."""
-    folder.mkdir(parents=True, exist_ok=True)
-    fresh = folder / f"..{uuid.uuid4().hex}"
-    fresh.mkdir()
-    for name, content in files.items():
-        (fresh / name).write_text(content)
-    link = folder / "..data"
-    old = link.readlink() if link.is_symlink() else None
-    moving = folder / "..data_tmp"
-    moving.symlink_to(fresh.name)
-    moving.rename(link)
-    for name in files:
-        if not (folder / name).is_symlink():
-            (folder / name).symlink_to(f"..data/{name}")
-    for one in folder.iterdir():
-        if not one.name.startswith("..") and one.name not in files:
-            one.unlink()
-    if old is not None:
-        shutil.rmtree(folder / old)
 
 
 def _fits(report: GatewayReport, name: str, wanted: object) -> bool:

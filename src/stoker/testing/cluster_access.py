@@ -130,13 +130,14 @@ class ClusterAccess:
         *,
         user: str = "admin",
         timeout: float = REQUEST_SECONDS,
+        content_type: str = "application/json",
     ) -> Answer:
         """One plain request, past every client of ours; any status is an answer, not an error."""
         request = urllib.request.Request(  # noqa: S310 - the address is our own server's
             self.url + path,
             method=method,
             data=None if body is None else msgspec.json.encode(body),
-            headers={"Authorization": f"Bearer {self.token(user)}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {self.token(user)}", "Content-Type": content_type},
         )
         trust = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.ca_file)))
         # A proxy that the environment names for the wide world knows no server on this machine.

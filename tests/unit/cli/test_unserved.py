@@ -41,6 +41,7 @@ SERVED = (
     "polling",
     "shared.externalResources",
     "shared.modules.enabled",
+    "shared.modules.order",
     "shared.modules.source",
     "shared.scripts",
     "shared.udts",

@@ -100,7 +100,13 @@ def test_a_primary_that_is_back_is_waited_for_again() -> None:
     ("age", "silent"), [(0.0, False), (SILENT_SECONDS, False), (SILENT_SECONDS + 1, True), (-60.0, False)]
 )
 def test_a_report_that_was_not_renewed_is_of_an_agent_that_is_gone(age: float, silent: bool) -> None:
-    assert replace(AT_NEW, at=NOW - timedelta(seconds=age)).is_silent(NOW) is silent
+    report = replace(AT_NEW, at=NOW - timedelta(seconds=age))
+    assert report.is_silent(NOW) is silent
+    assert report.is_well(NOW) is not silent
+
+
+def test_an_agent_that_reports_a_gateway_which_does_not_answer_is_not_well() -> None:
+    assert not replace(AT_NEW, down=True).is_well(NOW)
 
 
 def test_a_report_without_a_time_is_not_believed() -> None:

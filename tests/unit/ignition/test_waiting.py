@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from stoker.domain.errors import Retry, Stalled, StokerError
@@ -9,7 +11,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.gateway import Gateway
-from stoker.ignition.waiting import GRACE_SECONDS, PAUSES, Patience, Readiness, persistently
+from stoker.ignition.waiting import BOOT_SECONDS, GRACE_SECONDS, PAUSES, Patience, Readiness, persistently
 from stoker.testing.clock import ManualClock
 from stoker.testing.virtual_time import in_virtual_time
 
@@ -23,8 +25,10 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def readiness(clock: ManualClock) -> Readiness:
-    return Readiness(Gateway(GatewayAddress.parse("http://127.0.0.1:1"), lambda: Secret("")), clock)
+async def readiness(clock: ManualClock) -> AsyncIterator[Readiness]:
+    gateway = Gateway(GatewayAddress.parse("http://127.0.0.1:1"), lambda: Secret(""))
+    yield Readiness(gateway, clock)
+    await gateway.aclose()
 
 
 async def test_a_gateway_that_ran_when_we_came_gets_no_grace(readiness: Readiness) -> None:
@@ -61,9 +65,27 @@ async def test_one_that_was_seen_down_is_left_alone_for_its_first_seconds(
 
 
 async def test_one_that_was_not_started_at_all_gets_the_grace_too(readiness: Readiness) -> None:
-    readiness.not_running()
+    readiness.not_started()
     readiness.saw(REFUSED)
     assert readiness.grace_left == GRACE_SECONDS
+
+
+async def test_one_that_was_let_go_is_on_its_way_until_it_was_seen_or_takes_too_long(
+    readiness: Readiness, clock: ManualClock
+) -> None:
+    async def why_not() -> Reason:
+        with pytest.raises(Retry) as refused:
+            await readiness.check()  # nobody listens there
+        return refused.value.reason
+
+    assert await why_not() is Reason.GATEWAY_UNREACHABLE
+    readiness.not_started()
+    assert await why_not() is Reason.GATEWAY_STARTING
+    await clock.advance(BOOT_SECONDS)
+    assert await why_not() is Reason.GATEWAY_UNREACHABLE
+    readiness.not_started()
+    readiness.saw(REFUSED)
+    assert await why_not() is Reason.GATEWAY_UNREACHABLE, "it ran, and has gone since"
 
 
 async def test_pauses_grow_and_then_stay(clock: ManualClock) -> None:

@@ -1,0 +1,227 @@
+"""The agent killed at every place at which it changes something, and at any moment besides.
+
+One gateway lives through all of it: a new commit is published, the agent dies on its way
+there, another one is started as the kubelet would, and it has to arrive: the files are
+the commit's, the report says so, the gateway was told to read them, and at no random
+moment has it read anything half. `make test` holds some of it, `make test-crash` all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.starting import MARKER
+from stoker.domain import failpoints
+from stoker.domain.protocol import SyncStatus
+from stoker.domain.refs import CommitId
+from stoker.ignition.attending import FIRST_BOOT
+from stoker.testing.agent_plant import AgentPlant, check, files_of, project
+from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.gateway import SimulatedGateway
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.repositories import Entry, Repository, executable
+from stoker.testing.waiting import eventually
+
+PATIENCE = 60.0
+LOCK_PATIENCE = 120.0
+"""A lock that nobody knows to be ours any more has to run out."""
+LOOKS_PER_SECOND = 40.0
+
+
+def tree(version: int) -> dict[str, str | Entry]:
+    """Of each version some is changed, some is new, some is gone, and a file becomes a folder or back."""
+    files: dict[str, str | Entry] = {
+        **project("filler", version, views=4),
+        **project(f"line {version % 3}", version),
+    }
+    files["projects/filler/same.txt"] = executable("x") if version % 2 else "x"
+    files["projects/filler/odd" if version % 2 else "projects/filler/odd/even"] = str(version)
+    return files
+
+
+class Sufferer:
+    """A pod whose agents die, and the commits that it is brought to."""
+
+    def __init__(self, plant: AgentPlant, name: str = "gateway-0") -> None:
+        self.plant = plant
+        self.pod = plant.pod(name)
+        self.versions: list[dict[str, bytes]] = []
+        self.commit = CommitId("0" * 40)
+        self.gateway: SimulatedGateway | None = None
+        self._scans: dict[str, int] = {}
+
+    def settle(self) -> None:
+        """Be at a first commit beside a gateway that runs and looks at its files all the time."""
+        self.publish()
+        self.gateway = self.plant.join_gateway(self.pod)
+        self.gateway.scan_at_random(LOOKS_PER_SECOND, seed=1)
+        eventually(self._arrived, PATIENCE, self._story)
+        self.pod.stop()
+
+    def publish(self) -> None:
+        """A new commit is what is wanted."""
+        self.commit = self.plant.commit(tree(len(self.versions)), replace=True)
+        self.versions.append(files_of(self.plant.repository, self.commit))
+        self._scans = self._accepted()
+        self.plant.maps.prepare_status()  # what was said before is no answer now
+        self.plant.publish(self.commit, agent_spec=self.plant.spec())
+
+    def dies(self, failure: str) -> bool:
+        """An agent that ends there, or False if it has arrived without coming there."""
+        command = (sys.executable, "-m", "stoker.testing.failpoints", failure, "--")
+        process = self.pod.start(self.plant.kubeconfig, command=command)
+        eventually(lambda: not process.running or self._arrived(), PATIENCE, self._story, interval=0.05)
+        died = not process.running
+        assert not died or process.returncode == -signal.SIGKILL, self.pod.tail()
+        self.pod.kill()
+        return died
+
+    def recovers(self) -> None:
+        """The next agent arrives, and leaves nothing undone."""
+        self.pod.start(self.plant.kubeconfig)
+        eventually(self._arrived, LOCK_PATIENCE, self._story, interval=0.05)
+        check(self.pod, self.versions[-1], self.gateway)
+        if self.gateway is not None:
+            made = self._accepted()
+            assert all(made[kind] > self._scans[kind] for kind in made), f"no scan was made: {self._story()}"
+            seen = self.gateway.scanned
+            assert (seen.torn(), seen.out_of_order(self.versions)) == ([], [])
+            assert seen.unknown(self.versions) == []
+            notes = {path.name for path in (self.pod.data_dir / ".sync-state").iterdir()}
+            assert notes <= {"manifest", "journal", "lock"}, "nothing is owed any more"
+        self.pod.stop()
+        assert not [line for line in self.pod.lines() if line.get("level") == "error"], self.pod.tail()
+
+    def _accepted(self) -> dict[str, int]:
+        """How many scans of each kind the gateway has accepted."""
+        if self.gateway is None:
+            return {}
+        posts = {kind: self.gateway.asked("POST", f"/scan/{kind}") for kind in ("projects", "config")}
+        return {kind: sum(one.status == 200 for one in those) for kind, those in posts.items()}
+
+    def _arrived(self) -> bool:
+        report = self.plant.maps.report()
+        if report is None or report.synced_commit != self.commit:
+            return False
+        return self.gateway is None or (report.sync_status is SyncStatus.SYNCED and report.verified is True)
+
+    def _story(self) -> str:
+        return f"{self.commit} is reported; it is {self.plant.maps.report()}\n{self.pod.tail()}"
+
+
+@pytest.fixture
+def plant(
+    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
+) -> Iterator[AgentPlant]:
+    repository = Repository.create(git_http.root / "plant.git")
+    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
+        yield made
+
+
+def turns(sufferer: Sufferer, name: str, most: int) -> int:
+    """How often an agent was killed there, each time one turn later, and survived by the next."""
+    for turn in range(1, most + 1):
+        sufferer.publish()
+        if not sufferer.dies(f"{name}:{turn}"):
+            return turn - 1
+        sufferer.recovers()
+    return most
+
+
+# On the way: before and after the files, between lock, notes and scan, and amid the renames.
+SOME = (
+    "fetch.after",
+    "mark.rename.after",
+    "rename.after:4",
+    "unlink.before",
+    "carry.after",
+    "scan.after",
+    "mark.clear.before",
+)
+
+
+@pytest.mark.timeout(300)
+def test_after_a_kill_the_next_agent_arrives_and_forgets_no_scan(plant: AgentPlant) -> None:
+    sufferer = Sufferer(plant)
+    sufferer.settle()
+    for failure in SOME:
+        sufferer.publish()
+        assert sufferer.dies(failure), f"{failure} is never reached"
+        sufferer.recovers()
+
+
+def test_a_first_sync_that_is_killed_holds_the_gateway_until_another_is_done(plant: AgentPlant) -> None:
+    sufferer = Sufferer(plant)
+    sufferer.publish()
+    assert sufferer.dies("folder.rename.after")
+    sufferer.pod.start(plant.kubeconfig)
+    eventually(lambda: sufferer.pod.ask("/startupz")[0] == 200, PATIENCE, sufferer.pod.tail)
+    plant.start_gateway(sufferer.pod)
+    plant.until_converged(sufferer.pod, sufferer.commit)
+    note = sufferer.pod.data_dir / ".sync-state" / FIRST_BOOT
+    eventually(lambda: not note.exists(), PATIENCE, "the second sync, which meets what the first boot made")
+
+
+def test_kills_at_any_moment_tear_nothing_and_the_last_agent_arrives(plant: AgentPlant) -> None:
+    sufferer = Sufferer(plant)
+    sufferer.settle()
+    killed_at_random(sufferer, kills=3)
+
+
+def killed_at_random(sufferer: Sufferer, kills: int) -> None:
+    chance = random.Random(1)  # noqa: S311 - nothing is protected by it
+    for _ in range(kills):
+        sufferer.publish()
+        sufferer.pod.start(sufferer.plant.kubeconfig)
+        sufferer.pod.ask("/healthz")  # it listens just before it begins
+        time.sleep(chance.uniform(0.0, 0.8))
+        sufferer.pod.kill()
+    sufferer.publish()
+    sufferer.recovers()
+
+
+# A mirror is damaged, or a ledger is another life's: `test_crash_matrix` has those.
+ELSEWHERE = ("mirror.swap.", "journal.unlink.")
+FIRST_ONLY = ("mirror.make.", "state.mkdir.", "base.", "startup.mark.")
+NAMES = [name for name in (*failpoints.ALL, *failpoints.GATEWAY) if not name.startswith(ELSEWHERE)]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(FIRST_ONLY)])
+def test_it_does_so_wherever_it_is_killed(plant: AgentPlant, name: str) -> None:
+    sufferer = Sufferer(plant)
+    sufferer.settle()
+    assert turns(sufferer, name, most=4)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_first_sync_does_so_too(plant: AgentPlant, name: str) -> None:
+    for turn in itertools.count(1):
+        sufferer = Sufferer(plant, f"gateway-{turn}")
+        sufferer.publish()
+        if turn > 3 or not sufferer.dies(f"{name}:{turn}"):
+            break
+        sufferer.recovers()
+        assert (sufferer.pod.root / "tmp" / MARKER).exists()
+        assert (sufferer.pod.data_dir / ".sync-state" / FIRST_BOOT).exists(), "a second sync is still to come"
+    assert turn > 1 or not name.startswith(FIRST_ONLY)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_many_kills_at_any_moment_do_neither(plant: AgentPlant) -> None:
+    sufferer = Sufferer(plant)
+    sufferer.settle()
+    for _ in range(5):
+        killed_at_random(sufferer, kills=12)

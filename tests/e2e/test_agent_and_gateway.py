@@ -1,0 +1,187 @@
+"""What an agent does about a gateway in which people work, or that refuses, restarts or has a backup."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.domain.protocol import HeldProject, SyncStatus
+from stoker.domain.reasons import Reason
+from stoker.testing.agent_plant import AgentPlant, check, files_of, project
+from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.gateway_mind import State
+from stoker.testing.gateway_pair import RedundantPair
+from stoker.testing.gateway_sessions import Designer
+from stoker.testing.gateway_settings import ApiKey
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.repositories import Repository
+from stoker.testing.waiting import eventually
+
+FILLER, PACKER = "projects/filler/project.json", "projects/packer/project.json"
+
+
+@pytest.fixture
+def plant(
+    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
+) -> Iterator[AgentPlant]:
+    repository = Repository.create(git_http.root / "plant.git")
+    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
+        yield made
+
+
+def both(version: int) -> dict[str, str]:
+    return project("filler", version) | project("packer", version)
+
+
+def test_a_project_open_in_a_designer_waits_is_named_and_follows(plant: AgentPlant) -> None:
+    pod = plant.pod()
+    first = plant.commit(both(1))
+    waiting = plant.spec(ignition={"designerSessionTimeout": "3s"})
+    plant.publish(first, agent_spec=waiting)
+    gateway = plant.join_gateway(pod)
+    plant.until_converged(pod, first)
+
+    gateway.open_designer(Designer("d1", "anna", "filler"))
+    second = plant.commit(both(2))
+    plant.publish(second)
+    report = plant.maps.until_report(reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod)
+    assert (report.sync_status, report.synced_commit) == (SyncStatus.SYNCING, first)
+    assert report.held_projects == (HeldProject("filler", "anna"),)
+    assert pod.file(PACKER) == both(2)[PACKER], "nobody works there"
+    assert pod.file(FILLER) == both(1)[FILLER]
+    assert pod.ask("/readyz")[0] == 200
+
+    report = plant.maps.until_report(
+        sync_status=SyncStatus.ERROR, reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod
+    )
+    assert "anna" in report.error_message
+    assert report.held_projects == (HeldProject("filler", "anna"),)
+    third = plant.commit(both(3))
+    plant.publish(third)
+    plant.maps.until_report(diff=lambda it: it is not None and it.to_commit == third, pod=pod)
+    assert pod.file(FILLER) == both(1)[FILLER], "never over somebody's head, however late it is"
+    check(pod, files_of(plant.repository, first) | packer_of(plant, 3), gateway)
+
+    gateway.close_designer("d1")
+    plant.until_converged(pod, third)
+
+
+def packer_of(plant: AgentPlant, version: int) -> dict[str, bytes]:
+    return {path: text.encode() for path, text in project("packer", version).items()}
+
+
+def test_a_scan_that_is_refused_is_asked_for_until_it_is_made(plant: AgentPlant) -> None:
+    pod = plant.pod()
+    first = plant.commit(both(1))
+    plant.publish(first, agent_spec=plant.spec())
+    gateway = plant.join_gateway(pod)
+    plant.until_converged(pod, first)
+
+    gateway.settings.scan_refusal = "a license is missing"
+    second = plant.commit(both(2))
+    plant.publish(second)
+    report = plant.maps.until_report(sync_status=SyncStatus.ERROR, applied=False, verified=False, pod=pod)
+    assert "a license is missing" in report.error_message
+    assert (report.synced_commit, pod.file(FILLER)) == (second, both(2)[FILLER]), "files and gateway are two"
+    pod.stop()  # it is not forgotten by the next process either
+    gateway.settings.scan_refusal = ""
+    pod.start(plant.kubeconfig)
+    plant.until_converged(pod, second)
+
+    keys, gateway.settings.keys = gateway.settings.keys, {"other": ApiKey("s3cret")}
+    third = plant.commit(both(3))
+    plant.publish(third)
+    plant.maps.until_report(
+        sync_status=SyncStatus.ERROR, reason=Reason.TOKEN_REJECTED, synced_commit=third, pod=pod
+    )
+    pod.mount("api-key", {"key": "other:s3cret"})
+    report = plant.until_converged(pod, third)
+    assert report.scan_result == "projects=200 config=200"
+    assert keys.keys() != gateway.settings.keys.keys()
+
+
+def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) -> None:
+    pod = plant.pod()
+    first = plant.commit(both(1))
+    plant.publish(first, agent_spec=plant.spec())
+    gateway = plant.join_gateway(pod)
+    plant.until_converged(pod, first)
+
+    gateway.restart()  # in the middle of nothing: nobody has to notice
+    second = plant.commit(both(2))
+    plant.publish(second)
+    plant.until_converged(pod, second)
+
+    gateway.go_down()
+    third = plant.commit(both(3))
+    plant.publish(third)
+    report = plant.maps.until_report(sync_status=SyncStatus.SYNCING, commit=third, pod=pod)
+    assert report.synced_commit == second, (
+        "one that ran a moment ago may have Designers: it is asked for a while"
+    )
+    began = time.monotonic()
+    pod.stop()
+    assert time.monotonic() - began < 10.0, "told to end, it does not wait for what is away"
+    assert pod.said("watch.stopped")
+
+    pod.start(plant.kubeconfig)  # this one has not seen it run, so it does not wait
+    report = plant.maps.until_report(reason=Reason.GATEWAY_UNREACHABLE, synced_commit=third, pod=pod)
+    assert (report.sync_status, report.applied, report.verified) == (SyncStatus.ERROR, False, False)
+    gateway.come_up()
+    gateway.state = State.STARTING
+    plant.maps.until_report(reason=Reason.GATEWAY_STARTING, sync_status=SyncStatus.SYNCING, pod=pod)
+    gateway.state = State.RUNNING
+    report = plant.until_converged(pod, third)
+    assert report.scan_result == "projects=200 config=200"
+
+
+def test_a_backup_waits_for_its_primary_leaves_replication_alone_and_takes_over(plant: AgentPlant) -> None:
+    master = plant.pod("gateway-0", "filler", redundancy_role="primary", peer_gateway_name="filler-b")
+    backup = plant.pod(
+        "gateway-1", "filler-b", redundancy_role="backup", peer_gateway_name="filler", sync_period="2"
+    )
+    first = plant.commit(both(1))
+    plant.publish(first, agent_spec=plant.spec())
+    pair = RedundantPair.start(master.data_dir, backup.data_dir, scan_seconds=0.0)
+    with pair:
+        for pod, gateway in ((master, pair.master), (backup, pair.backup)):
+            pod.annotate({"gateway-port": gateway.url.rpartition(":")[2]})
+            plant.mark_started(pod)
+        backup.start(plant.kubeconfig)
+        report = plant.maps.until_report("filler-b", reason=Reason.WAITING_FOR_PRIMARY, pod=backup)
+        assert report.sync_status is SyncStatus.PENDING
+        assert backup.file(FILLER) is None
+        master.start(plant.kubeconfig)
+        plant.until_synced(master, first)
+        report = plant.maps.until_report("filler-b", synced_commit=first, pod=backup)
+        check(backup, files_of(plant.repository, first), None)
+        assert (report.sync_status, report.files_changed) == (SyncStatus.SYNCED, 0), (
+            "replication brought them"
+        )
+        assert not pair.backup.asked("POST", "/scan/projects"), "a backup refuses edits, and needs none"
+
+        pair.fail_over()
+        master.kill()
+        plant.maps.age(12 * 60.0)
+        second = plant.commit(both(2))
+        plant.publish(second)
+        report = plant.until_synced(backup, second, "filler-b")
+        assert any("did not answer" in warning for warning in report.warnings), report.warnings
+        check(backup, files_of(plant.repository, second), pair.backup)
+        assert pair.backup.asked("POST", "/scan/projects")
+
+        pair.bring_back()
+        master.start(plant.kubeconfig)
+        plant.until_synced(master, second)
+        eventually(
+            lambda: "did not answer" not in str(plant.maps.report("filler-b")), 30.0, "it is a backup again"
+        )
+        third = plant.commit(both(3))
+        plant.publish(third)
+        plant.until_synced(master, third)
+        plant.maps.until_report("filler-b", synced_commit=third, pod=backup)
+        for pod, gateway in ((master, pair.master), (backup, pair.backup)):
+            check(pod, files_of(plant.repository, third), gateway)

@@ -1,0 +1,159 @@
+"""What a report says after a pass, a failure, a pause; and what it does not say twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stoker.agent.directing import Address
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.reporting import SyncReport
+from stoker.agent.statusing import Board, Posting
+from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.paths import RelPath
+from stoker.domain.protocol import GatewayReport, HeldProject, HistoryEntry, SyncStatus
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.ledger import Ledger
+from stoker.engine.objects import BlobId, FileVersion, Held, Note
+from stoker.engine.plans import Plan, Write
+from stoker.fs.applying import Applied
+from stoker.ignition.attending import GatewayOutcome
+from stoker.testing.clock import ManualClock
+
+FIRST, SECOND = CommitId("1" * 40), CommitId("2" * 40)
+VIEW = RelPath("projects/filler/views/main/view.json")
+DONE = SyncReport(FIRST, GitRef("main"), Plan(), Applied(added=(VIEW,)), duration_seconds=0.25)
+NOTHING = replace(DONE, applied=Applied())
+
+
+class Written:
+    """A board, and what it offered."""
+
+    def __init__(self) -> None:
+        self.offered: list[Posting] = []
+        self.clock = ManualClock()
+        identity = AgentIdentity("gateway-0", "plant", "line", gateway="filler")
+        self.board = Board(identity, "filler", Address("m", "filler"), self.clock, self.offered.append)
+
+    @property
+    def last(self) -> GatewayReport:
+        return self.offered[-1].report
+
+
+@pytest.fixture
+def written() -> Written:
+    return Written()
+
+
+def test_a_pass_without_changes_changes_nothing(written: Written) -> None:
+    written.board.passed(DONE, None, Ledger())
+    before = written.last
+    assert (before.sync_status, before.synced_commit, before.files_added) == (SyncStatus.SYNCED, FIRST, 1)
+    assert (before.projects_synced, before.duration) == (("filler",), "0.25s")
+    written.clock.jump(3600)
+    written.board.passed(NOTHING, None, Ledger())
+    assert written.last == before
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "reason"),
+    [
+        (replace(DONE, trouble=(Note("a", "cannot be read"),)), SyncStatus.ERROR, Reason.SYNC_PARTIAL),
+        (replace(DONE, unverified=(Note("gw", "not shown"),)), SyncStatus.ERROR, Reason.NOT_VERIFIED),
+        (
+            replace(DONE, unverified=(Note("gw", "TokenRejected: the key"),)),
+            SyncStatus.ERROR,
+            Reason.TOKEN_REJECTED,
+        ),
+        (
+            replace(DONE, unverified=(Note("gw", "GatewayStarting: it boots"),)),
+            SyncStatus.SYNCING,
+            Reason.GATEWAY_STARTING,
+        ),
+    ],
+)
+def test_what_is_not_whole_has_its_reason(
+    written: Written, report: SyncReport, status: SyncStatus, reason: Reason
+) -> None:
+    written.board.passed(NOTHING, None, None)
+    written.board.passed(replace(report, commit=SECOND), None, None)
+    assert (written.last.sync_status, written.last.reason) == (status, reason)
+    whole = reason is not Reason.SYNC_PARTIAL
+    assert written.last.synced_commit == (SECOND if whole else FIRST), "what is not whole is not synced"
+    assert written.last.errors
+
+
+def test_held_places_leave_the_commit_as_it_was_and_are_told_once(written: Written) -> None:
+    written.board.passed(DONE, None, None)
+    held = Plan(held=(Held("projects/filler", "alice has it open", "alice"),))
+    waiting = replace(DONE, commit=SECOND, plan=held, applied=Applied(added=(RelPath("projects/b/x.json"),)))
+    written.board.passed(waiting, None, None)
+    told = written.last
+    assert (told.sync_status, told.reason) == (SyncStatus.SYNCING, Reason.DESIGNER_SESSION_ACTIVE)
+    assert (told.held_projects, told.synced_commit, told.commit) == (
+        (HeldProject("filler", "alice"),),
+        FIRST,
+        SECOND,
+    )
+    written.clock.jump(60)
+    written.board.passed(waiting, None, None)
+    assert written.last == told
+    late = Retry("alice has had it open for 5 minutes", reason=Reason.DESIGNER_SESSION_ACTIVE)
+    written.board.failed(late, GatewayOutcome(held=held.held))
+    assert (written.last.sync_status, written.last.held_projects) == (SyncStatus.ERROR, told.held_projects)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Wait("no map", after=30.0, reason=Reason.METADATA_NOT_FOUND), SyncStatus.PENDING),
+        (Stalled("bad", reason=Reason.METADATA_INVALID), SyncStatus.ERROR),
+        (Retry("away", reason=Reason.SOURCE_UNREACHABLE), SyncStatus.ERROR),
+    ],
+)
+def test_a_failure_keeps_what_is_there(written: Written, error: StokerError, status: SyncStatus) -> None:
+    written.board.passed(DONE, None, None)
+    for _ in range(3):
+        written.board.failed(error)
+    last = written.last
+    assert (last.sync_status, last.reason, last.error_message) == (status, error.reason, error.message)
+    assert (last.synced_commit, last.files_added) == (FIRST, 1)
+    failures = [entry for entry in last.history if entry.result == error.reason]
+    assert len(failures) == (status is SyncStatus.ERROR), "the same failure is one entry"
+
+
+def test_ten_syncs_are_remembered_also_across_a_restart(written: Written) -> None:
+    for number in range(12):
+        written.board.passed(replace(DONE, commit=CommitId(f"{number:040x}")), None, None)
+    assert [entry.commit for entry in written.last.history] == [f"{n:040x}" for n in range(11, 1, -1)]
+    fresh = Written()
+    fresh.board.seed(GatewayReport.parse(written.last.json()))
+    fresh.board.passed(replace(NOTHING, commit=CommitId(f"{11:040x}")), None, None)
+    assert fresh.last.synced_at == written.last.synced_at
+    assert fresh.last.history[0] == HistoryEntry(
+        "2026-01-01T00:00:00Z", f"{11:040x}", "main", 1, ("filler",), "0.25s", "success"
+    )
+
+
+def test_applied_and_verified_are_two_words_and_blind_trust_is_a_warning(written: Written) -> None:
+    outcome = GatewayOutcome(result="projects=200 config=200", trust="unverified loopback", applied=True)
+    written.board.passed(DONE, outcome, None)
+    assert (written.last.applied, written.last.verified) == (True, False)
+    assert written.last.warnings == ("unverified loopback",)
+    written.board.passed(DONE, None, None)
+    files_only = written.last
+    assert [files_only.applied, files_only.verified, *files_only.warnings] == [None, None]
+
+
+def test_a_plan_that_is_only_shown_is_pending_with_its_digest(written: Written) -> None:
+    plan = Plan(writes=(Write(VIEW, FileVersion(BlobId("a" * 40)), False),))
+    written.board.passed(DONE, None, None)
+    written.board.passed(SyncReport(SECOND, GitRef("main"), plan), None, None)
+    pending = written.last.pending_plan
+    assert pending is not None
+    assert (pending.digest, pending.commit, pending.files_added) == (plan.digest, SECOND, 1)
+    assert (written.last.sync_status, written.last.synced_commit) == (SyncStatus.PENDING, FIRST)
+    written.board.passed(SyncReport(FIRST, GitRef("main"), Plan()), None, None)
+    assert (written.last.sync_status, written.last.pending_plan) == (SyncStatus.SYNCED, None)
