@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from stoker.agent.jobs import SyncJob, Wish
+from stoker.agent.keeping import Keeper
 from stoker.agent.opening import open_keeper
 from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
 from stoker.domain.intent.source import Source
@@ -55,18 +56,21 @@ async def obey(url: str, data: Path, cache: Path) -> None:
     job = SyncJob(Source(RepoUrl(url), GitRef("main")), files, TemplateValues(), data, cache)
     keeper = open_keeper(job)
     for line in sys.stdin:
-        before = cpu_seconds(), time.monotonic(), written_bytes()
-        report = await keeper.sync(STEPS[line.strip()])
-        done = report.done
-        sample = {
-            "cpu": cpu_seconds() - before[0],
-            "wall": time.monotonic() - before[1],
-            "wrote": written_bytes() - before[2],
-            "changed": len(done.added) + len(done.modified) + len(done.deleted),
-            "own_peak": own_peak_mb(),
-            "child_peak": child_peak_mb(),
-        }
-        print(json.dumps(sample), flush=True)
+        print(json.dumps(await measured(keeper, STEPS[line.strip()])), flush=True)
+
+
+async def measured(keeper: Keeper, wish: Wish) -> dict[str, float]:
+    """One pass; like the agent, nobody holds on to its report."""
+    before = cpu_seconds(), time.monotonic(), written_bytes()
+    done = (await keeper.sync(wish)).done
+    return {
+        "cpu": cpu_seconds() - before[0],
+        "wall": time.monotonic() - before[1],
+        "wrote": written_bytes() - before[2],
+        "changed": len(done.added) + len(done.modified) + len(done.deleted),
+        "own_peak": own_peak_mb(),
+        "child_peak": child_peak_mb(),
+    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import os
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,7 +167,7 @@ async def test_files_have_the_modes_that_are_declared_whatever_the_processs_own_
     attack: Attack, umask: int, plain: int, program: int
 ) -> None:
     attack.source(("104755", b"setuid", attack.blob(b"1")), ("100666", b"open", attack.blob(b"2")))
-    job = replace(attack.job(), umask=umask)
+    job = attack.job()._replace(umask=umask)
     before = os.umask(0o077)
     try:
         await attack.sync(keeper=open_keeper(job))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -317,7 +316,7 @@ def forge_manifest(attack: Attack, path: str) -> None:
     """Let the ledger say that this file is ours, with a good checksum."""
     manifest = attack.data / MANIFEST
     generation, told = journal.decode_base(manifest.read_bytes())
-    forged = replace(told, files={**told.files, path: RECORD})
+    forged = told._replace(files={**told.files, path: RECORD})
     manifest.write_bytes(b"".join(journal.encode_base(generation, forged)))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.agent_plant import AgentPlant, project
+from stoker.testing.agent_plant import SERVICE, AgentPlant, project
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.repositories import Repository
@@ -128,7 +128,6 @@ ANNOTATIONS = {
     "ref-override": ("--upload-pack=evil", "a b"),
     "deployment-mode": ("../x",),
     "sync-period": ("soon", "-1", "0"),
-    "system-name-template": ("{{.Nope}}",),
     "tag-provider": ("a/b",),
     "tag-inheritance-strategy": ("some",),
     "redundancy-role": ("king",),
@@ -156,3 +155,57 @@ def test_annotations_of_the_pod(patient: Patient) -> None:
         pod.annotate({})
     patient.rest()
     patient.follows()
+
+
+def mapped(**changes: object) -> dict[str, object]:
+    return {"mappings": [{"source": f"{SERVICE}/projects", "destination": "projects", **changes}]}
+
+
+PROFILES = [
+    (mapped(destination=".resources/x"), Reason.INVALID_VALUE, "'.resources/x'"),
+    (mapped(destination="projects/{{.Nope}}"), Reason.INVALID_VALUE, "Nope"),
+    (mapped(source="nowhere", required=True), Reason.INVALID_VALUE, "nowhere"),
+    (mapped() | {"excludePatterns": ["["]}, Reason.INVALID_VALUE, "'['"),
+    (
+        mapped() | {"patches": [{"file": "**/project.json", "set": {".title[": "x"}}]},
+        Reason.INVALID_VALUE,
+        "[",
+    ),
+]
+
+
+def test_profiles(patient: Patient) -> None:
+    patient.rest()
+    patient.pod.annotate({"sync-profile": "line"})
+    patient.refuses(patient.good, Reason.PROFILE_NOT_FOUND, "/line")
+    for spec, reason, word in PROFILES:
+        patient.plant.publish()
+        apply_profile(patient.plant, spec)
+        patient.refuses(patient.good, reason, word)
+    patient.plant.publish()
+    apply_profile(patient.plant, mapped())
+    patient.follows()
+
+
+def apply_profile(plant: AgentPlant, spec: Mapping[str, object]) -> None:
+    meta = {"name": "line", "namespace": plant.namespace}
+    manifest = {"apiVersion": "stoker.io/v1alpha1", "kind": "SyncProfile", "metadata": meta, "spec": spec}
+    plant.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+
+def test_a_report_of_before_that_is_none(plant: AgentPlant) -> None:
+    """An agent begins with what its predecessor reported, and somebody may have written anything there."""
+    plant.maps.prepare_status()
+    path = f"/api/v1/namespaces/{plant.namespace}/configmaps/stoker-status-plant"
+    body = plant.cluster.request("GET", path).json()
+    assert isinstance(body, dict)
+    assert (
+        plant.cluster.request("PUT", path, {**body, "data": {"filler": "no JSON", "other": "{}"}}).status
+        == 200
+    )
+    pod = plant.pod(talks=False)
+    commit = plant.commit(project("filler", 1))
+    plant.publish(commit)
+    pod.start(plant.kubeconfig)
+    plant.until_converged(pod, commit)
+    assert (plant.maps.status() or {})["other"] == "{}", "what is not ours is left as it is"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stoker.agent.contents import FEW
 from stoker.agent.hooks import Change
 from stoker.agent.jobs import SyncJob, Wish
 from stoker.agent.keeping import Keeper, verify
@@ -54,7 +54,7 @@ class Plant:
         )
 
     def keeper(self, **changes: object) -> Keeper:
-        return open_keeper(replace(self.job, files=replace(self.job.files, **changes)))  # type: ignore[arg-type]
+        return open_keeper(self.job._replace(files=self.job.files._replace(**changes)))  # type: ignore[arg-type]
 
     def stamps(self) -> dict[Path, tuple[int, int, int]]:
         """What any write would change; looking at a folder changes its access time alone."""
@@ -218,6 +218,13 @@ async def test_json_that_is_none_changes_nothing_and_is_named(plant: Plant) -> N
     plant.repository.commit({"s/a.json": '{"a": 1}', "s/empty.json": None})
     await keeper.sync()
     assert plant.files() == {"projects/a.json": '{"a": 1}', "projects/b": "2"}
+
+
+async def test_json_that_is_none_is_found_among_many(plant: Plant) -> None:
+    plant.repository.commit({**{f"s/{n}.json": "{}" for n in range(FEW)}, "s/bad.json": "[NaN]"})
+    with pytest.raises(Stalled, match=r"projects/bad\.json is not JSON: line 1"):
+        await plant.keeper().sync()
+    assert plant.files() == {}
 
 
 async def test_a_pointer_is_named_and_all_else_is_delivered(plant: Plant) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,7 @@ async def test_every_config_json_at_any_depth_gets_its_system_name_and_keeps_its
     plant.repository.commit(
         {"s/config.json": before, "s/a/b/c/config.json": before, "s/a/other.json": before}
     )
-    files = dataclasses.replace(ONE, transforms=Transforms("plant-{{.GatewayName}}"))
+    files = ONE._replace(transforms=Transforms("plant-{{.GatewayName}}"))
     await plant.sync(files)
     after = before.replace('"dev"', '"plant-filler"')
     assert plant.files() == {"p/config.json": after, "p/a/b/c/config.json": after, "p/a/other.json": before}
@@ -128,7 +127,7 @@ async def test_a_value_that_is_missing_stops_the_pass_and_names_the_file(plant: 
 async def test_what_others_put_beside_ours_later_goes_unless_only_ours_may(
     plant: Plant, orphans: Orphans, left: set[str]
 ) -> None:
-    files = dataclasses.replace(ONE, deletion=DeletionPolicy(orphans))
+    files = ONE._replace(deletion=DeletionPolicy(orphans))
     plant.repository.commit({"s/a": "1"})
     await plant.sync(files)
     (plant.data / "p/later").write_text("theirs")
@@ -186,7 +185,7 @@ async def test_a_source_that_vanished_stalls_and_is_not_stood_in_for_unasked(pla
 async def test_a_misspelt_source_is_not_stood_in_for_where_files_were_delivered(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "ext/x": "1"})
     await plant.sync(MISSING)
-    typo = dataclasses.replace(MISSING.mappings[1], source="etx")
+    typo = MISSING.mappings[1]._replace(source="etx")
     with pytest.raises(Stalled, match="external/x with what else was delivered there"):
         await plant.sync(FilesIntent((MISSING.mappings[0], typo)))
     assert plant.files() == {"p/a": "1", "external/x": "1"}
@@ -195,7 +194,7 @@ async def test_a_misspelt_source_is_not_stood_in_for_where_files_were_delivered(
 async def test_a_stand_in_can_be_patched(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     titled = Transforms(patches=(FilePatch("external/config-mode.json", ((".title", "External"),)),))
-    await plant.sync(dataclasses.replace(MISSING, transforms=titled))
+    await plant.sync(MISSING._replace(transforms=titled))
     assert plant.files()["external/config-mode.json"] == '{"title": "External"}\n'
 
 

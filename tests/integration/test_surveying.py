@@ -412,7 +412,7 @@ async def test_modules_go_in_after_what_they_need_then_as_listed_and_one_restart
     site.repository.commit({f"modules/{name}": content for name, content in files.items()})
     tended, attending = site.agent(mappings=(FileMapping("modules", "user-lib/modules"),))
     noticing = Noticing(folder)
-    job = replace(tended.keeper.job, module_order=("c.jar",))
+    job = tended.keeper.job._replace(module_order=("c.jar",))
     tended.keeper = Keeper(job, tended.keeper._reader, hooks=(attending,), progress=noticing.look)
     report = await tended.sync(Wish())
     assert noticing.seen == ["c.jar", "z.modl", "a.modl", "b.modl"]

@@ -70,31 +70,41 @@ def histories(draw: st.DrawFn) -> list[Files]:
     return found
 
 
+# Of a named tuple hypothesis would also make up the fields that have a default.
+def a_folder(
+    source: str, destination: str, missing: WhenMissing, orphans: Orphans | None, gives_way: tuple[str, ...]
+) -> Mapping:
+    return Mapping(source, destination, when_missing=missing, orphans=orphans, gives_way=gives_way)
+
+
+def a_file(source: str, destination: str) -> Mapping:
+    return Mapping(source, destination, MappingKind.FILE)
+
+
+def an_intent(mappings: tuple[Mapping, ...], excludes: Excludes, deletion: DeletionPolicy) -> FilesIntent:
+    return FilesIntent(mappings, excludes=excludes, deletion=deletion)
+
+
 mappings = st.lists(
     st.one_of(
         st.builds(
-            Mapping,
+            a_folder,
             st.sampled_from(["s", "t", "s/a", "."]),
             st.sampled_from(["d", "d/a", "e", "."]),
-            when_missing=st.sampled_from([WhenMissing.SKIP, WhenMissing.SKIP, WhenMissing.CONFIG_MODE]),
-            orphans=st.sampled_from([None, None, Orphans.OWNED, Orphans.MIRROR]),
-            gives_way=st.sampled_from([(), (), ("a", "config-mode.json")]),
+            st.sampled_from([WhenMissing.SKIP, WhenMissing.SKIP, WhenMissing.CONFIG_MODE]),
+            st.sampled_from([None, None, Orphans.OWNED, Orphans.MIRROR]),
+            st.sampled_from([(), (), ("a", "config-mode.json")]),
         ),
-        st.builds(
-            Mapping,
-            st.sampled_from(["s/a", "t/b", "a"]),
-            st.sampled_from(["d/a", "f", "e/b"]),
-            st.just(MappingKind.FILE),
-        ),
+        st.builds(a_file, st.sampled_from(["s/a", "t/b", "a"]), st.sampled_from(["d/a", "f", "e/b"])),
     ),
     min_size=1,
     max_size=3,
 ).map(tuple)
 intents = st.builds(
-    FilesIntent,
+    an_intent,
     mappings,
-    excludes=st.sampled_from([Excludes(), Excludes(("**/*.bak",)), Excludes(("e/**",), ("**/c.bak",))]),
-    deletion=st.sampled_from([DeletionPolicy(), DeletionPolicy(orphans=Orphans.OWNED)]),
+    st.sampled_from([Excludes(), Excludes(("**/*.bak",)), Excludes(("e/**",), ("**/c.bak",))]),
+    st.sampled_from([DeletionPolicy(), DeletionPolicy(orphans=Orphans.OWNED)]),
 )
 strangers = st.dictionaries(
     st.tuples(st.sampled_from(["d/", "e/", "g/", ""]), tails).map("".join), versions, max_size=4

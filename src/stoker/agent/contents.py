@@ -10,12 +10,13 @@ into staging, where nothing live has been touched yet: a Git LFS pointer or a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.content_templates import MAX_BYTES
+from stoker.engine.json_glancing import surely_json
 from stoker.engine.mapping import Recipe
 from stoker.engine.objects import Blob, BlobId, blob_of
 from stoker.engine.plans import Write
@@ -23,13 +24,14 @@ from stoker.engine.sources import SourceReader
 
 MAX_SHAPED = MAX_BYTES
 """A larger file is not templated, normalized, patched or checked: nobody writes such a one by hand."""
+FEW = 64
+"""Up to so many JSON files a quick glance at each is cheaper than loading the parser that checks them."""
 _NAMED = 5
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _MAX_POINTER = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Derivation:
+class Derivation(NamedTuple):
     """How a content that git does not have comes about."""
 
     source: BlobId
@@ -59,16 +61,18 @@ def derive(
     return results, derived
 
 
-@dataclass(slots=True)
 class Contents:
     """The contents of one plan, by blob id."""
 
-    reader: SourceReader
-    derived: Mapping[BlobId, Derivation]
-    checked: Mapping[BlobId, str]
-    """What must be JSON, with a path to name it by."""
-    pointers: set[BlobId] = field(default_factory=set)
-    broken: dict[str, str] = field(default_factory=dict)
+    def __init__(
+        self, reader: SourceReader, derived: Mapping[BlobId, Derivation], checked: Mapping[BlobId, str]
+    ) -> None:
+        """`checked` is what must be JSON, with a path to name it by."""
+        self._reader = reader
+        self._derived = derived
+        self._checked = checked
+        self._pointers: set[BlobId] = set()
+        self._broken: dict[str, str] = {}
 
     @classmethod
     def of(
@@ -80,33 +84,38 @@ class Contents:
     def __call__(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
         """For a worker thread. Raises after the last one if something of it must not go live."""
         sources = [self.source(blob) for blob in blobs]
-        for wanted, blob in zip(blobs, self.reader.contents(sources), strict=True):
+        for wanted, blob in zip(blobs, self._reader.contents(sources), strict=True):
             yield self._passed(wanted, blob)
-        if self.pointers:
-            raise PointersFound(frozenset(self.pointers))
-        if self.broken:
-            raise _broken(self.broken)
+        if self._pointers:
+            raise PointersFound(frozenset(self._pointers))
+        if self._broken:
+            raise _broken(self._broken)
 
     def source(self, blob: BlobId) -> BlobId:
-        made = self.derived.get(blob)
+        made = self._derived.get(blob)
         return blob if made is None else made.source
 
     def _passed(self, wanted: BlobId, blob: Blob) -> Blob:
-        made = self.derived.get(wanted)
-        path = self.checked.get(wanted)
+        made = self._derived.get(wanted)
+        path = self._checked.get(wanted)
         if made is None and (path is None or blob.size > MAX_SHAPED) and blob.size > _MAX_POINTER:
             return blob
         content = b"".join(blob.chunks) if made is None else _shaped(blob, made.recipe, path or wanted)
         if len(content) <= _MAX_POINTER and content.startswith(_POINTER):
-            self.pointers.add(wanted)
-        elif path is not None and (why := _checker()(content)) is not None:
-            self.broken[path] = why
+            self._pointers.add(wanted)
+        elif path is not None and (why := self._why_not_json(content)) is not None:
+            self._broken[path] = why
         return Blob(wanted, len(content), iter((content,)))
+
+    def _why_not_json(self, content: bytes) -> str | None:
+        if len(self._checked) <= FEW and surely_json(content):
+            return None
+        return _checker()(content)
 
 
 @cache
 def _checker() -> Callable[[bytes], str | None]:
-    from stoker.engine.json_checking import why_not_json  # noqa: PLC0415 - a parser, for those who write
+    from stoker.engine.json_checking import why_not_json  # noqa: PLC0415 - a parser, for those who write much
 
     return why_not_json
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from stoker.engine.diffing import unified
 from stoker.engine.objects import Blob, BlobId
 from stoker.engine.plans import Plan
 from stoker.fs.confined import DataFolder
@@ -21,6 +20,8 @@ Reader = Callable[[Sequence[BlobId]], Iterator[Blob]]
 
 def diff_lines(folder: DataFolder, plan: Plan, contents: Reader) -> Iterator[str]:
     """The lines, file by file in the order of the plan; for a worker thread."""
+    from stoker.engine.diffing import unified  # noqa: PLC0415 - few ask for the lines
+
     blobs = contents([write.version.blob for write in plan.writes])
     for write, blob in zip(plan.writes, blobs, strict=True):
         old = _live(folder, write.path) if write.replaces else b""

@@ -12,7 +12,7 @@ ref (which the agent resolves by itself), the gateway's target, the resource's c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.jobs import SyncJob
@@ -135,9 +135,9 @@ def _source(intent: GatewayIntent, metadata: Metadata) -> Source:
     """With the ref that the controller follows, which a webhook may have asked for in place of the spec's."""
     source = intent.source
     if metadata.ref is not None and not intent.ref_overridden:
-        source = replace(source, ref=metadata.ref)
+        source = source._replace(ref=metadata.ref)
     if metadata.rollback is not None and metadata.rollback.to_commit is not None:
-        source = replace(source, allow_rewrite=True)  # going back is what somebody asked for
+        source = source._replace(allow_rewrite=True)  # going back is what somebody asked for
     return source
 
 

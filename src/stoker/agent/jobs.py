@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
 from stoker.domain.intent.source import Source
@@ -11,8 +11,7 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import CommitId
 
 
-@dataclass(frozen=True, slots=True)
-class SyncJob:
+class SyncJob(NamedTuple):
     """Where the files come from, which of them go where, and whose they are on disk."""
 
     source: Source
@@ -30,8 +29,7 @@ class SyncJob:
     """Names of files of modules, as somebody listed them; what they need goes in before them all the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """How one pass is to go about it."""
 
     walk: bool = True

@@ -70,10 +70,10 @@ class Tended:
         self._held = None
         second = self._attendant is not None and self._attendant.needs_second_sync
         if second:
-            wish = replace(wish, walk=True, first_contact=True)
+            wish = wish._replace(walk=True, first_contact=True)
         if self._attendant is not None:
             files = await self._attendant.fitting(self._files, dry_run=wish.dry_run)
-            self.keeper.job = replace(self.keeper.job, files=files)
+            self.keeper.job = self.keeper.job._replace(files=files)
         try:
             report = await self.keeper.sync(wish)
         except StokerError:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,9 +101,9 @@ def dev_order(
             f"stoker dev watch: warning: --api-key can be read by every user of this machine; "
             f"use --api-key-file or {API_KEY}"
         )
-        given = replace(given, api_key=Secret(api_key))
+        given = given._replace(api_key=Secret(api_key))
     source = Source(RepoUrl(root.as_uri()), GitRef("HEAD"))
-    job = job_from(replace(given, repo=None), source, FilesIntent(mappings), TemplateValues())
+    job = job_from(given._replace(repo=None), source, FilesIntent(mappings), TemplateValues())
     return completed(given, Order(job)), below
 
 

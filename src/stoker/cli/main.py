@@ -28,3 +28,5 @@ def main() -> None:
     except StokerError as error:
         sys.stderr.write(f"stoker: {error.message}\n")
         sys.exit(exit_code(error))
+    finally:
+        gc.freeze()  # or Python would look through everything once more before it ends

@@ -6,9 +6,8 @@ turns that into an order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -21,8 +20,7 @@ API_KEY = "IGNITION_API_KEY"
 """The variable that may hold a gateway's key where no file does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """What the shared options hold, unread."""
 
     repo: str | None = None
@@ -72,7 +70,7 @@ class Given:
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> Given:
         """Take what is ours out of what click hands to a verb."""
-        mine = {name: options.pop(name) for name in cls.__dataclass_fields__ if name in options}
+        mine = {name: options.pop(name) for name in cls._fields if name in options}
         return cls(**mine)
 
 

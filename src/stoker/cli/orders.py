@@ -8,9 +8,9 @@ needs the custom resources. The verbs carry the outcome out and ask nothing twic
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.jobs import SyncJob
 from stoker.cli import values
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from stoker.domain.intent.policies import Drift, GatewayAccess, IgnitionPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """One data folder, what it is to be kept at, and how."""
 
     job: SyncJob
-    secrets: SecretFiles = field(default_factory=SecretFiles)
+    secrets: SecretFiles = SecretFiles()
     username: str = ""
     """The user name beside a token; empty for the usual one."""
     require_known_hosts: bool = False
@@ -99,8 +98,7 @@ def mappings_of(given: Given) -> tuple[Mapping, ...]:
 def files_from(given: Given, before: FilesIntent) -> FilesIntent:
     """What the flags say about files, over what is known already."""
     patterns = tuple(dict.fromkeys((*before.excludes.patterns, *given.excludes)))
-    return replace(
-        before,
+    return before._replace(
         excludes=Excludes(patterns, before.excludes.mandatory),
         deletion=values.deletion(given.deletion_budget, given.orphans, before.deletion),
     )
@@ -109,13 +107,13 @@ def files_from(given: Given, before: FilesIntent) -> FilesIntent:
 def job_from(given: Given, source: Source, files: FilesIntent, known: TemplateValues) -> SyncJob:
     """The job, with what the flags say over what is known already."""
     if given.repo is not None:
-        source = replace(source, url=RepoUrl(given.repo))
+        source = source._replace(url=RepoUrl(given.repo))
     if given.ref is not None:
-        source = replace(source, ref=GitRef(given.ref))
+        source = source._replace(ref=GitRef(given.ref))
     return SyncJob(
         source=source,
         files=files_from(given, files),
-        values=replace(known, vars={**known.vars, **values.variables(given.variables)}),
+        values=known._replace(vars={**known.vars, **values.variables(given.variables)}),
         data_dir=data_dir_of(given),
         cache_dir=cache_dir_of(given),
         hooks=tuple(_folder("--hooks-dir", place) for place in given.hooks_dirs),
@@ -171,20 +169,18 @@ def _with_login(given: Given, order: Order) -> Order:
             raise InvalidValue("--github-app-id, --github-installation-id and --github-key-file go together")
         auth = GitAuth(AuthKind.GITHUB_APP, key, None, given.github_app_id, given.github_installation_id)
     if hosts is not None:
-        auth = replace(auth, known_hosts=hosts)
+        auth = auth._replace(known_hosts=hosts)
     if given.require_known_hosts and auth.kind is AuthKind.SSH and auth.known_hosts is None:
         raise InvalidValue("--require-known-hosts needs --known-hosts-file, or a resource that names them")
     if given.username is not None and auth.kind is not AuthKind.TOKEN:
         raise InvalidValue("--username goes with --token-file")
-    source = replace(
-        source,
+    source = source._replace(
         auth=auth,
         ca=ca or source.ca,
         proxy=values.proxy(given.proxy) if given.proxy is not None else source.proxy,
     )
-    return replace(
-        order,
-        job=replace(order.job, source=source),
+    return order._replace(
+        job=order.job._replace(source=source),
         secrets=secrets,
         username=given.username or "",
         require_known_hosts=given.require_known_hosts,
@@ -207,9 +203,9 @@ def _with_trust(given: Given, order: Order) -> Order:
         )
     if policy.mode is not SignatureMode.NONE and not (policy.allowed_signers or policy.gpg_keys):
         raise InvalidValue("--verify-signatures needs --allowed-signers-file or --gpg-keys-file")
-    source = replace(source, signatures=policy, allow_rewrite=source.allow_rewrite and not given.no_rewrite)
+    source = source._replace(signatures=policy, allow_rewrite=source.allow_rewrite and not given.no_rewrite)
     plans = (values.digest(given.approve_plan),) if given.approve_plan else order.approved_plans
-    return replace(order, job=replace(order.job, source=source), secrets=secrets, approved_plans=plans)
+    return order._replace(job=order.job._replace(source=source), secrets=secrets, approved_plans=plans)
 
 
 def _with_gateway(given: Given, order: Order) -> Order:
@@ -219,11 +215,11 @@ def _with_gateway(given: Given, order: Order) -> Order:
     if key is None and given.gateway is not None and value:
         key = SecretKey(API_KEY, "")
         secrets = secrets.holding(key, value)
-    order = replace(order, secrets=secrets)
+    order = order._replace(secrets=secrets)
     if given.no_gateway:
         if given.gateway is not None:
             raise InvalidValue("--gateway and --no-gateway contradict each other")
-        return replace(order, host="", access=None)
+        return order._replace(host="", access=None)
     if given.gateway is None and order.access is None:
         extras = {
             "--api-key-file": key,
@@ -259,7 +255,7 @@ def _at_gateway(given: Given, order: Order, key: SecretKey | None, ca: SecretKey
         raise InvalidValue(
             f"--gateway needs the gateway's API key: --api-key-file, or {API_KEY}, with NAME:SECRET"
         )
-    return replace(order, host=host, access=access)
+    return order._replace(host=host, access=access)
 
 
 def _require_secrets(order: Order) -> None:

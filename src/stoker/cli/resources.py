@@ -73,8 +73,7 @@ def order_from_resource(given: Given) -> Order:
     intent, whole = gateway_intent_for(known, pod, around), intent_for(known)
     refuse_gates(spec)
     return Order(
-        job=replace(
-            job_from(given, intent.source, intent.files, intent.values),
+        job=job_from(given, intent.source, intent.files, intent.values)._replace(
             binaries=intent.policies.ignition.binaries,
             module_order=intent.policies.ignition.module_order,
         ),

@@ -20,16 +20,20 @@ T = TypeVar("T")
 def run(work: Coroutine[object, object, T]) -> T:
     """What it returns. SIGTERM and SIGINT cancel it, and the command ends as the shell expects."""
 
-    async def until_told_to_stop() -> T:
+    # Not what the task returns: asyncio spells that out, all of it, on its way to giving SIGINT back.
+    returned: list[T] = []
+
+    async def until_told_to_stop() -> None:
         task = asyncio.current_task()
         if task is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await work
+        returned.append(await work)
 
     try:
-        return asyncio.run(until_told_to_stop())
+        asyncio.run(until_told_to_stop())
     except asyncio.CancelledError:
         raise SystemExit(128 + signal.SIGTERM) from None
+    return returned[0]
 
 
 def told(context: click.Context, verb: str, output: str, work: Callable[[], int]) -> None:

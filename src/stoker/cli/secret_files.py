@@ -10,8 +10,9 @@ credential replaces a file, and the next use has it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.source import SecretKey
@@ -21,13 +22,12 @@ from stoker.domain.secrets import Secret
 MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class SecretFiles:
+class SecretFiles(NamedTuple):
     """Where each key of each Secret lies."""
 
     folder: Path | None = None
-    named: Mapping[SecretKey, Path] = field(default_factory=dict)
-    held: Mapping[SecretKey, Secret] = field(default_factory=dict)
+    named: Mapping[SecretKey, Path] = MappingProxyType({})
+    held: Mapping[SecretKey, Secret] = MappingProxyType({})
     """Those that came without a file, by a variable or, against advice, by an argument."""
 
     @classmethod
@@ -41,10 +41,10 @@ class SecretFiles:
         if path is None:
             return self, None
         key = SecretKey(name, "")
-        return replace(self, named={**self.named, key: path}), key
+        return self._replace(named={**self.named, key: path}), key
 
     def holding(self, key: SecretKey, value: Secret) -> SecretFiles:
-        return replace(self, held={**self.held, key: value})
+        return self._replace(held={**self.held, key: value})
 
     def has(self, wanted: SecretKey) -> bool:
         return wanted in self.held or self._path(wanted) is not None

@@ -9,8 +9,6 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import DeletionPolicy, Mapping, MappingKind, Orphans, WhenMissing
 
 MAX_ID = 2**32 - 2
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def mapping(flag: str, text: str, kind: MappingKind) -> Mapping:
@@ -37,7 +35,7 @@ def pairs(flag: str, texts: Sequence[str]) -> dict[str, str]:
 def variables(texts: Sequence[str]) -> dict[str, str]:
     found = pairs("--var", texts)
     for name in found:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise InvalidValue(f"--var {name!r} is no name that a template can hold: letters, digits and _")
     return found
 
@@ -71,7 +69,7 @@ def deletion(text: str | None, orphans: str | None, before: DeletionPolicy) -> D
 
 
 def digest(text: str) -> str:
-    if text and not _DIGEST.fullmatch(text):
+    if text and not re.fullmatch(r"[0-9a-f]{64}", text):
         raise InvalidValue(f"--approve-plan {text[:80]!r} is not a plan's digest of 64 hexadecimal digits")
     return text
 

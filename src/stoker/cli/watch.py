@@ -81,8 +81,7 @@ class Settings:
         given = tuple(one for one in order.webhook_keys if secrets.has(one))
         drift = order.drift if order.drift is not None else Drift(DriftMode.RESTORE)
         polling = order.polling if order.polling is not None else Polling(interval=POLL_SECONDS)
-        return replace(
-            order,
+        return order._replace(
             secrets=secrets,
             webhook_keys=(key,) if key else given,
             notices=(

@@ -167,7 +167,7 @@ class Steps:
         if context.paused_by:
             return context
         understood, effective = known(context.understood), known(context.effective)
-        source = dataclasses.replace(understood.intent.source, ref=effective.ref)
+        source = understood.intent.source._replace(ref=effective.ref)
         question = Question(
             source,
             asked_in(context.kept.header.metadata.annotations, context.group),

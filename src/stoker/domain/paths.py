@@ -21,7 +21,7 @@ MAX_DEPTH = 128
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 # Code points that HFS+ drops when it compares names: `.g\u200cit` is `.git` there.
-_IGNORABLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_IGNORABLE = "[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]"
 # What can be wrong only at the end of a part; `:` and `~` are left for a closer look.
 _PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b"\\:~")
 _DOT_AS_SPACE = bytes(range(256)).lower().replace(b".", b" ")
@@ -149,7 +149,7 @@ def _why_not_part(part: str) -> str | None:
         return f"has a name longer than {MAX_PART_BYTES} bytes"
     if part[-1] in ". ":
         return f"has the name {_shown(part)}, which ends in a dot or a space"
-    plain = _IGNORABLE.sub("", part).lower()
+    plain = (part if part.isascii() else re.sub(_IGNORABLE, "", part)).lower()
     if plain == ".git" or _GIT_SHORT_NAME.fullmatch(plain):
         return f"has the name {_shown(part)}, which git keeps for itself"
     return None

@@ -17,15 +17,14 @@ from stoker.domain.errors import InvalidValue
 MAX_REF_BYTES = 255
 MAX_URL_LENGTH = 2048
 
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_REF_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
-_SCP = re.compile(
-    r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9\[][A-Za-z0-9.\-:\[\]]*):(?P<path>[^:].*)"
-)
+# As texts, compiled when they are needed: most processes need few of them.
+_COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
+_REF_FORBIDDEN = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
+_SCP = r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9\[][A-Za-z0-9.\-:\[\]]*):(?P<path>[^:].*)"
 _SCHEMES = ("https", "http", "ssh", "file")
-_HOST = re.compile(r"[A-Za-z0-9_.-]+|\[?[0-9A-Fa-f:.]+\]?")
+_HOST = r"[A-Za-z0-9_.-]+|\[?[0-9A-Fa-f:.]+\]?"
 # Cut at the last "@", because a password may hold one, and look past a "/" in it, unless a port stands there.
-_USERINFO = re.compile(r"(?<=://)(?:[^\s/?#@:'\"]*:(?!\d{1,5}(?:[/?#]|$))[^\s'\"]{0,2048}|[^\s/?#'\"]*)@")
+_USERINFO = r"(?<=://)(?:[^\s/?#@:'\"]*:(?!\d{1,5}(?:[/?#]|$))[^\s'\"]{0,2048}|[^\s/?#'\"]*)@"
 
 
 class CommitId(str):
@@ -34,7 +33,7 @@ class CommitId(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> CommitId:
-        if not _COMMIT.fullmatch(text):
+        if not re.fullmatch(_COMMIT, text):
             raise InvalidValue(f"{text[:80]!r} is not a full commit id of 40 or 64 hexadecimal digits")
         return super().__new__(cls, text)
 
@@ -75,7 +74,7 @@ class RepoUrl(str):
 
 def without_userinfo(text: str) -> str:
     """The address as it may be shown: a password that somebody put into it is cut out."""
-    return _USERINFO.sub("", text)
+    return re.sub(_USERINFO, "", text)
 
 
 def _why_not_ref(text: str) -> str | None:
@@ -85,7 +84,7 @@ def _why_not_ref(text: str) -> str | None:
         return f"is longer than {MAX_REF_BYTES} bytes"
     if text.startswith("-"):
         return "begins with '-'"
-    if _REF_FORBIDDEN.search(text) or text == "@" or not text.isprintable():
+    if re.search(_REF_FORBIDDEN, text) or text == "@" or not text.isprintable():
         return "holds a character that git does not allow in a ref"
     if text.startswith("/") or text.endswith(("/", ".")):
         return "begins or ends with a separator"
@@ -102,7 +101,7 @@ def _why_not_url(text: str) -> str | None:
     if text.startswith("-") or re.search(r"[\x00-\x20\x7f]", text) or not text.isprintable():
         return "begins with '-' or holds a space or control character"
     if "://" not in text:
-        match = _SCP.fullmatch(text)
+        match = re.fullmatch(_SCP, text)
         if not match or "::" in text:
             return "is neither a URL nor of the form git@host:path"
         return _why_not_host(match["host"]) or (
@@ -137,7 +136,7 @@ def _why_not_host(host: str) -> str | None:
         return "names no host"
     if host.startswith("-"):
         return "has a host name that begins with '-'"
-    if not _HOST.fullmatch(host):  # git would decode an escape, and fold what looks like a digit to one
+    if not re.fullmatch(_HOST, host):  # git would decode an escape, and fold what looks like a digit to one
         return "has a host name with other characters than letters, digits, '.', '-' and '_'"
     address = _address(host.strip("[]").rstrip("."))
     # Cloud metadata services answer there with credentials of the machine.

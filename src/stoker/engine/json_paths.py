@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 
 MAX_LENGTH = 512
 MAX_STEPS = 64
 
-_STEP = re.compile(
+# Compiled when it is first needed: most repositories are taken as they are.
+_STEP = (
     r"\.(?P<key>[^.\[\]\"\s]+)"
     r"|\.?\[(?:(?P<index>[0-9]{1,9})|(?P<quoted>\"(?:[^\"\\]|\\.)*\"))\]"
 )
@@ -26,8 +27,7 @@ _STEP = re.compile(
 Step = str | int
 
 
-@dataclass(frozen=True, slots=True)
-class JsonPath:
+class JsonPath(NamedTuple):
     """One place in a document; never its root."""
 
     text: str
@@ -44,7 +44,7 @@ class JsonPath:
         steps: list[Step] = []
         at = 0
         while at < len(text):
-            step = _STEP.match(text, at)
+            step = re.compile(_STEP).match(text, at)
             if step is None or len(steps) == MAX_STEPS:
                 raise InvalidValue(
                     f"path {written!r} cannot be read at {text[at : at + 20]!r}; write it like "
@@ -84,5 +84,5 @@ def _spelt(steps: list[Step] | tuple[Step, ...]) -> str:
 def _spelt_step(step: Step) -> str:
     if isinstance(step, int):
         return f"[{step}]"
-    plain = _STEP.fullmatch(f".{step}")
+    plain = re.fullmatch(_STEP, f".{step}")
     return f".{step}" if plain and plain["key"] is not None else f"[{json.dumps(step)}]"

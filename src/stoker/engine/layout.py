@@ -14,7 +14,6 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any
 
 from stoker.domain.errors import InvalidValue, Stalled
@@ -33,7 +32,7 @@ _EDITION = 1
 _OF_THE_COMMIT = frozenset({"ref", "commit", "timestamp"})
 _FIELDS_OF_THE_COMMIT = frozenset({".Ref", ".Commit", ".Timestamp"})
 _PLACEHOLDER = "\0"
-_EXPRESSION = re.compile(r"\{\{\s*(\.[^{}]*?)\s*\}\}")
+_EXPRESSION = r"\{\{\s*(\.[^{}]*?)\s*\}\}"
 
 
 class Layout:
@@ -106,9 +105,9 @@ def _rules(routes: Sequence[Route]) -> dict[str, Orphans]:
 
 def _steady(values: TemplateValues) -> TemplateValues:
     """The values with a mark in the place of those that come with the commit."""
-    given = {field.name for field in fields(values) if getattr(values, field.name) is not None}
+    given = {name for name, value in values._asdict().items() if value is not None}
     marks: dict[str, Any] = {name: _PLACEHOLDER + name for name in given & _OF_THE_COMMIT}
-    return replace(values, **marks)
+    return values._replace(**marks)
 
 
 def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
@@ -128,9 +127,9 @@ def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
     yield [sorted(set(intent.excludes.patterns)), sorted(set(intent.excludes.mandatory))]
     yield intent.deletion.orphans
     for text in _texts(intent.transforms):
-        yield [text, *(_named(expression, values) for expression in _EXPRESSION.findall(text))]
+        yield [text, *(_named(expression, values) for expression in re.findall(_EXPRESSION, text))]
     if any(mapping.template for mapping in intent.mappings):  # a content can name any value
-        yield [[field.name, _plain(getattr(values, field.name))] for field in fields(values)]
+        yield [[name, _plain(value)] for name, value in values._asdict().items()]
 
 
 def _texts(transforms: Transforms) -> Iterator[str]:

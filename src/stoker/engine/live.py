@@ -10,8 +10,8 @@ are named too; without one only for the paths that were asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.engine.ledger import UNSEEN, Ledger
@@ -33,11 +33,10 @@ class LiveEntry(NamedTuple):
     stat: bytes = UNSEEN
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(NamedTuple):
     """The differences between the data folder and the ledger."""
 
-    found: Mapping[str, LiveEntry | None] = field(default_factory=dict)
+    found: Mapping[str, LiveEntry | None] = MappingProxyType({})
     """By path: what lies there and is not as in the ledger; None for what is in the ledger and is gone."""
     opaque: frozenset[str] = frozenset()
     """Folders that hold more than is listed: names that are no paths to us, or what is never listed."""

@@ -9,8 +9,8 @@ not be delivered. None of it knows the live side; `stoker.engine.planning` does.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import Mapping as FileMapping
@@ -37,8 +37,7 @@ class Transforming(Protocol):
     def unused_patches(self, delivered: Collection[str]) -> Sequence[str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """A mapping whose templates have become paths."""
 
     label: str
@@ -120,8 +119,7 @@ def _moved(path: str, here: str, there: str, kind: MappingKind) -> str | None:
     return f"{there}/{path}" if there else path
 
 
-@dataclass(frozen=True, slots=True)
-class Managed:
+class Managed(NamedTuple):
     """The places that the mappings of one pass declare; never the data folder itself (C-083)."""
 
     folders: frozenset[RelPath] = frozenset()
@@ -142,8 +140,7 @@ class Managed:
         return own in self.files or own in self.folders or any(a in self.folders for a in own.ancestors())
 
 
-@dataclass(frozen=True, slots=True)
-class Desired:
+class Desired(NamedTuple):
     """What shall be, and what of it was left out."""
 
     files: Mapping[str, FileVersion]
@@ -156,7 +153,7 @@ class Desired:
     delivered: frozenset[str] = frozenset()
     """The mappings, as they were written, that gave at least one file."""
     undelivered: frozenset[str] = frozenset()
-    missed: Mapping[str, str] = field(default_factory=dict)
+    missed: Mapping[str, str] = MappingProxyType({})
     """The destinations of mappings that gave nothing, each with its mapping."""
     skipped: tuple[Note, ...] = ()
     refused: tuple[Note, ...] = ()
@@ -165,9 +162,9 @@ class Desired:
     """Only what changed is named: every other file of the ledger shall be as the ledger says."""
     removed: frozenset[str] = frozenset()
     """Of a partial one: paths of the ledger that nothing supplies any more."""
-    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    recipes: Mapping[str, Recipe] = MappingProxyType({})
     """By destination: what is still to be done to the content before it is what the gateway shall have."""
-    orphans: Mapping[str, Orphans] = field(default_factory=dict)
+    orphans: Mapping[str, Orphans] = MappingProxyType({})
     """Destinations with a rule of their own about files of others."""
     settings: str = ""
     given: frozenset[str] = frozenset()
@@ -192,8 +189,7 @@ class Desired:
         if not reasons:
             return self
         out = sorted(reasons)
-        return replace(
-            self,
+        return self._replace(
             files={path: version for path, version in self.files.items() if path not in reasons},
             kept=self.kept.union(out),
             incomplete=self.incomplete.union(path.rpartition("/")[0] for path in out),
@@ -210,8 +206,7 @@ class Desired:
             for path, blob in results.items()
             if path in self.files
         }
-        return replace(
-            self,
+        return self._replace(
             files={**self.files, **made},
             recipes={path: recipe for path, recipe in self.recipes.items() if path not in made},
         )

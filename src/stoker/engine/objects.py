@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
@@ -84,8 +84,7 @@ class RefusalKind(StrEnum):
         return self in (RefusalKind.SYMLINK, RefusalKind.SUBMODULE)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """An entry that is not delivered, and why."""
 
     name: str
@@ -99,16 +98,14 @@ class Refusal:
         return self.detail or self.kind.value
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(NamedTuple):
     """All of a commit: the files that can be delivered, by canonical path, and the entries that cannot."""
 
-    files: Mapping[str, FileVersion] = field(default_factory=dict)
+    files: Mapping[str, FileVersion] = MappingProxyType({})
     refused: tuple[Refusal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
+class Blob(NamedTuple):
     """A content on its way; the pieces are read once, and before the next blob is asked for."""
 
     id: BlobId
@@ -131,8 +128,7 @@ def shown(name: str) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """One path and one sentence about it, for the report."""
 
     path: str

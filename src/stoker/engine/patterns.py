@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 
@@ -31,8 +31,7 @@ _FOLDERS = "(?>[^/]+/)"
 _END_OF_NAME = "(?![^/])"
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(NamedTuple):
     """A pattern without braces."""
 
     regex: str
@@ -43,8 +42,7 @@ class Alternative:
     """What a name must end in, where that is all there is to it: `.bak` for `**/*.bak`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _One:
+class _One(NamedTuple):
     """Exactly one character of a name, as a regex; `char` is the only one that fits, if there is one."""
 
     regex: str

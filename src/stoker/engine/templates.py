@@ -23,7 +23,8 @@ from stoker.domain.intent.values import TemplateValues
 
 MAX_LENGTH = 4096
 
-_EXPRESSION = re.compile(
+# Compiled when it is first needed: most mappings are no templates.
+_EXPRESSION = (
     r"\{\{\s*+(?:"
     r"\.Vars\.(?P<variable>[A-Za-z_][A-Za-z0-9_]*+)"
     r"|\.Labels\.(?P<label>[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?)"
@@ -82,7 +83,7 @@ def parse(text: str, *, strict: bool = False) -> tuple[Part, ...]:
             raise TemplateFault(at, "has '}}' without '{{' before it")
         if opened > at:
             parts.append(text[at:opened])
-        expression = _EXPRESSION.match(text, opened)
+        expression = re.compile(_EXPRESSION).match(text, opened)
         if expression is None:
             raise _not_an_expression(text, opened)
         parts.append(_part(expression))

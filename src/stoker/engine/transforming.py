@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilePatch, ProviderName, Transforms
@@ -43,7 +43,7 @@ SYSTEM_NAME = ".systemName"
 _YAML = (".yaml", ".yml")
 _STRUCTURED = (".json", *_YAML)
 _MANIFESTS = ("resource.json", "unary-resource.json")
-_WILD = re.compile(r"[*?\[\]{}\\]")
+_WILD = r"[*?\[\]{}\\]"
 
 
 def normalizes(path: str) -> bool:
@@ -51,8 +51,7 @@ def normalizes(path: str) -> bool:
     return path.rpartition("/")[2] in NORMALIZED
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """A value to set."""
 
     path: JsonPath
@@ -60,8 +59,7 @@ class Edit:
     adds: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(NamedTuple):
     """What is done to the content of one file."""
 
     file: str
@@ -89,8 +87,7 @@ class Recipe:
         return content
 
 
-@dataclass(frozen=True, slots=True)
-class _Patch:
+class _Patch(NamedTuple):
     """A patch whose file and values are known."""
 
     label: str
@@ -198,9 +195,9 @@ def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:
     if "Timestamp" in compiled.names:
         raise InvalidValue("a path must not depend on .Timestamp")
     text = compiled.render(values)
-    if not _WILD.search(text) and not text.endswith("/"):
+    if not re.search(_WILD, text) and not text.endswith("/"):
         return RelPath.clean(text), None
-    pattern = compiled.render(values, lambda value: _WILD.sub(r"\\\g<0>", value))
+    pattern = compiled.render(values, lambda value: re.sub(_WILD, r"\\\g<0>", value))
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return "", Globs(("/".join(parts) + "/" * pattern.endswith("/"),))
 

@@ -14,7 +14,7 @@ complete.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from stoker.domain.errors import Retry
 from stoker.domain.paths import RelPath
@@ -33,8 +33,7 @@ __all__ = ["SYNC_EACH", "Applied", "BlobReader", "FileRules", "Progress", "Stopp
 AS_WE_ARE = FileRules()
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What came of a plan."""
 
     added: tuple[RelPath, ...] = ()

@@ -9,7 +9,6 @@ reached from here, whatever lies on the volume. Errors are the system's own
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -152,6 +151,8 @@ def _remove_empty(above: int, name: str) -> None:
 
 def sync_volume(fd: int) -> None:
     """Make everything durable that was written to the volume of `fd`."""
+    import ctypes  # noqa: PLC0415 - only who writes has something to make durable
+
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
         os.sync()

@@ -15,9 +15,10 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from itertools import chain, islice
-from typing import TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 from stoker.domain.errors import Stalled
 from stoker.domain.paths import RelPath
@@ -52,15 +53,14 @@ class Unreadable(ValueError):
     """These bytes are not what we wrote."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A step of the ledger. Facts that it does not name stay as they were."""
 
-    files: dict[str, bytes] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
-    intended: dict[str, bytes] = field(default_factory=dict)
+    files: dict[str, bytes]
+    gone: Sequence[str] = ()
+    intended: Mapping[str, bytes] = MappingProxyType({})
     """All there are from now on, as `packed` has them."""
-    facts: dict[str, _Fact] = field(default_factory=dict)
+    facts: Mapping[str, _Fact] = MappingProxyType({})
     complete: bool = False
 
 
@@ -168,7 +168,7 @@ def _encoded(change: Change) -> list[bytes]:
     ]
     records = [b"".join(some) for some in _batches(chain(change.files.values(), change.intended.values()))]
     facts = {
-        "facts": change.facts,
+        "facts": dict(change.facts),
         "complete": change.complete,
         "files": len(change.files),
         "gone": len(change.gone),

@@ -48,7 +48,7 @@ class Book:
     def __init__(self) -> None:
         self.trouble: tuple[Note, ...] = ()
         self._files: dict[str, bytes] = {}
-        self._intended: dict[str, bytes] = {}
+        self._intended: Mapping[str, bytes] = {}
         self._facts = Facts()
         self._complete = False
         self._known = False
@@ -106,7 +106,7 @@ class Book:
     def settle(
         self,
         folder: DataFolder,
-        records: Mapping[str, bytes],
+        records: dict[str, bytes],
         gone: Collection[str],
         facts: Facts,
         *,
@@ -119,7 +119,7 @@ class Book:
             facts = _both(self._facts, facts)
         intended = {} if done else {path: v for path, v in self._intended.items() if path not in records}
         gone = [str(path) for path in gone if path in self._files and path not in records]
-        new = dict(records)
+        new = records
         if self._files:
             new = {path: kept for path, kept in records.items() if self._files.get(path) != kept}
         told = journal.plain_facts(facts, self._facts if self._known else None)
@@ -251,12 +251,9 @@ class Book:
             self._complete = False
 
     def _take(self, change: Change) -> None:
-        if self._known:
-            for path in change.gone:
-                self._files.pop(path, None)
-            self._files.update(change.files)
-        else:
-            self._files = change.files
+        for path in change.gone:
+            self._files.pop(path, None)
+        self._files.update(change.files)
         self._intended = change.intended
         self._facts = journal.with_facts(self._facts, change.facts)
         self._complete = change.complete

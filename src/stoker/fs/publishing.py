@@ -21,7 +21,7 @@ from stoker.fs.confined import DataFolder, enter, prune, publish, remove, set_mo
 from stoker.fs.descending import Descent
 from stoker.fs.rules import FileRules
 from stoker.fs.staging import HELD_BACK, SYNC_EACH, Progress, Staged
-from stoker.fs.stamps import settled, stamp, unseen
+from stoker.fs.stamps import let_rest, settled, stamp, unseen
 from stoker.fs.stopping import Stop, go_on
 
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
@@ -44,6 +44,8 @@ class Hands:
     def publish_trees(self, staged: Staged) -> list[str]:
         """Rename new folders into place; the files of those that somebody made meanwhile are given back."""
         left: list[str] = []
+        if sum(len(tree.paths) for tree in staged.trees.values()) > SYNC_EACH:
+            let_rest(staged.filled_at)  # or every walk would read the youngest of them again
         with Descent(self._folder.fd, self._make) as live:
             for top, (staged_as, paths) in staged.trees.items():
                 go_on(self._stopped)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from stoker.domain.errors import Misconfigured
 from stoker.fs.confined import enter
@@ -18,8 +18,7 @@ from stoker.fs.confined import enter
 FOLDER_MODE = 0o755
 
 
-@dataclass(frozen=True, slots=True)
-class FileRules:
+class FileRules(NamedTuple):
     """For everything that one pass writes."""
 
     owner: tuple[int, int] | None = None
@@ -31,7 +30,7 @@ class FileRules:
         if self.owner is not None or os.geteuid() != 0:
             return self
         found = os.fstat(folder)
-        return replace(self, owner=(found.st_uid, found.st_gid))
+        return self._replace(owner=(found.st_uid, found.st_gid))
 
     def mode(self, asked: int) -> int:
         return asked & ~self.umask

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -66,7 +66,12 @@ def discard(folder: DataFolder) -> None:
     except FileNotFoundError:
         return
     reached("staging.clear.before")
-    shutil.rmtree(STAGING, dir_fd=folder.fd)
+    try:
+        os.rmdir(STAGING, dir_fd=folder.fd)  # a pass that succeeded has moved everything out
+    except OSError:
+        import shutil  # noqa: PLC0415 - brings all kinds of archives with it, for the few that failed
+
+        shutil.rmtree(STAGING, dir_fd=folder.fd)
     reached("staging.clear.after")
 
 
@@ -89,6 +94,8 @@ class Staged:
         """The names in staging of the files that are renamed one by one."""
         self.trees: dict[str, Tree] = {}
         """By the path of the topmost folder that does not exist yet."""
+        self.filled_at = 0
+        """When the last file was written, in nanoseconds."""
         self._folder = folder
         self._rules = rules
         self._folders = 0
@@ -118,6 +125,7 @@ class Staged:
                     self._give_up(inside, str(write.path), blob, error)
                 if progress is not None:
                     progress("staging", number + 1, len(ordered))
+        self.filled_at = time.time_ns()
         self._hold_back()
         if not each or self._folders > SYNC_EACH:
             _sync(sync_volume, self.fd)

@@ -41,6 +41,13 @@ def at_rest(changed: int, now: int | None = None) -> bool:
     return abs(now - changed) > (FINE if changed % _SECOND else COARSE)
 
 
+def let_rest(changed: int) -> None:
+    """Wait until a change at that time is at rest, where that is a matter of milliseconds."""
+    left = changed + FINE - time.time_ns()
+    if 0 <= left <= FINE:
+        time.sleep(left / _SECOND + 0.001)
+
+
 def settled(kept: bytes, now: int | None = None) -> bytes:
     """A stamp, or a record that begins with one, as it is if the file was at rest by `now`; else unseen."""
     (changed,) = _changed(kept, 16)

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from stoker.domain.errors import InvalidValue
@@ -36,8 +36,7 @@ class Password:
             raise InvalidValue("a user name or password for git is not one line of text")
 
 
-@dataclass(frozen=True, slots=True)
-class SshKey:
+class SshKey(NamedTuple):
     """A private key without a passphrase, and the keys that the server may have."""
 
     key: Secret

@@ -13,7 +13,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -170,6 +169,8 @@ def _as_file(content: bytes) -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("stdin", os.MFD_CLOEXEC), "w+b")
     else:
+        import tempfile  # noqa: PLC0415 - Linux has something better
+
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(content)
     file.seek(0)

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stoker.domain.failpoints import reached
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
@@ -28,6 +27,7 @@ from stoker.git.bare import QUIET_FETCH
 from stoker.git.contents import Objects
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.layout import ALL, STALE, TIPS, sweep
+from stoker.git.private import remove_tree
 from stoker.git.remote import Remote
 from stoker.git.resolving import full_names
 
@@ -36,8 +36,7 @@ _SHALLOW = ("--depth=1",)
 _NO_TALK = ("-c", "fetch.negotiationAlgorithm=noop")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """How much of a source is accepted."""
 
     fetch: int = 4 << 30
@@ -123,7 +122,7 @@ class Fetcher:
         try:
             await self._partial([*QUIET_FETCH, *deepen], refspecs, self._limits.fetch)
         finally:
-            shutil.rmtree(self._repository / ALL, ignore_errors=True)
+            remove_tree(self._repository / ALL)
         if not await self._objects.has(commit):
             raise RefNotFound(f"commit {commit} is not in repository {without_userinfo(self._remote.url)}")
         (self._repository / tip).write_text(f"{commit}\n")

@@ -22,9 +22,9 @@ UNUSED_SECONDS = 14 * 24 * 3600.0
 MAX_BYTES = 32 << 30
 
 _DONE = "tended"
-_MIRROR = re.compile(r"(?P<name>[0-9a-f]{40})(?:\..*)?")
+_MIRROR = r"(?P<name>[0-9a-f]{40})(?:\..*)?"
 # Written and renamed within a moment; one that is a day old was left by a process that was killed.
-_HALF_WRITTEN = re.compile(r"key\.[0-9a-f]{16}(?:\..*)?|.*\.tmp")
+_HALF_WRITTEN = r"key\.[0-9a-f]{16}(?:\..*)?|.*\.tmp"
 
 
 def is_due(cache: Path, now: datetime) -> bool:
@@ -48,12 +48,12 @@ def tend(cache: Path, now: datetime) -> None:
 def _drop_half_written(cache: Path, now: float) -> None:
     for folder in (cache, cache / "home"):
         for path in folder.iterdir():
-            if _HALF_WRITTEN.fullmatch(path.name) and now - path.lstat().st_mtime > EVERY:
+            if re.fullmatch(_HALF_WRITTEN, path.name) and now - path.lstat().st_mtime > EVERY:
                 path.unlink()
 
 
 def _drop_mirrors(folder: Path, now: float) -> None:
-    names = {match["name"] for path in folder.iterdir() if (match := _MIRROR.fullmatch(path.name))}
+    names = {match["name"] for path in folder.iterdir() if (match := re.fullmatch(_MIRROR, path.name))}
     used = {name: _last_used(folder / name) for name in names}
     room = MAX_BYTES
     for name in sorted(names, key=lambda name: used[name], reverse=True):

@@ -12,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stoker.git.bare import CONFIG, HEAD, make_bare
+from stoker.git.private import remove_tree
 
 TIPS = Path("refs/stoker/tips")
 """The last commit of each ref that was fetched: what the next fetch of it builds on."""
@@ -27,20 +27,19 @@ ALL = Path("refs/stoker/all")
 """All refs of the source, for as long as a commit is looked for among them."""
 
 _KNOWN = {
-    ".": re.compile(r"HEAD|config|shallow|objects|refs"),
-    "objects": re.compile(r"pack"),
-    "objects/pack": re.compile(r"pack-[0-9a-f]{40,64}\.(?:pack|idx|rev|promisor)"),
-    "refs": re.compile(r"heads|stoker"),
-    "refs/heads": re.compile(r"(?!)"),
-    "refs/stoker": re.compile(r"tips|stale"),
-    str(TIPS): re.compile(r"[0-9a-f]{32}"),
-    str(STALE): re.compile(r"[0-9a-f]{32}"),
+    ".": r"HEAD|config|shallow|objects|refs",
+    "objects": r"pack",
+    "objects/pack": r"pack-[0-9a-f]{40,64}\.(?:pack|idx|rev|promisor)",
+    "refs": r"heads|stoker",
+    "refs/heads": r"(?!)",
+    "refs/stoker": r"tips|stale",
+    str(TIPS): r"[0-9a-f]{32}",
+    str(STALE): r"[0-9a-f]{32}",
 }
-_LEFT_OVER = re.compile(r".*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp")
+_LEFT_OVER = r".*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp"
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """What a mirror takes."""
 
     packs: int
@@ -63,8 +62,8 @@ def healed(path: Path, digits: int) -> Size | None:
             return None
         if stat.S_IMODE(found.st_mode) != 0o700 or (path / "config").read_bytes() != CONFIG[digits]:
             return None
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path / ALL)
+        if (path / ALL).exists():
+            remove_tree(path / ALL)
         if not all(_tidied(path / folder, known) for folder, known in _KNOWN.items()):
             return None
         if not (path / "HEAD").exists():
@@ -92,13 +91,13 @@ def sweep(path: Path) -> None:
         _tidied(path / "objects/pack", _KNOWN["objects/pack"])
 
 
-def _tidied(folder: Path, known: re.Pattern[str]) -> bool:
+def _tidied(folder: Path, known: str) -> bool:
     """Whether all that stays is known, once left-overs are gone."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if known.fullmatch(entry.name) and not entry.is_symlink():
+            if re.fullmatch(known, entry.name) and not entry.is_symlink():
                 continue
-            if not _LEFT_OVER.fullmatch(entry.name) or entry.is_dir(follow_symlinks=False):
+            if not re.fullmatch(_LEFT_OVER, entry.name) or entry.is_dir(follow_symlinks=False):
                 return False
             Path(entry.path).unlink()
     return True
@@ -123,4 +122,4 @@ def _erase(path: Path) -> None:
         for inside in (Path(folder, name) for name in names):
             if not inside.is_symlink():
                 inside.chmod(0o700)  # a folder that may not be entered cannot be emptied
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import secrets
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -196,8 +195,8 @@ def _cache_key(cache: Path) -> bytes:
         if len(key) == _KEY_BYTES:
             return key
         path.unlink()  # torn when the machine went down
-    mine = path.with_name(f"key.{secrets.token_hex(8)}")
-    write_private(mine, secrets.token_bytes(_KEY_BYTES), 0o600)
+    mine = path.with_name(f"key.{os.urandom(8).hex()}")
+    write_private(mine, os.urandom(_KEY_BYTES), 0o600)
     with contextlib.suppress(FileExistsError):  # another process was first; its key is the cache's
         path.hardlink_to(mine)
     mine.unlink()

@@ -14,8 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -48,7 +46,7 @@ def private_folder(path: Path) -> Path:
 def write_private(path: Path, content: bytes, mode: int) -> None:
     """Put a file there as a whole, so that a process which is about to read it never sees half of it."""
     # Not named after the process: two containers that share a cache have the same process id.
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(fd, "wb") as file:
         file.write(content)
@@ -63,10 +61,17 @@ def install(path: Path, script: bytes) -> Path:
     return path
 
 
+def remove_tree(path: Path) -> None:
+    """Take away a folder and all in it, as far as that can be done."""
+    import shutil  # noqa: PLC0415 - brings all kinds of archives with it, and most calls remove nothing
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 @contextmanager
 def folder_for_one_call(parent: Path) -> Iterator[Path]:
     """A new folder inside `parent`, removed at the end, however the end comes about."""
-    folder = parent / f"{_FOR_ONE_CALL}{secrets.token_hex(16)}"
+    folder = parent / f"{_FOR_ONE_CALL}{os.urandom(16).hex()}"
     folder.mkdir(mode=0o700)
     held = -1
     try:
@@ -74,7 +79,7 @@ def folder_for_one_call(parent: Path) -> Iterator[Path]:
         fcntl.flock(held, fcntl.LOCK_SH)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         if held >= 0:
             os.close(held)
 
@@ -87,6 +92,6 @@ def remove_left_overs(parent: Path) -> None:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if time.time() - os.fstat(fd).st_mtime > _YOUNG_SECONDS:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_tree(folder)
             finally:
                 os.close(fd)

@@ -22,8 +22,8 @@ from stoker.git.remote import Remote
 
 MAX_LISTING = 64 << 20
 MAX_NAMED = 5
-_FULL = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
-_SHORTENED = re.compile(r"[0-9a-fA-F]{7,63}")
+_FULL = r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}"
+_SHORTENED = r"[0-9a-fA-F]{7,63}"
 _PEELED = "^{}"
 _BRANCHES = "refs/heads/"
 
@@ -56,10 +56,10 @@ def full_names(ref: GitRef) -> tuple[str, ...]:
 
 async def _found(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
     """The full name of the ref, empty for an id, and what it points at."""
-    if _FULL.fullmatch(ref):
+    if re.fullmatch(_FULL, ref):
         return "", CommitId(ref.lower())
     names = full_names(ref)
-    shortened = _SHORTENED.fullmatch(ref) is not None
+    shortened = re.fullmatch(_SHORTENED, ref) is not None
     listed = await _listed(remote, () if shortened else names)
     for name in names:
         target = listed.get(name + _PEELED, listed.get(name))

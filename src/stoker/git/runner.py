@@ -40,7 +40,7 @@ Judge = Callable[[str, RepoUrl | None, int | None], StokerError]
 """Makes an error of what git said, the repository it talked to, and what it might receive."""
 
 _NO_ACCESS = Access()
-_NOTHING = Unlocked()
+_NOTHING = Unlocked({}, {})
 # A limit that is lower already stays. Without the trap git would be killed silently instead of saying why.
 _LIMITED = """\
 trap "" XFSZ

@@ -7,9 +7,8 @@ not shown counts as refused.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import SignatureMode
@@ -23,8 +22,7 @@ KeysReader: TypeAlias = "Callable[[], Awaitable[TrustedKeys]]"
 """Read anew for each commit: keys are added and taken away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """What a commit must be; the default accepts any."""
 
     signatures: SignatureMode = SignatureMode.NONE

@@ -7,11 +7,10 @@ by name, never left out silently. Files live as long as the call.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.refs import RepoUrl, without_userinfo
@@ -21,12 +20,11 @@ from stoker.git.askpass import askpass_environment, install_askpass
 from stoker.git.private import folder_for_one_call
 
 
-@dataclass(frozen=True, slots=True)
-class Unlocked:
+class Unlocked(NamedTuple):
     """What is added for one process, and what no message of it may show."""
 
-    environment: dict[str, str] = field(default_factory=dict)
-    config: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str]
+    config: dict[str, str]
     hidden: tuple[str, ...] = ()
 
 
@@ -52,7 +50,7 @@ def unlocked(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlocke
     elif url.scheme in ("http", "https"):
         yield _over_http(helpers, url, access)
     else:
-        yield Unlocked(hidden=tuple(access.hidden()))
+        yield Unlocked({}, {}, tuple(access.hidden()))
 
 
 @contextmanager
@@ -62,7 +60,9 @@ def _over_ssh(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlock
         raise Misconfigured(f"repository {place} has an ssh address, for which git.auth.sshKey is needed")
     if access.proxy:
         raise Misconfigured(f"repository {place} has an ssh address, which git.proxy cannot carry; use https")
-    from stoker.git.ssh import install_ssh, ssh_environment  # noqa: PLC0415 - start-up without ssh is quicker
+    import shlex  # noqa: PLC0415 - start-up without ssh is quicker
+
+    from stoker.git.ssh import install_ssh, ssh_environment  # noqa: PLC0415
 
     with folder_for_one_call(helpers.home) as folder:
         environment = ssh_environment(folder, url, access.login, access.require_known_hosts)

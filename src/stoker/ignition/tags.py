@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilesIntent, InheritedTypes
@@ -47,7 +46,7 @@ def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIn
     every = tuple(dict.fromkeys((*files.excludes.patterns, *patterns)))
     theirs = Globs(patterns)
     others = tuple(one for one in files.mappings if not theirs.matches(f"{one.destination.rstrip('/')}/_"))
-    return replace(files, mappings=others or files.mappings, excludes=replace(files.excludes, patterns=every))
+    return files._replace(mappings=others or files.mappings, excludes=files.excludes._replace(patterns=every))
 
 
 def parents_of(provider: str, providers: Collection[str], modules: Collection[str]) -> tuple[str, ...]:
@@ -62,7 +61,7 @@ def leaves_only(files: FilesIntent, provider: str, inherited: Collection[str]) -
     if not names:
         return files
     types = InheritedTypes(f"{TAG_TYPES}/{provider}", names)
-    return replace(files, transforms=replace(files.transforms, inherited_types=types))
+    return files._replace(transforms=files.transforms._replace(inherited_types=types))
 
 
 def _pattern(provider: str) -> str:

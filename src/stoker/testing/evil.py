@@ -12,7 +12,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,7 +109,7 @@ class Attack(EvilRepository):
 
     def job(self, intent: FilesIntent = INTENT, *, ref: str = "main", **source: object) -> SyncJob:
         """`source` are further fields of the source, such as its policies."""
-        where = replace(Source(self.url, GitRef(ref)), **source)  # type: ignore[arg-type]
+        where = Source(self.url, GitRef(ref))._replace(**source)  # type: ignore[arg-type]
         return SyncJob(where, intent, TemplateValues(), self.data, self.cache)
 
     def bounded(self, limits: Limits) -> Keeper:

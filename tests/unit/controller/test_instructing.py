@@ -108,7 +108,7 @@ def test_agents_never_learn_of_an_app_or_of_alarms() -> None:
 
 
 def test_a_way_back_is_told_with_the_value_as_its_id() -> None:
-    made = told(understood(rollback={"toCommit": NEW}))
+    made = told(understood(rollback={"toCommit": str(NEW)}))
     assert made.rollback is not None
     assert (made.rollback.id, made.rollback.to_commit) == (NEW, NEW)
     snapshot = told(understood(rollback={"toSnapshot": "gw-2026"}))

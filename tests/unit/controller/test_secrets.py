@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ async def access(source: Source, **data: bytes) -> Access:
 
 async def credentials(kind: AuthKind, **data: bytes) -> tuple[str, str]:
     """What git would be handed of a Secret that holds this."""
-    given = await access(replace(SOURCE, auth=GitAuth(kind, SecretKey("git", "token"))), **data)
+    given = await access(SOURCE._replace(auth=GitAuth(kind, SecretKey("git", "token"))), **data)
     assert isinstance(given.login, Password)
     return given.login.username, given.login.password.reveal()
 
@@ -81,16 +80,16 @@ async def test_no_login_needs_no_secret() -> None:
 async def test_an_ssh_key_comes_with_its_known_hosts_or_without() -> None:
     auth = GitAuth(AuthKind.SSH, SecretKey("git", "ssh-privatekey"), SecretKey("git", "known_hosts"))
     data = {"ssh-privatekey": b"key\n", "known_hosts": b"one\ntwo\n"}
-    given = await access(replace(SOURCE, auth=auth), **data)
+    given = await access(SOURCE._replace(auth=auth), **data)
     assert given.login == SshKey(Secret("key"), b"one\ntwo")
-    given = await access(replace(SOURCE, auth=replace(auth, known_hosts=None)), **data)
+    given = await access(SOURCE._replace(auth=auth._replace(known_hosts=None)), **data)
     assert given.login == SshKey(Secret("key"), None)
     with pytest.raises(Stalled, match="nothing under key 'known_hosts'"):
-        await access(replace(SOURCE, auth=auth), **{"ssh-privatekey": b"key"})
+        await access(SOURCE._replace(auth=auth), **{"ssh-privatekey": b"key"})
 
 
 async def test_certificates_and_proxy_of_the_source_go_with_it() -> None:
-    source = replace(SOURCE, ca=SecretKey("git", "ca.crt"), proxy="http://proxy.test:3128")
+    source = SOURCE._replace(ca=SecretKey("git", "ca.crt"), proxy="http://proxy.test:3128")
     given = await access(source, **{"ca.crt": b"PEM"})
     assert (given.ca, given.proxy) == (b"PEM", "http://proxy.test:3128")
 
@@ -104,7 +103,7 @@ async def test_known_hosts_are_demanded_where_the_installation_says_so() -> None
 async def test_an_app_gets_a_token_of_its_installation(tmp_path: Path) -> None:
     with GitHub.start(tmp_path) as github:
         auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("git", "pem"), app_id=1, installation_id=2)
-        source = replace(SOURCE, url=RepoUrl(github.url("r.git")), auth=auth)
+        source = SOURCE._replace(url=RepoUrl(github.url("r.git")), auth=auth)
         given = await access(source, pem=github.register(1, 2))
         assert given.login == Password("x-access-token", Secret(github.given[0]))
         assert given.subject == "app/1/2"

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from stoker.engine.json_checking import why_not_json
+from stoker.engine.json_glancing import MAX_BYTES, surely_json
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,29 @@ def test_what_is_not_is_told_with_its_line(content: bytes, why: str) -> None:
     told = why_not_json(content)
     assert told is not None
     assert told.startswith(why)
+    assert not surely_json(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}",
+        b" [1, 2.5e+3, -0, true, false, null]\r\n",
+        b'{"a": 1, "a": 2}',
+        '{"grüße": "\\u003d 😀"}'.encode(),
+        b"9" * 4000,
+    ],
+)
+def test_a_glance_is_enough_for_most_files(content: bytes) -> None:
+    assert surely_json(content)
+
+
+@pytest.mark.parametrize(
+    "content", [b'"\\ud83d\\ude00"', b" " * MAX_BYTES + b"1", b"\xef\xbb\xbf{}", b"9" * 5000]
+)
+def test_a_glance_leaves_what_is_odd_to_the_check(content: bytes) -> None:
+    assert not surely_json(content)
+    assert why_not_json(content) is None
 
 
 DEEP = """

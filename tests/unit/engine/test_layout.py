@@ -76,22 +76,22 @@ BASE = FilesIntent(
 @pytest.mark.parametrize(
     "other",
     [
-        replace(BASE, mappings=BASE.mappings[::-1]),
-        replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", template=True))),
-        replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", when_missing=WhenMissing.FAIL))),
-        replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", MappingKind.FILE))),
-        replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", orphans=Orphans.OWNED))),
-        replace(BASE, mappings=(Mapping("s", "d"), Mapping("t", "e", gives_way=("a",)))),
-        replace(BASE, transforms=Transforms("x")),
-        replace(BASE, transforms=Transforms("{{.GatewayName}}", (FieldTemplate(".a", "b"),))),
-        replace(BASE, transforms=Transforms("{{.GatewayName}}", (), (FilePatch("f", ((".a", "b"),)),))),
-        replace(BASE, transforms=replace(BASE.transforms, tag_provider=ProviderName("default", "x"))),
-        replace(
-            BASE, transforms=replace(BASE.transforms, inherited_types=InheritedTypes("d", frozenset({"T"})))
+        BASE._replace(mappings=BASE.mappings[::-1]),
+        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", template=True))),
+        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", when_missing=WhenMissing.FAIL))),
+        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", MappingKind.FILE))),
+        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", orphans=Orphans.OWNED))),
+        BASE._replace(mappings=(Mapping("s", "d"), Mapping("t", "e", gives_way=("a",)))),
+        BASE._replace(transforms=Transforms("x")),
+        BASE._replace(transforms=Transforms("{{.GatewayName}}", (FieldTemplate(".a", "b"),))),
+        BASE._replace(transforms=Transforms("{{.GatewayName}}", (), (FilePatch("f", ((".a", "b"),)),))),
+        BASE._replace(transforms=BASE.transforms._replace(tag_provider=ProviderName("default", "x"))),
+        BASE._replace(
+            transforms=BASE.transforms._replace(inherited_types=InheritedTypes("d", frozenset({"T"})))
         ),
-        replace(BASE, excludes=Excludes()),
-        replace(BASE, excludes=Excludes(("*.bak",), ("x",))),
-        replace(BASE, deletion=DeletionPolicy(orphans=Orphans.OWNED)),
+        BASE._replace(excludes=Excludes()),
+        BASE._replace(excludes=Excludes(("*.bak",), ("x",))),
+        BASE._replace(deletion=DeletionPolicy(orphans=Orphans.OWNED)),
     ],
 )
 def test_settings_differ_with_everything_that_shapes_the_files(other: FilesIntent) -> None:
@@ -100,9 +100,9 @@ def test_settings_differ_with_everything_that_shapes_the_files(other: FilesInten
 
 def test_settings_follow_the_values_that_are_named_and_no_others() -> None:
     laid = Layout(BASE, VALUES)
-    assert Layout(BASE, replace(VALUES, gateway_name="other")).settings != laid.settings
-    assert Layout(BASE, replace(VALUES, namespace="other")).settings == laid.settings
-    assert Layout(replace(BASE, deletion=DeletionPolicy(budget_files=1)), VALUES).settings == laid.settings
+    assert Layout(BASE, VALUES._replace(gateway_name="other")).settings != laid.settings
+    assert Layout(BASE, VALUES._replace(namespace="other")).settings == laid.settings
+    assert Layout(BASE._replace(deletion=DeletionPolicy(budget_files=1)), VALUES).settings == laid.settings
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_comes_with_the_commit_changes_no_settings_but_asks_for_all_of_each
 ) -> None:
     laid = Layout(intent, VALUES)
     assert laid.volatile
-    assert laid.settings == Layout(intent, replace(VALUES, ref="dev", commit="d" * 40)).settings
+    assert laid.settings == Layout(intent, VALUES._replace(ref="dev", commit="d" * 40)).settings
     assert not Layout(BASE, VALUES).volatile
 
 

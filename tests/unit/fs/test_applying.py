@@ -163,6 +163,11 @@ def test_the_stamps_of_a_new_folder_are_known_and_need_no_second_look(disk: Disk
     assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
 
 
+def test_a_large_new_folder_appears_when_all_in_it_is_at_rest(disk: Disk) -> None:
+    disk.apply(Plan(writes=tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(SYNC_EACH + 1))))
+    assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
+
+
 def test_the_stamps_of_renamed_files_are_those_after_the_rename(disk: Disk) -> None:
     (disk.place / "d").mkdir()
     writes = tuple(disk.write(f"d/{n}", b"%d" % n) for n in range(3))

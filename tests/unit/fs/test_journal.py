@@ -127,7 +127,7 @@ def test_whatever_happens_to_the_bytes_of_a_base_it_is_noticed(change: Change, c
 
 
 def test_frames_of_another_journal_or_another_place_do_not_count() -> None:
-    one, two = Change(gone=["a"]), Change(gone=["b"])
+    one, two = Change({}, gone=["a"]), Change({}, gone=["b"])
     data = written(one, two)
     assert Frames(b"x" * journal.GENERATION).read(data) == []
     first = len(written(one))
@@ -181,7 +181,7 @@ def test_what_a_stranger_wrote_with_the_right_checksum_is_refused(content: objec
     raw = msgspec.msgpack.encode(content)
     with pytest.raises(Unreadable):
         journal.decode_base(_base(raw))
-    plain = written(Change())
+    plain = written(Change({}))
     frame = journal._FRAME.pack(len(raw), zlib.crc32(raw, zlib.crc32(GENERATION))) + raw
     with pytest.raises(Unreadable):
         Frames(GENERATION).read(plain[: journal.GENERATION] + frame)
@@ -193,7 +193,7 @@ def _base(raw: bytes, version: int = journal.FORMAT) -> bytes:
 
 
 def test_a_later_format_is_named() -> None:
-    assert journal.decode_base(b"".join(journal.encode_base(b"g" * 16, Change())))[1] == Change()
+    assert journal.decode_base(b"".join(journal.encode_base(b"g" * 16, Change({}))))[1] == Change({}, gone=[])
     with pytest.raises(Stalled, match="format 3"):
         journal.decode_base(_base(b"whatever comes then", version=3))
 

@@ -300,7 +300,7 @@ def test_one_of_a_later_version_stops_the_pass(
     folder: DataFolder, tmp_path: Path, book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "FORMAT", 3)
-    (tmp_path / MANIFEST).write_bytes(b"".join(journal.encode_base(b"g" * 16, journal.Change())))
+    (tmp_path / MANIFEST).write_bytes(b"".join(journal.encode_base(b"g" * 16, journal.Change({}))))
     monkeypatch.undo()
     with pytest.raises(Stalled, match="format 3"):
         Book.load(folder)

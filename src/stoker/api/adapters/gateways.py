@@ -69,7 +69,7 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
     return GatewayIntent(
         resource=door.identity,
         gateway=settings.gateway,
-        source=replace(source, ref=settings.ref_override) if settings.ref_override else source,
+        source=source._replace(ref=settings.ref_override) if settings.ref_override else source,
         files=FilesIntent(
             mappings=(*content.mappings, *extras.mappings, *content.overlay),
             transforms=_transforms(normalize, settings, content),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class MappingKind(StrEnum):
@@ -34,8 +34,7 @@ class BinaryPolicy(StrEnum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(NamedTuple):
     """A folder or file of the repository and its place below the data folder.
 
     Source and destination are templates; they become paths, and are checked as
@@ -54,40 +53,35 @@ class Mapping:
     gives_way: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTemplate:
+class FieldTemplate(NamedTuple):
     """A value to set by JSON path in every `config.json`."""
 
     json_path: str
     value_template: str
 
 
-@dataclass(frozen=True, slots=True)
-class FilePatch:
+class FilePatch(NamedTuple):
     """Values to set in one file, in this order."""
 
     file: str
     values: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderName:
+class ProviderName(NamedTuple):
     """What a tag provider is called in the repository, and what this gateway calls it."""
 
     repository: str
     gateway: str
 
 
-@dataclass(frozen=True, slots=True)
-class InheritedTypes:
+class InheritedTypes(NamedTuple):
     """Tag type definitions that a parent already has, by their path below the provider's folder of types."""
 
     folder: str
     names: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Transforms:
+class Transforms(NamedTuple):
     """What happens to content between the repository and the gateway."""
 
     system_name: str | None = None
@@ -97,8 +91,7 @@ class Transforms:
     inherited_types: InheritedTypes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Excludes:
+class Excludes(NamedTuple):
     """Globs of paths that are neither written nor deleted.
 
     A mandatory pattern cannot be dropped by a user, and finding a match in what
@@ -109,8 +102,7 @@ class Excludes:
     mandatory: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionPolicy:
+class DeletionPolicy(NamedTuple):
     """What may be deleted, and how much of it without asking."""
 
     orphans: Orphans = Orphans.MIRROR
@@ -118,11 +110,10 @@ class DeletionPolicy:
     budget_percent: int = 50
 
 
-@dataclass(frozen=True, slots=True)
-class FilesIntent:
+class FilesIntent(NamedTuple):
     """Everything the engine needs to know about one gateway's files."""
 
     mappings: tuple[Mapping, ...]
-    transforms: Transforms = field(default_factory=Transforms)
-    excludes: Excludes = field(default_factory=Excludes)
-    deletion: DeletionPolicy = field(default_factory=DeletionPolicy)
+    transforms: Transforms = Transforms()
+    excludes: Excludes = Excludes()
+    deletion: DeletionPolicy = DeletionPolicy()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from stoker.domain.refs import GitRef, RepoUrl
 
 
-@dataclass(frozen=True, slots=True)
-class SecretKey:
+class SecretKey(NamedTuple):
     """One key of a Secret in the resource's own namespace."""
 
     name: str
@@ -24,8 +23,7 @@ class AuthKind(StrEnum):
     GITHUB_APP = "githubApp"
 
 
-@dataclass(frozen=True, slots=True)
-class GitAuth:
+class GitAuth(NamedTuple):
     """How git is let in; which fields are set follows from `kind`.
 
     `BASIC` names the key of the password; the user name is beside it under `username`.
@@ -44,8 +42,7 @@ class SignatureMode(StrEnum):
     TAG = "tag"
 
 
-@dataclass(frozen=True, slots=True)
-class SignaturePolicy:
+class SignaturePolicy(NamedTuple):
     """Which signature a commit must carry before anything of it is applied."""
 
     mode: SignatureMode = SignatureMode.NONE
@@ -53,14 +50,13 @@ class SignaturePolicy:
     gpg_keys: SecretKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A repository and the ref that is wanted of it."""
 
     url: RepoUrl
     ref: GitRef
-    auth: GitAuth = field(default_factory=GitAuth)
+    auth: GitAuth = GitAuth()
     ca: SecretKey | None = None
     proxy: str = ""
     allow_rewrite: bool = True
-    signatures: SignaturePolicy = field(default_factory=SignaturePolicy)
+    signatures: SignaturePolicy = SignaturePolicy()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from stoker.domain.refs import CommitId, GitRef
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateValues:
+class TemplateValues(NamedTuple):
     """Text, never objects. What is None does not exist: a template that names it is an error."""
 
     gateway_name: str | None = None
@@ -24,8 +24,8 @@ class TemplateValues:
     commit: str | None = None
     timestamp: str | None = None
     """Unix seconds. The commit's own time, not that of the pass: or no file would ever be at rest (C-093)."""
-    vars: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    vars: Mapping[str, str] = MappingProxyType({})
+    labels: Mapping[str, str] = MappingProxyType({})
 
     def at(self, ref: GitRef, commit: CommitId, committed: int | None = None) -> TemplateValues:
         """The same for one commit, which is known only after the ref was resolved.
@@ -33,4 +33,4 @@ class TemplateValues:
         `committed` is the committer's time in Unix seconds, where the source knows it.
         """
         timestamp = None if committed is None else str(committed)
-        return replace(self, ref=str(ref), commit=str(commit), timestamp=timestamp)
+        return self._replace(ref=str(ref), commit=str(commit), timestamp=timestamp)

@@ -1,0 +1,189 @@
+"""Asking repositories beside the passes: when a question is put, and who waits for the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stoker.controller.objects import ResourceKey
+from stoker.controller.resolving import PATIENCE, Question, Resolver
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.git.access import Access, Password
+from stoker.git.runner import GitRunner
+from stoker.kube.store import ObjectKey
+from stoker.testing.clock import ManualClock
+from stoker.testing.repositories import Repository
+from stoker.testing.waiting import eventually_async
+
+KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
+OTHER = ResourceKey("Stoker", ObjectKey("plant", "other"))
+
+
+class World:
+    """A repository, and an access that the test can hold back or spoil."""
+
+    def __init__(self, folder: Path, clock: ManualClock) -> None:
+        self.plant = Repository.create(folder / "plant.git")
+        self.plant.commit({"a": "1"})
+        self.source = Source(RepoUrl(f"file://{self.plant.path}"), GitRef("main"))
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.error: Stalled | None = None
+        self.asked = 0
+        self.found: list[ResourceKey] = []
+        self.access = Access()
+        self.resolver = Resolver(
+            GitRunner(folder / "cache"), self._access, clock, found=self.found.append, random=lambda: 0.0
+        )
+
+    async def _access(self, namespace: str, source: Source) -> Access:
+        self.asked += 1
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return self.access
+
+
+@asynccontextmanager
+async def world(folder: Path) -> AsyncIterator[tuple[World, ManualClock]]:
+    clock = ManualClock()
+    made = World(folder, clock)
+    try:
+        yield made, clock
+    finally:
+        made.gate.set()
+        await made.resolver.close()
+
+
+async def test_an_answer_is_good_for_the_polling_interval(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        question = Question(it.source)
+        answer = await it.resolver.look(KEY, question, 60.0)
+        assert answer is not None
+        assert answer.commit == it.plant.tip()
+        assert it.resolver.due_in(KEY) == pytest.approx(60.0)
+        moved = it.plant.commit({"a": "2"})
+        await clock.advance(59)
+        await it.resolver.look(KEY, question, 60.0)
+        assert it.asked == 1
+        await clock.advance(1)
+        answer = await it.resolver.look(KEY, question, 60.0)
+        assert answer is not None
+        assert (answer.commit, answer.asked_for, it.asked) == (moved, False, 2)
+        assert it.found == [], "whoever waited needs not be told"
+
+
+async def test_another_question_is_put_at_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, _):
+        it.plant.tag("v1", it.plant.tip())
+        question = Question(it.source)
+        await it.resolver.look(KEY, question, None)
+        assert it.resolver.due_in(KEY) is None, "without polling nobody comes back for it"
+        for other in (
+            replace(question, source=it.source._replace(ref=GitRef("v1"))),
+            replace(question, secrets=("2",)),
+        ):
+            answer = await it.resolver.look(KEY, other, None)
+            assert answer is not None
+            assert not answer.asked_for
+        nudged = await it.resolver.look(KEY, replace(question, request=("", "now", "webhook", "")), None)
+        assert nudged is not None
+        assert nudged.asked_for, "somebody's request was the reason"
+        assert it.asked == 4
+
+
+async def test_a_slow_repository_lets_the_pass_go_on_and_comes_back_by_itself(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        it.gate.clear()
+        looking = asyncio.create_task(it.resolver.look(KEY, Question(it.source), 60.0))
+        await eventually_async(lambda: it.asked == 1)
+        await clock.advance(PATIENCE)
+        assert await looking is None
+        assert it.resolver.due_in(KEY) is None
+        it.gate.set()
+        await eventually_async(lambda: it.found == [KEY], message="the resource is brought back")
+        answer = await it.resolver.look(KEY, Question(it.source), 60.0)
+        assert answer is not None
+        assert (answer.commit, it.asked) == (it.plant.tip(), 1)
+
+
+async def test_while_it_is_asked_again_the_last_answer_counts(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        question = Question(it.source)
+        first = await it.resolver.look(KEY, question, 60.0)
+        it.gate.clear()
+        await clock.advance(60)
+        looking = asyncio.create_task(it.resolver.look(KEY, question, 60.0))
+        await eventually_async(lambda: it.asked == 2)
+        await clock.advance(PATIENCE)
+        assert await looking == first
+
+
+async def test_after_a_failure_the_pauses_grow_and_a_new_secret_ends_them(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        it.error = Stalled("Secret 'x' does not exist", reason=Reason.SECRET_NOT_FOUND)
+        question = Question(it.source)
+        pauses = []
+        for _ in range(5):
+            answer = await it.resolver.look(KEY, question, 60.0)
+            assert answer is not None
+            assert answer.error is it.error
+            pause = it.resolver.due_in(KEY)
+            assert pause is not None
+            pauses.append(pause)
+            await clock.advance(pause)
+        assert pauses[0] >= 13
+        assert pauses[-1] <= 60
+        assert pauses == sorted(pauses)
+        it.error = None
+        answer = await it.resolver.look(KEY, replace(question, secrets=("new",)), 60.0)
+        assert answer is not None
+        assert answer.commit == it.plant.tip()
+
+
+async def test_what_takes_too_long_is_an_error(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        it.gate.clear()
+        looking = asyncio.create_task(it.resolver.look(KEY, Question(it.source), 60.0))
+        await eventually_async(lambda: it.asked == 1)
+        await clock.advance(PATIENCE)
+        await looking
+        await clock.advance(120)
+        await eventually_async(lambda: it.found == [KEY])
+        answer = await it.resolver.look(KEY, Question(it.source), 60.0)
+        assert answer is not None
+        assert answer.error is not None
+        assert answer.error.reason is Reason.SOURCE_UNREACHABLE
+        assert "120 s" in answer.error.message
+
+
+async def test_an_apps_token_is_handed_on_with_the_answer(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, _):
+        it.access = Access(Password("x-access-token", Secret("minted")))
+        auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
+        answer = await it.resolver.look(KEY, Question(it.source._replace(auth=auth)), 60.0)
+        assert answer is not None
+        assert answer.token == Secret("minted")
+        plain = await it.resolver.look(OTHER, Question(it.source), 60.0)
+        assert plain is not None
+        assert plain.token is None, "other logins are nobody's business"
+
+
+async def test_what_is_forgotten_is_not_waited_for(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        it.gate.clear()
+        looking = asyncio.create_task(it.resolver.look(KEY, Question(it.source), 60.0))
+        await eventually_async(lambda: it.asked == 1)
+        it.resolver.forget(KEY)
+        await clock.advance(PATIENCE)
+        assert await looking is None
+        assert it.found == []
