@@ -104,6 +104,7 @@ class MapWriter:
         body = json.dumps(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._meta, "data": dict(data)}
         )
+        self._connection.close()  # the server may have, after a while without questions
         self._ask("GET", None)
         sent = time.time()
         self._ask("PUT", body)

@@ -137,13 +137,12 @@ def test_ten_agents_that_report_at_once_lose_no_key(plant: AgentPlant) -> None:
         pod.start(plant.kubeconfig)
     for key, pod in pods.items():
         plant.until_converged(pod, first, key)
-    for version in (2, 3):
-        commit = plant.commit(project("filler", version))
-        plant.publish(commit)
-        for key, pod in pods.items():
-            report = plant.until_converged(pod, commit, key)
-            assert (report.pod_name, report.files_modified) == (pod.name, 7)
-        assert set(plant.maps.status() or {}) == set(pods)
+    second = plant.commit(project("filler", 2))
+    plant.publish(second)
+    for key, pod in pods.items():
+        report = plant.until_converged(pod, second, key)
+        assert (report.pod_name, report.files_modified) == (pod.name, 7)
+    assert set(plant.maps.status() or {}) == set(pods)
     owners = plant.maps.status_owners()
     assert {name: owners[name] for name in pods} == {
         name: {f"stoker-agent-{pod.name}"} for name, pod in pods.items()

@@ -15,6 +15,7 @@ from stoker.testing.agent_plant import SERVICE, AgentPlant, project
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.repositories import Repository
+from stoker.testing.waiting import eventually
 
 FILE = "projects/filler/project.json"
 
@@ -164,7 +165,7 @@ def mapped(**changes: object) -> dict[str, object]:
 PROFILES = [
     (mapped(destination=".resources/x"), Reason.INVALID_VALUE, "'.resources/x'"),
     (mapped(destination="projects/{{.Nope}}"), Reason.INVALID_VALUE, "Nope"),
-    (mapped(source="nowhere", required=True), Reason.INVALID_VALUE, "nowhere"),
+    (mapped(source="nowhere", required=True), Reason.SOURCE_EMPTY, "nowhere"),
     (mapped() | {"excludePatterns": ["["]}, Reason.INVALID_VALUE, "'['"),
     (
         mapped() | {"patches": [{"file": "**/project.json", "set": {".title[": "x"}}]},
@@ -207,5 +208,6 @@ def test_a_report_of_before_that_is_none(plant: AgentPlant) -> None:
     commit = plant.commit(project("filler", 1))
     plant.publish(commit)
     pod.start(plant.kubeconfig)
+    eventually(lambda: (plant.maps.status() or {})["filler"] != "no JSON", 30.0, pod.tail)
     plant.until_converged(pod, commit)
     assert (plant.maps.status() or {})["other"] == "{}", "what is not ours is left as it is"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +17,12 @@ from stoker.agent.opening import open_keeper
 from stoker.agent.outcomes import Result
 from stoker.agent.tending import Tended
 from stoker.domain import failpoints
-from stoker.domain.intent.files import FilesIntent
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.files import BinaryPolicy, FilesIntent
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
+from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.objects import Held, Note
 from stoker.fs.applying import Applied
@@ -38,6 +40,7 @@ class Desk:
     busy: dict[str, str] = field(default_factory=dict)
     asked: int = 0
     needs_second_sync: bool = False
+    meanwhile: Callable[[], None] = lambda: None
     changes: list[tuple[str, ...]] = field(default_factory=list)
 
     async def hold(self, change: Change) -> tuple[Held, ...]:
@@ -48,6 +51,7 @@ class Desk:
     @asynccontextmanager
     async def around(self, change: Change) -> AsyncIterator[None]:
         self.changes.append(tuple(str(action) for action in change.plan.actions))
+        self.meanwhile()
         yield
 
     async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
@@ -176,6 +180,28 @@ async def test_what_a_first_boot_left_behind_is_met_once_and_deleted_by_nobody(p
     assert not plant.desk.needs_second_sync
     await tended.sync(Wish())
     assert plant.read("projects/A/stranger") == "made by the boot"
+
+
+async def test_code_for_the_gateway_comes_only_where_the_policy_lets_it(plant: Plant) -> None:
+    plant.repository.commit({"projects/A/data.bin": "1", "projects/A/x": "1"})
+    for policy in (BinaryPolicy.REFUSE, BinaryPolicy.REQUIRE_SIGNED):
+        with pytest.raises(Stalled, match=r"projects/A/data\.bin") as refused:
+            await open_keeper(plant.job._replace(binaries=policy)).sync()
+        assert refused.value.reason is Reason.BINARY_REFUSED
+        assert not (plant.job.data_dir / "projects").exists()
+    await plant.keeper().sync()
+    plant.repository.commit({"projects/A/x": "2"})
+    report = await open_keeper(plant.job._replace(binaries=BinaryPolicy.REFUSE)).sync()
+    assert report.files_changed == 1, "what was there before may stay"
+
+
+async def test_who_is_told_to_forget_in_the_middle_of_a_pass_still_knows_what_it_wrote(plant: Plant) -> None:
+    plant.repository.commit({"projects/A/x": "1"})
+    keeper = plant.keeper()
+    plant.desk.meanwhile = keeper.forget
+    await keeper.sync()
+    assert keeper.ledger is not None
+    assert set(keeper.ledger.files) == {"projects/A/x"}
 
 
 def manifest(actor: str, **more: object) -> str:

@@ -150,6 +150,7 @@ def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
         cache_dir=places.repo,
         hooks=places.hooks,
         owner=None,
+        binaries=intent.policies.ignition.binaries,
         module_order=intent.policies.ignition.module_order,
     )
 

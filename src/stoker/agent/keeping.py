@@ -76,6 +76,7 @@ class Keeper:
                 self._noise,
             )
             report = await this.run()
+        self._book = book  # whoever was told to forget meanwhile did so too early
         if self._visits is None:
             self._visits = Visits()  # who comes once has no use for what is remembered for the next time
         return report.lasting(self._clock.monotonic() - started)

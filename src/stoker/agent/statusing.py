@@ -178,6 +178,8 @@ class Board:
             return replace(said, scan_result="", applied=None, verified=None, warnings=tuple(warnings))
         if "unverified" in attended.trust:
             warnings.append(attended.trust)
+        if attended.lock not in ("", telling.LOCKED):
+            warnings.append(f"scan lock: {attended.lock}")
         warnings += attended.warnings
         return replace(
             said,

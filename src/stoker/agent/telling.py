@@ -29,11 +29,15 @@ SUCCESS = "success"
 # The gateway is on its way: nothing has gone wrong.
 _ON_ITS_WAY = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
 _PROJECTS = "projects/"
+LOCKED = "held"
+"""What the attendant says of a scan lock that is as it should be."""
 
 
 class Attended(Protocol):
     """What the gateway made of the last change (`stoker.ignition.attending.GatewayOutcome`)."""
 
+    @property
+    def lock(self) -> str: ...
     @property
     def result(self) -> str: ...
     @property

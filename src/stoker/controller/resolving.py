@@ -207,7 +207,8 @@ class Resolver:
                 return math.inf
             return interval * (1.0 - JITTER * self._random())
         first = min(FIRST_PAUSE, interval or FIRST_PAUSE)
-        backoff = Backoff(base=first, ceiling=max(LONGEST_PAUSE, interval or 0.0), jitter=JITTER)
+        ceiling = max(LONGEST_PAUSE, interval or 0.0)
+        backoff = Backoff(base=first, ceiling=ceiling, jitter=JITTER, random=self._random)
         return backoff.delay(asked.failures)
 
 

@@ -84,6 +84,7 @@ class PodLife:
             await self._mounted()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep_volumes())
+                group.create_task(self._keep_tokens())
                 for one in self.pod.spec.init_containers:
                     await self._initialize(one, group)
                 for one in self.pod.spec.containers:
@@ -159,11 +160,15 @@ class PodLife:
 
     async def _keep_volumes(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), TOKENS_SECONDS)
+            await self._changed.wait()
             self._changed.clear()
             with suppress(Missing):  # what was mounted stays
                 await self.volumes.refresh(self.pod)
+
+    async def _keep_tokens(self) -> None:
+        while True:
+            await asyncio.sleep(TOKENS_SECONDS)
+            self._changed.set()
 
     async def _tell(self) -> None:
         told: dict[str, Any] = {}

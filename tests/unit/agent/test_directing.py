@@ -15,6 +15,7 @@ from stoker.api.agent_spec import AgentSpec, agent_spec_of, decode, encode
 from stoker.api.codec import from_wire
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.domain.errors import InvalidValue, Stalled, StokerError, Wait
+from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.intent.policies import DriftMode
 from stoker.domain.protocol import Metadata, Mode, RollbackRequest, StatusKeyMode, Target
 from stoker.domain.reasons import Reason
@@ -143,6 +144,11 @@ def test_periods_drift_and_budget_come_from_the_resource_and_its_profile() -> No
     assert (said.intent.sync_period, decided(sync_period="5").intent.sync_period) == (30.0, 5.0)
     by_profile = decided(spec={}, profile={"syncPeriod": 12}, sync_profile="p")
     assert (by_profile.intent.sync_period, by_profile.intent.profile) == (12.0, "p")
+
+
+def test_the_policy_for_binaries_reaches_the_pass() -> None:
+    assert decided(spec={}).job.binaries is BinaryPolicy.ALLOW
+    assert decided(spec={"ignition": {"binaryPolicy": "refuse"}}).job.binaries is BinaryPolicy.REFUSE
 
 
 def test_a_keeper_stays_while_only_the_commit_and_the_approvals_change() -> None:

@@ -147,6 +147,13 @@ def test_applied_and_verified_are_two_words_and_blind_trust_is_a_warning(written
     assert [files_only.applied, files_only.verified, *files_only.warnings] == [None, None]
 
 
+def test_a_lock_that_was_not_held_is_told(written: Written) -> None:
+    written.board.passed(DONE, GatewayOutcome(lock="held", applied=True), None)
+    assert written.last.warnings == ()
+    written.board.passed(DONE, GatewayOutcome(lock="not offered by this gateway", applied=True), None)
+    assert written.last.warnings == ("scan lock: not offered by this gateway",)
+
+
 def test_a_plan_that_is_only_shown_is_pending_with_its_digest(written: Written) -> None:
     plan = Plan(writes=(Write(VIEW, FileVersion(BlobId("a" * 40)), False),))
     written.board.passed(DONE, None, None)

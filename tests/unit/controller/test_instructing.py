@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stoker.api.adapters import intent_for, settle
+from stoker.api.adapters import Settled, intent_for, settle
 from stoker.api.codec import from_wire
 from stoker.api.kinds.stoker import Stoker
 from stoker.controller.fleets import Fleet
@@ -51,7 +51,7 @@ def test_commit_and_ref_change_together_or_not_at_all(
 def understood(annotations: dict[str, str] | None = None, **spec: Any) -> Understood:
     meta = {"name": "line", "namespace": "plant", "generation": 3, "annotations": annotations or {}}
     git = {"repo": str(URL), "ref": "main", **spec.pop("git", {})}
-    settled = settle(from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker))
+    settled: Settled[Any] = settle(from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker))
     return Understood(settled, intent_for(settled), (), (), ())
 
 

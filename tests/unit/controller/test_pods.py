@@ -25,7 +25,7 @@ def raw(
     return json.dumps(pod).encode()
 
 
-ASKS = {"annotations": {"stoker.io/inject": "true", "kubectl.kubernetes.io/last": "x" * 100}}
+ASKS: dict[str, Any] = {"annotations": {"stoker.io/inject": "true", "kubectl.kubernetes.io/last": "x" * 100}}
 
 
 def test_pods_that_want_nothing_of_us_are_not_kept() -> None:

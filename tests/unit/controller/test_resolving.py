@@ -92,13 +92,14 @@ async def test_another_question_is_put_at_once(tmp_path: Path) -> None:
             replace(question, source=it.source._replace(ref=GitRef("v1"))),
             replace(question, secrets=("2",)),
         ):
+            before = it.asked
             answer = await it.resolver.look(KEY, other, None)
             assert answer is not None
+            assert it.asked > before
             assert not answer.asked_for
         nudged = await it.resolver.look(KEY, replace(question, request=("", "now", "webhook", "")), None)
         assert nudged is not None
         assert nudged.asked_for, "somebody's request was the reason"
-        assert it.asked == 4
 
 
 async def test_a_slow_repository_lets_the_pass_go_on_and_comes_back_by_itself(tmp_path: Path) -> None:
@@ -141,9 +142,7 @@ async def test_after_a_failure_the_pauses_grow_and_a_new_secret_ends_them(tmp_pa
             assert pause is not None
             pauses.append(pause)
             await clock.advance(pause)
-        assert pauses[0] >= 13
-        assert pauses[-1] <= 60
-        assert pauses == sorted(pauses)
+        assert pauses == pytest.approx([15, 30, 60, 60, 60])
         it.error = None
         answer = await it.resolver.look(KEY, replace(question, secrets=("new",)), 60.0)
         assert answer is not None
