@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test lint unit coverage test-long test-crash demo e2e test-e2e bench bench-kube bench-sync bench-agent verify generate build assets clean help
+.PHONY: test lint unit coverage test-long test-crash demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -26,6 +26,12 @@ test-crash: .venv/ready             ## A kill and a broken disk at every turn of
 
 demo: .venv/ready                   ## See the main job done for real
 	$(BIN)/stoker demo
+
+demo-cluster: .venv/ready           ## The whole operator, from an empty cluster to five synced gateways
+	$(BIN)/stoker demo --operator
+
+test-stories: assets                ## The operator's stories, all of them
+	$(BIN)/pytest tests/e2e/test_operator_stories.py
 
 e2e test-e2e: assets                ## Real processes, end to end
 	$(BIN)/pytest tests/e2e

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -20,7 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agent_stage import PATIENCE, TOUCHED, Instead, MapWriter, Server, Tree, Usage, in_place
+from agent_stage import PATIENCE, TOUCHED, Instead, MapWriter, Server, Tree, Usage, compiled, in_place
 from agent_subjects import SCANNED
 from measuring import keep, table
 from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
@@ -90,8 +92,8 @@ class Gatewayed(Stopped):
         commit = plant.commit(self._tree.files())
         plant.repository.git("repack", "-adq")  # as a forge has it
         plant.publish(commit, agent_spec=plant.spec())
-        begun = time.time()
-        pod.start(plant.kubeconfig)
+        environment, begun = compiled(), time.time()
+        pod.start(plant.kubeconfig, env=environment)
         eventually(lambda: pod.ask("/startupz")[0] == 200, PATIENCE, pod.tail)
         seconds = time.time() - begun
         port = pod.annotations["stoker.io/gateway-port"]
@@ -176,7 +178,7 @@ class Fleet(Stopped):
         for first in range(0, len(names), BATCH):
             batch = names[first : first + BATCH]
             for name in batch:
-                self._pods[name].start(plant.kubeconfig)
+                self._pods[name].start(plant.kubeconfig, env=compiled())
             self._until(batch, commit, 0.5)
         return time.monotonic() - begun
 
@@ -316,6 +318,7 @@ def main() -> None:
     parser.add_argument("--volume", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--only-look", action="store_true", help="print, and keep nothing")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything is ended in order
     if missing := [name for name in ("rsync", "curl") if shutil.which(name) is None]:
         raise SystemExit(
             f"{' and '.join(missing)} is what this is measured against: apt-get install rsync curl"

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +32,7 @@ from stoker.testing.processes import Process
 from stoker.testing.repositories import git_environment
 from stoker.testing.stopping import Stopped
 from stoker.testing.waiting import eventually
-from sync import content
+from sync import as_installed, content
 
 PATIENCE = 180.0
 PROJECTS = 10
@@ -40,6 +41,16 @@ WITH_CODE = 90
 TOUCHED = 16
 
 Changes = dict[str, str | bytes | None]
+
+_IMPORT_ALL = """
+from importlib import import_module
+from pkgutil import walk_packages
+import stoker.cli.agent
+for room in ("agent", "fs", "git", "ignition", "kube", "telemetry"):
+    package = import_module("stoker." + room)
+    for module in walk_packages(package.__path__, package.__name__ + "."):
+        import_module(module.name)
+"""
 
 INSTEAD = """set -e
 git -C "$1" fetch --quiet origin main
@@ -225,6 +236,14 @@ class Instead(Stopped):
 def _children_cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+@cache
+def compiled() -> dict[str, str]:
+    """Variables with which an agent finds all modules compiled, as in an image: 2 MB less, and quicker."""
+    environment = as_installed()
+    subprocess.run([sys.executable, "-c", _IMPORT_ALL], check=True, env=environment)
+    return {"PYTHONPYCACHEPREFIX": environment["PYTHONPYCACHEPREFIX"]}
 
 
 def in_place(data_dir: Path, changes: Mapping[str, object]) -> float:

@@ -37,14 +37,14 @@ LOOKS_PER_SECOND = 20.0
 
 
 def tree(version: int) -> dict[str, str | Entry]:
-    """Of each version some is changed, some is new, some is gone, and a file becomes a folder or back."""
+    """Of each version some is changed, new or gone, a file has become a folder, and a folder a file."""
     files: dict[str, str | Entry] = {
         **project("filler", version, views=4),
         **project(f"line {version % 3}", version),
     }
     files["projects/filler/same.txt"] = executable("x") if version % 2 else "x"
-    files["projects/filler/odd" if version % 2 else "projects/filler/odd/even"] = str(version)
-    return files
+    one, other = ("a", "b/x") if version % 2 else ("b", "a/x")
+    return {**files, f"projects/filler/{one}": str(version), f"projects/filler/{other}": str(version)}
 
 
 class Sufferer:
@@ -96,7 +96,7 @@ class Sufferer:
             assert (seen.torn(), seen.out_of_order(self.versions)) == ([], [])
             assert seen.unknown(self.versions) == []
             notes = {path.name for path in (self.pod.data_dir / ".sync-state").iterdir()}
-            assert notes <= {"manifest", "journal", "lock"}, "nothing is owed any more"
+            assert notes <= {"manifest", "journal", "lock", "told"}, "nothing is owed any more"
         self.pod.stop()
         assert not [line for line in self.pod.lines() if line.get("level") == "error"], self.pod.tail()
 
@@ -136,7 +136,7 @@ def turns(sufferer: Sufferer, name: str, most: int) -> int:
     return most
 
 
-# Between the lock and the files, amid them, between them and the scan, and between the scan and the note of it.
+# Between lock and files, amid the files, between files and scan, between the scan and the note of it.
 SOME = ("mark.rename.after", "rename.after:4", "carry.after", "scan.after:2")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ import pytest
 from stoker.domain.protocol import HeldProject, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.testing.agent_plant import AgentPlant, check, files_of, project
+from stoker.testing.agent_pod import AgentPod
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.gateway_mind import State
 from stoker.testing.gateway_pair import RedundantPair
 from stoker.testing.gateway_sessions import Designer
-from stoker.testing.gateway_settings import ApiKey
+from stoker.testing.gateway_settings import ApiKey, Settings
 from stoker.testing.git_http import GitHttpServer
+from stoker.testing.plant import resource
 from stoker.testing.repositories import Repository
 from stoker.testing.waiting import eventually
 
@@ -185,3 +188,60 @@ def test_a_backup_waits_for_its_primary_leaves_replication_alone_and_takes_over(
         plant.maps.until_report("filler-b", synced_commit=third, pod=backup)
         for pod, gateway in ((master, pair.master), (backup, pair.backup)):
             check(pod, files_of(plant.repository, third), gateway)
+
+
+CORE = "config/resources/core/ignition"
+ENGINE = "MQTT Engine"
+
+
+def types(provider: str, *names: str) -> dict[str, str]:
+    """A tag provider and its types."""
+    listed = json.dumps([{"name": name, "tagType": "UdtType"} for name in names])
+    kinds = {
+        f"tag-type-definition/{provider}": {"udts.json": listed},
+        f"tag-provider/{provider}": {"config.json": "{}"},
+    }
+    return {
+        f"{CORE}/{folder}/{name}": text
+        for folder, files in kinds.items()
+        for name, text in resource(files).items()
+    }
+
+
+def test_what_a_module_fills_or_a_parent_has_is_left_to_them(plant: AgentPlant) -> None:
+    pod = plant.pod(tag_inheritance_strategy="leaf-only")
+    modules = ("com.inductiveautomation.perspective", "com.cirruslink.mqtt.engine.gateway")
+    put(
+        pod, types("parent", "Motor") | {f"{CORE}/tag-type-definition/{ENGINE}/udts.json": "the module's own"}
+    )
+    first = plant.commit(types("parent", "Motor") | types("default", "Motor", "Pump") | types(ENGINE, "Edge"))
+    plant.publish(first, agent_spec=plant.spec())
+    settings = Settings(modules=modules, managed_providers=(ENGINE,))
+    gateway = plant.join_gateway(pod, settings=settings)
+    report = plant.until_synced(pod, first)
+    assert any(ENGINE in warning for warning in report.warnings), report.warnings
+    assert pod.file(f"{CORE}/tag-type-definition/{ENGINE}/udts.json") == "the module's own"
+    eventually(
+        lambda: names(pod, "default") == ["Pump"], 30.0, lambda: f"{names(pod, 'default')} {pod.tail()}"
+    )
+    assert names(pod, "parent") == ["Motor"]
+    second = plant.commit(types("default", "Motor", "Pump", "Valve"))
+    plant.publish(second)
+    plant.until_synced(pod, second)
+    assert names(pod, "default") == ["Pump", "Valve"]
+    assert not gateway.stale()
+
+
+def names(pod: AgentPod, provider: str) -> list[str]:
+    """The types that lie there for a provider."""
+    return [
+        one["name"]
+        for one in json.loads(pod.file(f"{CORE}/tag-type-definition/{provider}/udts.json") or "[]")
+    ]
+
+
+def put(pod: AgentPod, files: Mapping[str, str]) -> None:
+    """What lies there before anybody comes."""
+    for path, text in files.items():
+        (pod.data_dir / path).parent.mkdir(parents=True, exist_ok=True)
+        (pod.data_dir / path).write_text(text)

@@ -46,6 +46,26 @@ def test_the_demo_runs_to_its_end_and_cleans_up(tmp_path: Path) -> None:
     assert str(tmp_path) not in _command_lines()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_operators_demo_ends_with_five_synced_gateways_and_cleans_up(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stoker", "demo", "--operator"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=380,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("5 of 5 gateways synced") == 2
+    assert "filler: its project is called 'filler 2'" in done.stdout
+    assert "capper: its project is called 'capper 1'" in done.stdout
+    assert "5 of 5 gateways run on with their files" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert str(tmp_path) not in _command_lines()
+
+
 def _acts(output: str) -> dict[str, str]:
     """What was shown under each title, by the first words of the title."""
     titles = ("stoker sync brings both", "A commit changes", "stoker sync moves", "Somebody edits")

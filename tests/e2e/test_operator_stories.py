@@ -141,6 +141,7 @@ def test_five_gateways_of_an_ignitionsync(
     five_gateways("IgnitionSync", site, plant, git_http)
 
 
+@pytest.mark.long
 def test_replicated_frontends(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
     """Replicas share the gateway's name, so that their reports go by the names of their pods."""
     first = plant.commit(files("frontend"))
@@ -189,6 +190,7 @@ def test_push_to_webhook_to_all_gateways_verified(site: OperatedSite, tmp_path: 
         site.until_told("plant", trigger="webhook", commit=CommitId(pushed))
 
 
+@pytest.mark.long
 def test_ref_override_and_skew(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
     first = plant.commit(files("north", "south"))
     hotfix = plant.commit(files("north", version=9), branch="hotfix", onto=first)
@@ -201,19 +203,11 @@ def test_ref_override_and_skew(site: OperatedSite, plant: Repository, git_http: 
     site.annotate_pod("north", ref_override="hotfix")
     message = site.until("Stoker", "plant", "RefSkew", "RefSkewDetected")
     assert message.startswith("north is at hotfix by its annotation")
-    eventually(
-        lambda: site.file("north", title("north")) == content("north", 9),
-        PATIENCE,
-        lambda: site.tell("Stoker", "plant"),
-    )
+    site.until_file("north", title("north"), content("north", 9))
     assert site.reports("Stoker", "plant")["north"].synced_commit == hotfix
 
     second = plant.commit(files("north", "south", version=2))
-    eventually(
-        lambda: site.file("south", title("south")) == content("south", 2),
-        PATIENCE,
-        lambda: site.tell("Stoker", "plant"),
-    )
+    site.until_file("south", title("south"), content("south", 2))
     assert site.file("north", title("north")) == content("north", 9), "it has its own way"
     site.annotate_pod("north", ref_override=None)
     site.until_synced("Stoker", "plant", second, 2)
@@ -221,6 +215,7 @@ def test_ref_override_and_skew(site: OperatedSite, plant: Repository, git_http: 
     site.until("Stoker", "plant", "RefSkew", "NoneFound")
 
 
+@pytest.mark.long
 def test_pause_and_emergency_stop(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
     first = plant.commit(files("north"))
     site.apply("Stoker", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY)
@@ -290,7 +285,7 @@ def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: G
 def test_a_pod_without_a_sidecar_is_reported(
     site: OperatedSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
-    first = plant.commit(files("north"))
+    plant.commit(files("north"))
     site.apply("Stoker", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY)
     site.release.stop_program("webhook")
     site.gateway_pod("north", service_path="services/north", cr_name="plant", **QUICK)
@@ -303,10 +298,11 @@ def test_a_pod_without_a_sidecar_is_reported(
     site.release.start("webhook")
     site.delete_pod("north")
     site.gateway_pod("north", service_path="services/north", cr_name="plant", **QUICK)
-    site.until_synced("Stoker", "plant", first, 1)
-    assert site.condition("Stoker", "plant", "SidecarInjected")[1] == "SidecarInjected"
+    site.until("Stoker", "plant", "SidecarInjected", "SidecarInjected")
+    site.until_file("north", title("north"), content("north", 1))
 
 
+@pytest.mark.long
 def test_both_kinds_side_by_side(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
     """Two resources of one name, each with its gateway, its ref and its maps."""
     first = plant.commit(files("north", "south"))
@@ -364,6 +360,7 @@ def test_profile_dependency_order(site: OperatedSite, plant: Repository, git_htt
     assert site.file("spoke", title("spoke")) == content("spoke", 2)
 
 
+@pytest.mark.long
 def test_deletion_says_goodbye_and_leaves_the_files(
     site: OperatedSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
@@ -397,10 +394,10 @@ def test_uninstall_leaves_nothing_behind(
     site: OperatedSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     """The last story: after it there is no operator."""
-    first = plant.commit(files("north"))
+    plant.commit(files("north"))
     site.apply("IgnitionSync", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY)
     site.gateway_pod("north", service_path="services/north", **QUICK)
-    site.until_synced("IgnitionSync", "plant", first, 1)
+    site.until_file("north", title("north"), content("north", 1))
     for kind in ("stokers", "ignitionsyncs", "syncprofiles"):
         site.cluster.kubectl("delete", kind, "--all", "--all-namespaces", "--timeout=60s")
     site.release.uninstall()  # while both programs still run

@@ -424,6 +424,18 @@ def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: R
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
     site.until("Stoker", "line", "DependenciesMet", "DependenciesSatisfied")
 
+    # The profile of a gateway may also be waited for by those of another resource.
+    site.apply("Stoker", "second", git=git(url), polling=FAST)
+    other = site.pod("other-0", "second", profile="area")
+    site.until_told("second", commit=second)
+    other.report(second)
+    site.until("Stoker", "second", "Ready", "GatewaysSynced")
+    third = commit_to(plant, "three")
+    told = site.until_told("second", commit=third)
+    assert {name: target.commit for name, target in told.targets.items()} == {"other-0": second}
+    base.report(third)
+    site.until_told("second", commit=third, targets={})
+
 
 def test_two_mappings_that_own_one_destination_are_reported(site: Site, plant: Repository) -> None:
     site.apply(
@@ -557,7 +569,7 @@ def test_a_pod_without_its_agent_is_reported_and_an_outdated_one_too(
 def test_only_resources_of_the_selector_are_worked_on(site: Site, plant: Repository, url: str) -> None:
     site.apply("Stoker", "ours", git=git(url), labels={"team": "north"})
     site.apply("Stoker", "theirs", git=git(url), labels={"team": "south"})
-    site.start("--watch-label-selector=team=north")
+    site.start("--watch-label-selector=team=north", "--leader-elect=false")
     site.until("Stoker", "ours", "Ready", "RefResolved")
     assert site.status("Stoker", "theirs") == {}
     assert "finalizers" not in site.get("Stoker", "theirs")["metadata"]

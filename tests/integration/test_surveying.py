@@ -195,6 +195,10 @@ async def test_what_was_written_before_the_module_came_stays_as_it_is(
     site.repository.commit({f"{TYPES}/{ENGINE}/udts.json": None, f"{TYPES}/{ENGINE}/resource.json": None})
     await tended.sync(Wish())
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == before, "git has no say in it any more"
+    put(site.data, {f"{TYPES}/{ENGINE}/udts.json": "the module's own"})
+    assert not await tended.verify(), "and what the module does is no drift"
+    report = await tended.sync(Wish())
+    assert (report.plan.actions, bool(report.drift)) == ((), False)
 
 
 # When it is asked, and what counts while it does not answer.

@@ -9,7 +9,6 @@ name. Everything else in a plan keeps its place.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -57,6 +56,8 @@ async def _described(writes: Sequence[Write], reader: SourceReader) -> dict[str,
 
 
 def _read(blob: Blob) -> ModuleFile:
+    import tempfile  # noqa: PLC0415
+
     from stoker.ignition.module_files import read_module  # noqa: PLC0415
     from stoker.ignition.modules import ModuleFile  # noqa: PLC0415
 

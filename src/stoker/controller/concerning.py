@@ -73,12 +73,32 @@ class References:
         return tuple(self._users.get(secret, ()))
 
 
+class Waiting:
+    """Resources of which a gateway waits for others, which may be another resource's."""
+
+    def __init__(self) -> None:
+        self._keys: set[ResourceKey] = set()
+
+    def put(self, key: ResourceKey, waits: bool) -> None:
+        if waits:
+            self._keys.add(key)
+        else:
+            self._keys.discard(key)
+
+    def in_namespace(self, namespace: str) -> tuple[ResourceKey, ...]:
+        return tuple(key for key in self._keys if key.object.namespace == namespace)
+
+    def forget(self, key: ResourceKey) -> None:
+        self._keys.discard(key)
+
+
 class Concerns:
     """Listens to everything that is observed and passes keys on."""
 
     def __init__(self, observed: Observed, references: References) -> None:
         self._observed = observed
         self.references = references
+        self.waiting = Waiting()
         self._sink: Sink | None = None
         for kind, shelf in observed.resources.items():
             listen(shelf, self._on_resource(kind))
@@ -166,7 +186,8 @@ class Concerns:
             if told or change.new is None:
                 self._sink.now(key)
             elif change.old is None or has_news(change.old.data or {}, change.new.data or {}):
-                self._sink.soon(key)
+                for each in (key, *self.waiting.in_namespace(change.key.namespace)):
+                    self._sink.soon(each)
                 self._profiles(self._depending(change.key.namespace))
 
     def _depending(self, namespace: str) -> list[ObjectKey]:
@@ -201,7 +222,7 @@ def asks_for_more(old: Kept, new: Kept) -> bool:
         before.generation != after.generation
         or _asked(before.annotations) != _asked(after.annotations)
         or before.deletion_timestamp != after.deletion_timestamp
-        or (bool(before.finalizers) and not after.finalizers)
+        or bool(set(before.finalizers) - set(after.finalizers))
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stoker.api.adapters.annotation_values import object_name
 from stoker.api.adapters.pods import Annotation, Key, gateway_name, status_key
@@ -55,6 +56,13 @@ class Gateway:
     @property
     def failed(self) -> bool:
         return self.report is not None and self.report.sync_status is SyncStatus.ERROR
+
+
+class Neighbour(NamedTuple):
+    """A gateway of any resource of a namespace, and the commit that it shall be at."""
+
+    gateway: Gateway
+    commit: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.concerning import References
+from stoker.controller.concerning import References, Waiting
 from stoker.controller.finalizing import Finalizer
 from stoker.controller.granting import Granter
 from stoker.controller.instructing import Installation
@@ -58,6 +58,7 @@ class Term:
     identity: str
     clock: Clock
     references: References
+    waiting: Waiting
     meter: Meter
     runtime: RuntimeMetrics
     installation: Installation
@@ -104,7 +105,7 @@ def build_work(term: Term) -> Work:
     reconciler = Reconciler(
         parts, Summarizer(clock, term.listener), events, term.meter, later=queue.add_after
     )
-    of_profiles = ProfileReconciler(observed, client, parts.publisher, events, clock)
+    of_profiles = ProfileReconciler(observed, client, parts.publisher.neighbours, events, clock)
 
     def count(record: PassRecord[ResourceKey]) -> None:
         key = record.key.object
@@ -146,6 +147,7 @@ def _parts_of_a_pass(term: Term, resolver: Resolver) -> Parts:
         client=client,
         clock=clock,
         references=term.references,
+        waiting=term.waiting,
         finalizer=Finalizer(observed, client, publisher, clock),
         understanding=Understanding(observed, term.defaults, shared_volumes=term.shared_volumes),
         validator=Validator(observed, client, clock),

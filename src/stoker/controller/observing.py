@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -171,10 +172,9 @@ class Observed:
         found: dict[str, SyncProfile] = {}
         for key, kept in self.profiles.items():
             if key.namespace == namespace:
-                try:
-                    found[key.name] = read(kept, SyncProfile)
-                except InvalidValue:
-                    continue
+                profile = _profile(kept.raw)
+                if profile is not None:
+                    found[key.name] = profile
         return found
 
     def pods_of(self, key: ResourceKey) -> list[SeenPod]:
@@ -230,6 +230,15 @@ class Observed:
             )
 
         return Shelf([reflector(each) for each in (self._namespaces if scopes is None else scopes)], keep)
+
+
+@lru_cache(maxsize=512)
+def _profile(raw: bytes) -> SyncProfile | None:
+    """Every pass looks at the profiles of its namespace, and they change seldom."""
+    try:
+        return msgspec.json.decode(raw, type=SyncProfile)
+    except msgspec.ValidationError:
+        return None
 
 
 def listen(shelf: Shelf[T], listener: Listener[T]) -> None:

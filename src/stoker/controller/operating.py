@@ -181,6 +181,7 @@ class Operator:
             identity=identity,
             clock=self._clock,
             references=concerns.references,
+            waiting=concerns.waiting,
             meter=self._meter,
             runtime=self._runtime,
             installation=Installation(settings.cluster_name, settings.require_known_hosts),
@@ -203,6 +204,8 @@ class Operator:
         finally:
             concerns.hush()
             self._work = None
+            for key in observed.every():  # who leads now shows how they stand
+                self._meter.forget(key)
 
     def _queue_depth(self) -> QueueDepth:
         return (self._work.queue if self._work is not None else self._idle).snapshot()

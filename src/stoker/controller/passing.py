@@ -30,7 +30,7 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.controller.concerning import References
+from stoker.controller.concerning import References, Waiting
 from stoker.controller.contexts import Context, known
 from stoker.controller.finalizing import Finalizer
 from stoker.controller.fleets import Fleet, fleet_of, shards_for
@@ -72,6 +72,7 @@ class Parts:
     client: Client
     clock: Clock
     references: References
+    waiting: Waiting
     finalizer: Finalizer
     understanding: Understanding
     validator: Validator
@@ -192,10 +193,13 @@ class Steps:
     async def _release(self, context: Context) -> Context:
         what = self._what(context)
         back_to = known(context.understood).intent.rollback.to_commit
-        waits_for = dependencies_of(self._parts.observed.profiles_in(context.key.object.namespace))
-        return dataclasses.replace(
-            context, what=what, release=release(context.fleet, back_to or what.commit, waits_for)
-        )
+        namespace = context.key.object.namespace
+        waits_for = dependencies_of(self._parts.observed.profiles_in(namespace))
+        ordered = any(waits_for.get(one.profile) for one in context.fleet.gateways)
+        others = list(self._parts.publisher.neighbours(namespace, but=context.key)) if ordered else []
+        made = release(context.fleet, back_to or what.commit, waits_for, others)
+        self._parts.waiting.put(context.key, bool(made.held))
+        return dataclasses.replace(context, what=what, release=made)
 
     def _what(self, context: Context) -> Delivery:
         effective = known(context.effective)

@@ -7,8 +7,7 @@ stands; what its gateways may take is decided in the pass over their resource.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -16,12 +15,10 @@ from stoker.api.adapters.dependencies import refuse_cycle
 from stoker.api.adapters.pods import Key
 from stoker.api.kinds.stoker import SyncProfile, SyncProfileStatus
 from stoker.controller.conflicts import conflicts_in
-from stoker.controller.fleets import Gateway, fleet_of
+from stoker.controller.fleets import Neighbour
 from stoker.controller.objects import PROFILES, Kept, read
 from stoker.controller.observing import Observed
-from stoker.controller.publishing import Publisher
-from stoker.controller.releasing import all_before
-from stoker.controller.reports import entries
+from stoker.controller.releasing import all_before, why_waiting
 from stoker.controller.validating import dependencies_of
 from stoker.controller.verdicts import named
 from stoker.domain.clock import Clock
@@ -36,22 +33,20 @@ from stoker.kube.kinds import rest
 from stoker.kube.store import ObjectKey
 
 
-class User(NamedTuple):
-    """A gateway and the commit that it shall be at."""
-
-    gateway: Gateway
-    commit: str
-
-
 class ProfileReconciler:
     """Works on one profile at a time."""
 
     def __init__(
-        self, observed: Observed, client: Client, publisher: Publisher, events: EventRecorder, clock: Clock
+        self,
+        observed: Observed,
+        client: Client,
+        neighbours: Callable[[str], Iterator[Neighbour]],
+        events: EventRecorder,
+        clock: Clock,
     ) -> None:
         self._observed = observed
         self._client = client
-        self._publisher = publisher
+        self._neighbours = neighbours
         self._events = events
         self._clock = clock
 
@@ -104,19 +99,11 @@ class ProfileReconciler:
         met, needed = ConditionType.DEPENDENCIES_MET, all_before(key.name, waits_for)
         if not needed:
             return remove(conditions, met)
-        why = why_not_met(needed, waits_for, list(self._users(key.namespace)))
+        why = why_waiting(list(self._neighbours(key.namespace)), needed, waits_for)
         if why:
-            return put(conditions, met, False, Reason.DEPENDENCY_WAITING, why, at=at)
+            return put(conditions, met, False, Reason.DEPENDENCY_WAITING, f"waits for {why}", at=at)
         message = f"the gateways of {named(needed)} are synced"
         return put(conditions, met, True, Reason.DEPENDENCIES_SATISFIED, message, at=at)
-
-    def _users(self, namespace: str) -> Iterator[User]:
-        """All gateways of a namespace, whichever resource they belong to."""
-        for key in list(self._observed.every(namespace)):
-            fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
-            published = self._publisher.published(key)
-            commit = str(published.commit or "") if published is not None else ""
-            yield from (User(one, commit) for one in fleet.gateways)
 
     async def _write(self, key: ObjectKey, kept: Kept, status: SyncProfileStatus) -> None:
         body = msgspec.json.decode(kept.raw, type=dict[str, object])
@@ -139,21 +126,6 @@ class ProfileReconciler:
         meta = kept.header.metadata
         about = ObjectRef(PROFILES.api_version, PROFILES.name, meta.name, meta.namespace, meta.uid)
         self._events.warning(about, Reason(new.reason), new.message)
-
-
-def why_not_met(needed: Sequence[str], waits_for: dict[str, tuple[str, ...]], users: Sequence[User]) -> str:
-    """What is not done yet of the profiles that come before. Pure."""
-    for name in needed:
-        if name not in waits_for:
-            return f"SyncProfile {name} does not exist"
-        late = [
-            user.gateway.name
-            for user in users
-            if user.gateway.profile == name and not user.gateway.is_at(user.commit)
-        ]
-        if late:
-            return f"{named(late)} of SyncProfile {name} is not synced"
-    return ""
 
 
 class _WithStatus(msgspec.Struct):

@@ -9,14 +9,14 @@ nothing changed, by content and not by version.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from stoker.controller.fleets import Fleet
+from stoker.controller.fleets import Fleet, Neighbour, fleet_of
 from stoker.controller.instructing import parsed
 from stoker.controller.objects import Kept, ResourceKey, SeenMap, belongs_to, head_of
 from stoker.controller.observing import Observed
 from stoker.controller.owning import Writer
-from stoker.controller.reports import report_in, status_maps
+from stoker.controller.reports import entries, report_in, status_maps
 from stoker.domain.clock import Clock
 from stoker.domain.protocol import Metadata, metadata_map, signed, status_map
 from stoker.domain.protocol.signing import SIGNATURE
@@ -53,6 +53,15 @@ class Publisher:
         """What agents are told now; None where that is nothing, or nothing sensible."""
         seen = self._observed.maps.get(_metadata_key(key))
         return parsed(seen.data) if seen is not None else None
+
+    def neighbours(self, namespace: str, but: ResourceKey | None = None) -> Iterator[Neighbour]:
+        """All gateways of a namespace, whichever resource they belong to."""
+        for key in list(self._observed.every(namespace)):
+            if key != but:
+                published = self.published(key)
+                commit = str(published.commit or "") if published is not None else ""
+                fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
+                yield from (Neighbour(one, commit) for one in fleet.gateways)
 
     async def prepare(self, key: ResourceKey, kept: Kept, shards: Mapping[str, int]) -> int:
         """Make the status maps that are needed; the highest number that there is."""

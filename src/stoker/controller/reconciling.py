@@ -78,9 +78,11 @@ class Reconciler:
             parts.understanding,
             parts.publisher,
             parts.references,
+            parts.waiting,
             parts.finalizer,
         ):
             memory.forget(key)
+        parts.validator.forget_others(lambda secret: bool(parts.references.users(secret)))
         self._meter.forget(key)
 
     def _summarize(self, context: Context, outcome: Outcome) -> SyncStatus:

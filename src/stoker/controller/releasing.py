@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stoker.controller.fleets import Fleet, Gateway
+from stoker.controller.fleets import Fleet, Gateway, Neighbour
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import Target
 from stoker.domain.refs import CommitId
@@ -40,19 +40,25 @@ class Release:
     """Whether any gateway depends on others at all."""
 
 
-def release(fleet: Fleet, commit: CommitId | None, waits_for: Mapping[str, Sequence[str]]) -> Release:
-    """`waits_for` has every profile that exists, and whom it depends on."""
+def release(
+    fleet: Fleet,
+    commit: CommitId | None,
+    waits_for: Mapping[str, Sequence[str]],
+    others: Sequence[Neighbour] = (),
+) -> Release:
+    """`waits_for` has every profile that exists and whom it depends on; `others` are other resources'."""
     if commit is None:
         return Release()
     targets: dict[str, Target] = {}
     held: list[Held] = []
     ordered = False
+    everybody = [*(Neighbour(one, commit) for one in fleet.gateways), *others]
     for gateway in fleet.gateways:
         needed = all_before(gateway.profile, waits_for)
         ordered = ordered or bool(needed)
         if not needed or gateway.override or gateway.is_at(commit):
             continue
-        why = why_waiting(fleet.gateways, commit, needed, waits_for)
+        why = why_waiting(everybody, needed, waits_for)
         if not why:
             continue
         held.append(Held(gateway.name, why))
@@ -75,13 +81,17 @@ def all_before(profile: str, waits_for: Mapping[str, Sequence[str]]) -> tuple[st
 
 
 def why_waiting(
-    gateways: Sequence[Gateway], commit: str, needed: Sequence[str], waits_for: Mapping[str, Sequence[str]]
+    everybody: Sequence[Neighbour], needed: Sequence[str], waits_for: Mapping[str, Sequence[str]]
 ) -> str:
     """What is not done yet of the profiles that come before; empty when all is."""
     for name in needed:
         if name not in waits_for:
             return f"SyncProfile {name}, which does not exist"
-        late = [one.name for one in gateways if one.profile == name and not one.is_at(commit)]
+        late = [
+            one.gateway.name
+            for one in everybody
+            if one.gateway.profile == name and not one.gateway.is_at(one.commit)
+        ]
         if late:
             more = f" and {len(late) - _SHOWN} more" if len(late) > _SHOWN else ""
             return f"{', '.join(late[:_SHOWN])}{more} of SyncProfile {name}"

@@ -8,7 +8,7 @@ asked for now and then while somebody names one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from stoker.api.adapters.dependencies import refuse_cycle
 from stoker.api.kinds.stoker import SyncProfile
@@ -74,6 +74,10 @@ class Validator:
             )
         self._classes[name] = now + CLASS_KNOWN_FOR
         return None
+
+    def forget_others(self, named: Callable[[ObjectKey], bool]) -> None:
+        """Drop what is known of Secrets that nobody names any more."""
+        self._keys.forget_others(named)
 
     def secret_versions(self, key: ResourceKey, understood: Understood) -> tuple[str, ...]:
         """What changes when a Secret that opens the repository does."""

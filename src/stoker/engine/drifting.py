@@ -37,13 +37,14 @@ def drift(ledger: Ledger, live: Live) -> Drift:
     if not live.found:
         return Drift()
     protection = Protection(Excludes(patterns=tuple(sorted(ledger.excludes))))
-    modified, missing, extra = [], [], []
+    modified: list[str] = []
+    missing: list[str] = []
+    extra: list[str] = []
     for path, entry in live.found.items():
         if path in ledger.files:
-            if entry is None:
-                missing.append(path)
-            elif entry.version != ledger.version(path):
-                modified.append(path)
+            as_left = entry is not None and entry.version == ledger.version(path)
+            if not as_left and not protection.covers(path):  # excluded since it was written
+                (missing if entry is None else modified).append(path)
         elif (
             entry is not None
             and entry.kind is not LiveKind.FOLDER

@@ -65,8 +65,8 @@ class _Planner:
         self._first_contact = first_contact
         self._ours = frozenset(self._obsolete())
         self._strangers = Strangers(desired, live, ledger, deletion, first_contact=first_contact)
-        covered = desired.protection.covering(Batch(self._ours)) if self._ours else set()
-        mine = {path for path in self._ours if path not in covered and not self._is_kept(path)}
+        self._covered = desired.protection.covering(Batch(self._ours)) if self._ours else set()
+        mine = {path for path in self._ours if path not in self._covered and not self._is_kept(path)}
         self._mine = frozenset() if first_contact else frozenset(mine)
         self._deletable = self._mine | self._strangers.deletable
         self._clearings: set[str] = set()
@@ -97,7 +97,7 @@ class _Planner:
             forgotten=frozenset(self._forgotten()),
             facts=self._facts(),
             prunable=desired.managed.folders | self._ledger.folders,
-            lingering=bool(desired.kept) or not self._ours <= self._clearings.union(going),
+            lingering=bool(desired.kept) or not self._ours <= self._clearings.union(going, self._covered),
         )
 
     def _obsolete(self) -> Iterable[str]:

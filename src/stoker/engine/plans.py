@@ -92,7 +92,10 @@ class Plan:
     prunable: frozenset[str] = frozenset()
     """Folders that may go when they become empty, with what is below them; none above."""
     lingering: bool = False
-    """Whether the ledger will still hold a file that nothing desires, or a place where nothing may go."""
+    """Whether the ledger will still hold a file that nothing desires, or a place where nothing may go.
+
+    One that is excluded does not count: as long as the settings stay the same, so does it.
+    """
     held: tuple[Held, ...] = ()
     """Places whose changes wait; the rest goes on."""
 

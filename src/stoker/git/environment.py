@@ -34,6 +34,8 @@ _CONFIG = _MEMORY | {
     "maintenance.auto": "false",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
+    # Every repository of ours is a copy. What a loss of power tears is found by its id and fetched again.
+    "core.fsync": "none",
     "credential.helper": "",
     "fetch.unpackLimit": "1",
     "fetch.recurseSubmodules": "false",

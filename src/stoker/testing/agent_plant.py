@@ -22,6 +22,7 @@ from stoker.api.codec import from_wire
 from stoker.api.kinds.stoker import Stoker
 from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.engine.protecting import STAGING
 from stoker.testing.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.gateway import KEY, SimulatedGateway
@@ -180,8 +181,7 @@ def check(pod: AgentPod, wanted: Mapping[str, bytes], gateway: SimulatedGateway 
     }
     differing = sorted(path for path in {*found, *wanted} if found.get(path) != wanted.get(path))
     trouble = {"is not as the commit says": differing}
-    if (pod.data_dir / ".sync-staging").exists():
-        trouble["was left behind"] = [".sync-staging"]
+    trouble["was left behind"] = [str(path) for path in (pod.data_dir / STAGING).rglob("*") if path.is_file()]
     if gateway is not None:
         # A scan is under way for a moment after it was accepted.
         eventually(lambda: not unread(gateway), message=lambda: f"{unread(gateway)[:20]} to be read")

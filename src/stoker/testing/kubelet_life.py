@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.domain.errors import StokerError
-from stoker.testing.kubelet_containers import Image, ImagePullFailed, Place
+from stoker.testing.kubelet_containers import Image, ImagePullFailed, Place, Running
 from stoker.testing.kubelet_pods import Container, Pod, Refused
 from stoker.testing.kubelet_probing import Observation, Prober
 from stoker.testing.kubelet_volumes import Missing, Volumes
@@ -110,9 +110,7 @@ class PodLife:
         while True:
             seen.running = running = await self._start(container)
             seen.waiting = "CrashLoopBackOff"
-            await eventually_async(
-                lambda running=running: running.exit_code is not None, math.inf, interval=LOOK_SECONDS
-            )
+            await _ended(running)
             seen.running = None
             if running.exit_code == 0:
                 seen.exit_code, seen.started = 0, False
@@ -136,7 +134,7 @@ class PodLife:
         await asyncio.sleep(min(BACKOFF * 2**seen.restarts, LONGEST_BACKOFF) / self.node.haste)
         seen.restarts += 1
 
-    async def _start(self, container: Container) -> Any:
+    async def _start(self, container: Container) -> Running:
         image = self.node.images.get(container.image)
         if image is None:
             raise ImagePullFailed(f"nobody has image {container.image} of container {container.name!r}")
@@ -210,6 +208,10 @@ class PodLife:
             "initContainerStatuses": [one.status() for one in init],
             "containerStatuses": [one.status() for one in ordinary],
         }
+
+
+async def _ended(running: Running) -> None:
+    await eventually_async(lambda: running.exit_code is not None, math.inf, interval=LOOK_SECONDS)
 
 
 def refused(why: Refused) -> dict[str, Any]:

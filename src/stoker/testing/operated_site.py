@@ -88,6 +88,14 @@ class OperatedSite(Site):
         except (FileNotFoundError, KeyError):
             return None
 
+    def until_file(self, pod: str, path: str, content: str) -> None:
+        """Wait until a gateway runs and has a file with this content."""
+        eventually(
+            lambda: self.file(pod, path) == content,
+            PATIENCE,
+            lambda: f"{path} of {pod}; it is {self.file(pod, path)!r}\n{self._tail_of(pod)}",
+        )
+
     def reports(self, kind: str, name: str) -> dict[str, GatewayReport]:
         prefix = "ignition-sync" if kind == "IgnitionSync" else "stoker"
         data = self.get("ConfigMap", f"{prefix}-status-{name}").get("data") or {}

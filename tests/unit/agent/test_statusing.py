@@ -149,7 +149,7 @@ def test_applied_and_verified_are_two_words_and_blind_trust_is_a_warning(written
 
 def test_a_lock_that_was_not_held_is_told(written: Written) -> None:
     written.board.passed(DONE, GatewayOutcome(lock="held", applied=True), None)
-    assert written.last.warnings == ()
+    assert not written.last.warnings
     written.board.passed(DONE, GatewayOutcome(lock="not offered by this gateway", applied=True), None)
     assert written.last.warnings == ("scan lock: not offered by this gateway",)
 

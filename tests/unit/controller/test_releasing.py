@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.controller.fleets import Fleet, Gateway
+from stoker.controller.fleets import Fleet, Gateway, Neighbour
 from stoker.controller.pods import AgentState, SeenPod
 from stoker.controller.releasing import all_before, release
 from stoker.domain.protocol import GatewayReport, SyncStatus
@@ -105,6 +105,14 @@ def test_who_waits_and_for_whom_is_told() -> None:
     assert made.ordered
     missing = release(Fleet((gateway("a", "area"),)), NEW, {"area": ("gone",)})
     assert missing.held[0].why == "SyncProfile gone, which does not exist"
+
+
+def test_a_gateway_of_another_resource_is_waited_for_at_its_own_commit() -> None:
+    fleet, theirs = Fleet((gateway("a", "area"),)), gateway("b", "base", "c" * 40)
+    late = release(fleet, NEW, CHAIN, [Neighbour(theirs, "d" * 40)])
+    assert list(late.targets) == ["a"]
+    done = release(fleet, NEW, CHAIN, [Neighbour(theirs, "c" * 40)])
+    assert done.targets == {}
 
 
 def test_without_a_commit_there_is_nothing_to_release() -> None:

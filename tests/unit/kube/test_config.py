@@ -132,6 +132,8 @@ def test_a_pods_account_comes_before_the_home_folder_and_after_kubeconfig(tmp_pa
         Misconfigured, match="the context 'dev' was asked for, yet inside a pod there are none"
     ):
         config.load(context="dev", environ=pod)
+    with pytest.raises(Misconfigured, match=f"{tmp_path}/elsewhere/ca.crt does not exist"):
+        config.load(environ=pod, account=tmp_path / "elsewhere")
 
 
 async def test_a_password_becomes_a_basic_header(tmp_path: Path) -> None:
