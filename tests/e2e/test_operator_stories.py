@@ -224,11 +224,15 @@ def test_pause_and_emergency_stop(site: OperatedSite, plant: Repository, git_htt
 
     site.patch(site.path_of("Stoker", "plant"), {"spec": {"paused": True}})
     site.until("Stoker", "plant", "Ready", "Paused")
-    second = plant.commit(files("north", version=2))
-    # A look at the ref would have come by now: the poll is every second, and a report renews itself.
     eventually(
         lambda: site.reports("Stoker", "plant")["north"].reason == "Paused", PATIENCE, "the agent says so"
     )
+    # Another resource at the same branch shows when the new commit could have been seen.
+    site.apply("Stoker", "witness", git=git(git_http), polling=FAST)
+    second = plant.commit(files("north", version=2))
+    site.until_told("witness", commit=second)
+    report = site.reports("Stoker", "plant")["north"]
+    assert (report.reason, report.synced_commit) == ("Paused", first)
     assert site.file("north", title("north")) == content("north", 1)
     site.patch(site.path_of("Stoker", "plant"), {"spec": {"paused": False}})
     site.until_synced("Stoker", "plant", second, 1)

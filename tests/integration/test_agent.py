@@ -37,6 +37,7 @@ from stoker.testing.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.gateway import KEY, SimulatedGateway
 from stoker.testing.gateway_sessions import Designer
+from stoker.testing.gateway_settings import Settings
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.plant import resource
 from stoker.testing.repositories import Repository
@@ -597,3 +598,38 @@ def test_a_backup_waits_for_its_primary_and_goes_on_without_one_that_is_gone(pla
     plant.publish(commit=third)
     report = synced_to(plant, third, pod)
     assert any("syncs by itself" in warning for warning in report.warnings)
+
+
+def test_what_the_gateways_modules_fill_is_left_out_and_named_and_remembered(plant: Plant) -> None:
+    pod = plant.pod(sync_period="1")
+    pod.mount("api-key", {"key": KEY})
+    (pod.root / "tmp" / MARKER).touch()  # beside a gateway that runs
+    types = "config/resources/core/ignition/tag-type-definition"
+
+    def commit(name: str) -> CommitId:
+        udts = json.dumps([{"name": name, "tagType": "UdtType"}])
+        return plant.repository.commit(
+            {
+                f"services/filler/{types}/{provider}/{file}": text
+                for provider in ("default", "MQTT Engine")
+                for file, text in resource({"udts.json": udts}).items()
+            }
+        )
+
+    first = commit("Motor")
+    settings = Settings(managed_providers=("MQTT Engine",))
+    with SimulatedGateway.start(pod.data_dir, scan_seconds=0.0, settings=settings) as gateway:
+        port = urlsplit(gateway.url).port
+        access = {"port": port, "tls": False, "apiKeySecretRef": {"name": "gw", "key": "key"}}
+        plant.publish(commit=first, agent_spec=plant.spec({"gateway": access}))
+        pod.start(plant.kubeconfig)
+        report = plant.maps.until_report(synced_commit=first, verified=True, pod=pod)
+        assert "filled by modules and not synced: tag provider MQTT Engine" in report.warnings
+        assert pod.file(f"{types}/default/udts.json")
+        assert pod.file(f"{types}/MQTT Engine/udts.json") is None
+        pod.stop()
+    second = commit("Pump")
+    plant.publish(commit=second)
+    pod.start(plant.kubeconfig)  # the gateway is gone, and so is the process that it told
+    plant.maps.until_report(synced_commit=second, verified=False, pod=pod)
+    assert pod.file(f"{types}/MQTT Engine/udts.json") is None

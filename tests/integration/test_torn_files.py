@@ -70,7 +70,7 @@ def in_between(seen: Sightings, history: Sequence[Version]) -> int:
 @pytest.mark.parametrize("locks", [True, False], ids=["with the scan lock", "without one"])
 @pytest.mark.parametrize(
     ("syncs", "looks"),
-    [(5, 100), pytest.param(100, 1000, marks=[pytest.mark.long, pytest.mark.timeout(1200)])],
+    [(5, 50), pytest.param(100, 1000, marks=[pytest.mark.long, pytest.mark.timeout(1200)])],
     ids=["a few", "a hundred"],
 )
 def test_no_resource_is_ever_read_half(plant: AgentPlant, locks: bool, syncs: int, looks: int) -> None:

@@ -86,10 +86,11 @@ class Board:
         self._notices = tuple(f"{one.reason}: {one.message}" for one in direction.notices)
         self._gate = direction.gate
         self._goes_back = direction.rollback is not None and direction.rollback.to_commit is not None
+        before = self.report
         self.report = replace(
-            self.report,
+            before,
             gateway=intent.gateway,
-            commit=direction.commit or self.report.commit,
+            commit=direction.commit or before.commit,
             ref=str(source.ref),
             sync_profile_name=intent.profile,
             service_path=intent.service_path,
@@ -97,6 +98,10 @@ class Board:
             terminating_ack=False,
             rollback=self._asked_back(direction.rollback),
         )
+        if before.sync_status is SyncStatus.SYNCED and telling.wanted(self.report) != telling.wanted(before):
+            self.report = replace(
+                self.report, sync_status=SyncStatus.PENDING
+            )  # it was synced to something else
 
     def remark(self, warning: str) -> None:
         """Something that holds for this turn beside what the intent says."""

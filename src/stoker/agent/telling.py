@@ -13,6 +13,7 @@ from stoker.domain.protocol import (
     Checksums,
     Diff,
     FileChange,
+    GatewayReport,
     HeldProject,
     HistoryEntry,
     PendingPlan,
@@ -50,6 +51,11 @@ class Attended(Protocol):
     def held(self) -> tuple[Held, ...]: ...
     @property
     def warnings(self) -> tuple[str, ...]: ...
+
+
+def wanted(report: GatewayReport) -> tuple[str, ...]:
+    """What a report is about: with another one, nothing of before is an answer."""
+    return report.commit, report.ref, report.sync_profile_name, report.service_path
 
 
 def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:

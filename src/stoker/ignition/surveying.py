@@ -98,6 +98,7 @@ class Survey:
 
     def _remember(self, told: Told) -> None:
         with suppress(StokerError, OSError):  # as above, and next time it is tried again
+            self._marks.write(MARK, _written(told))
             self._remembered = told
 
     @property

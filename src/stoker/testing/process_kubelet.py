@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -27,28 +26,23 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from stoker.domain.clock import SystemClock, rfc3339
 from stoker.kube.client import Client
 from stoker.kube.config import load
-from stoker.kube.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.reflector import Reflector
-from stoker.kube.resources import CONFIG_MAPS, LEASES, PODS, SECRETS, Resource
+from stoker.kube.resources import CONFIG_MAPS, PODS, SECRETS
 from stoker.kube.store import Change, ObjectKey
 from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.kubelet_containers import GATEWAY_PORT, Image
+from stoker.testing.kubelet_api import KubeletApi
+from stoker.testing.kubelet_containers import Image
 from stoker.testing.kubelet_life import Node, PodLife, refused
-from stoker.testing.kubelet_pods import Pod, Refused, Token, read_pod
+from stoker.testing.kubelet_pods import Pod, Refused, read_pod
 from stoker.testing.kubelet_probing import Prober
 from stoker.testing.kubelet_volumes import Volumes, decoded
 from stoker.testing.loop_thread import LoopThread
-from stoker.testing.processes import free_port
 from stoker.testing.stopping import Stopped
 
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 ROOT_CA = "kube-root-ca.crt"
 HASTE = 20.0
-HEARTBEAT_SECONDS = 8.0
 
 
 class _Data(msgspec.Struct):
@@ -76,7 +70,7 @@ class ProcessKubelet(Stopped):
         self._secrets: Reflector[_Data]
         self._maps: Reflector[_Data]
         self._unbound: Reflector[bytes]
-        self._client: Client
+        self._api: KubeletApi
         self._shared: Node
 
     @classmethod
@@ -144,10 +138,10 @@ class ProcessKubelet(Stopped):
         server = urlsplit(self._cluster.url)
         config = load(self._cluster.kubeconfig("admin"))
         async with Client(config, user_agent="process-kubelet") as client, aiohttp.ClientSession() as session:
-            self._client = client
+            self._api = KubeletApi(client, self.node)
             address = (server.hostname or "", server.port or 443)
             prober = Prober(session, self._haste)
-            self._shared = Node(self._images, prober, self._haste, address, self._tell, self._remove)
+            self._shared = Node(self._images, prober, self._haste, address, self._api.tell, self._api.remove)
             self._secrets = Reflector(client, SECRETS, keep=_data, on_change=self._object_changed)
             self._maps = Reflector(
                 client,
@@ -162,44 +156,15 @@ class ProcessKubelet(Stopped):
             pods = Reflector(
                 client, PODS, fields=f"spec.nodeName={self.node}", keep=bytes, on_change=self._pod_changed
             )
-            await self._register()
+            await self._api.register()
             reflectors = (self._secrets, self._maps, self._unbound, pods)
             async with asyncio.TaskGroup() as group:
                 for one in reflectors:
                     group.create_task(one.run())
                 for one in (self._secrets, self._maps):
                     await one.synced()
-                group.create_task(self._beat())
+                group.create_task(self._api.beat())
                 self._ready.set()
-
-    # The node.
-
-    async def _register(self) -> None:
-        """Without a node that lives its pods would be collected, or marked as lost."""
-        with suppress(AlreadyExists):
-            await self._client.create(NODES, {"metadata": {"name": self.node}}, into=msgspec.Raw)
-        lease = {"metadata": {"name": self.node}, "spec": {"holderIdentity": self.node}}
-        with suppress(AlreadyExists):
-            await self._client.create(LEASES, lease, "kube-node-lease", into=msgspec.Raw)
-        await self._renew()
-
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            await self._renew()
-
-    async def _renew(self) -> None:
-        now = rfc3339(SystemClock().now())
-        condition = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "KubeletReady",
-            "lastHeartbeatTime": now,
-        }
-        body = {"status": {"conditions": [condition]}}
-        await self._client.patch(NODES, body, self.node, into=msgspec.Raw, subresource="status")
-        spec = {"spec": {"renewTime": now.replace("Z", ".000000Z"), "leaseDurationSeconds": 40}}
-        await self._client.patch(LEASES, spec, self.node, "kube-node-lease", into=msgspec.Raw)
 
     # Binding.
 
@@ -214,25 +179,8 @@ class ProcessKubelet(Stopped):
         found = msgspec.json.decode(change.new)
         key = f"bind {change.uid}"
         if key not in self._tasks:
-            self._tasks[key] = asyncio.create_task(self._bind(change.key, found["metadata"]))
-
-    async def _bind(self, key: ObjectKey, metadata: dict[str, Any]) -> None:
-        annotations = metadata.get("annotations", {})
-        if "stoker.io/inject" in annotations and GATEWAY_PORT not in annotations:
-            port = {"metadata": {"annotations": {GATEWAY_PORT: str(free_port())}}}
-            await self._client.patch(PODS, port, key.name, key.namespace, into=msgspec.Raw)
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": key.name},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": self.node},
-        }
-        with suppress(Conflict, NotFound):
-            await self._client.raw(
-                "POST",
-                PODS.path(key.namespace, key.name, "binding"),
-                body=msgspec.json.encode(binding),
-                headers={"Content-Type": "application/json"},
+            self._tasks[key] = asyncio.create_task(
+                self._api.bind(change.key, found["metadata"].get("annotations", {}))
             )
 
     # Pods.
@@ -250,7 +198,7 @@ class ProcessKubelet(Stopped):
             if change.key not in self._refused:
                 self._refused[change.key] = why.message
                 name = f"refuse {change.uid}"
-                self._tasks[name] = asyncio.create_task(self._refuse(change.key, why))
+                self._tasks[name] = asyncio.create_task(self._api.tell_of(change.key, refused(why), {}))
             return
         life = self._lives.get(change.uid)
         if life is not None:
@@ -258,12 +206,12 @@ class ProcessKubelet(Stopped):
         elif not pod.metadata.deletion_timestamp:
             self._tasks[change.uid] = asyncio.create_task(self._run_pod(pod))
         else:
-            self._tasks[change.uid] = asyncio.create_task(self._remove(pod))
+            self._tasks[change.uid] = asyncio.create_task(self._api.remove(pod))
 
     async def _run_pod(self, pod: Pod) -> None:
         folder = self._folder / f"{pod.metadata.namespace}-{pod.metadata.name}-{pod.metadata.uid[:8]}"
         folder.mkdir(parents=True)
-        volumes = Volumes(folder, self._folder / "claims", self, self._request_token)
+        volumes = Volumes(folder, self._folder / "claims", self, self._api.request_token)
         life = PodLife(pod, folder, volumes, self._shared)
         self._lives[pod.metadata.uid] = life
         try:
@@ -272,37 +220,6 @@ class ProcessKubelet(Stopped):
                 shutil.rmtree(folder / used, ignore_errors=True)
         finally:
             del self._lives[pod.metadata.uid]
-
-    async def _refuse(self, key: ObjectKey, why: Refused) -> None:
-        body = {"status": refused(why)}
-        with suppress(NotFound):
-            await self._client.patch(
-                PODS, body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
-            )
-
-    async def _tell(self, pod: Pod, status: dict[str, Any]) -> None:
-        meta = pod.metadata
-        body = {"metadata": {"uid": meta.uid}, "status": status}
-        with suppress(NotFound, Conflict):
-            await self._client.patch(
-                PODS, body, meta.name, meta.namespace, into=msgspec.Raw, subresource="status"
-            )
-
-    async def _remove(self, pod: Pod) -> None:
-        meta = pod.metadata
-        options = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "gracePeriodSeconds": 0,
-            "preconditions": {"uid": meta.uid},
-        }
-        with suppress(NotFound, Conflict):
-            await self._client.raw(
-                "DELETE",
-                PODS.path(meta.namespace, meta.name),
-                body=msgspec.json.encode(options),
-                headers={"Content-Type": "application/json"},
-            )
 
     # What volumes are made of.
 
@@ -315,23 +232,6 @@ class ProcessKubelet(Stopped):
             raise Refused(f"ConfigMap {name}: this kubelet mounts no other than {ROOT_CA}")
         found = self._maps.store.get(ObjectKey(namespace, name))
         return None if found is None else {key: text.encode() for key, text in (found.data or {}).items()}
-
-    async def _request_token(self, pod: Pod, wanted: Token) -> str:
-        """A token of the pod's own account, good for as long as the pod lives."""
-        meta = pod.metadata
-        bound = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid}
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": wanted.expiration_seconds, "boundObjectRef": bound},
-        }
-        answer = await self._client.raw(
-            "POST",
-            ACCOUNTS.path(meta.namespace, pod.spec.service_account_name, "token"),
-            body=msgspec.json.encode(body),
-            headers={"Content-Type": "application/json"},
-        )
-        return str(msgspec.json.decode(answer.body)["status"]["token"])
 
     def _object_changed(self, change: Change[_Data]) -> None:
         for life in self._lives.values():

@@ -6,15 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.agent.directing import Address
-from stoker.agent.identity import AgentIdentity
+from stoker.agent.directing import Address, Direction, direct
+from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.reporting import SyncReport
 from stoker.agent.statusing import Board, Posting
+from stoker.api.adapters import PodFacts
+from stoker.api.agent_spec import agent_spec_of
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.paths import RelPath
-from stoker.domain.protocol import GatewayReport, HeldProject, HistoryEntry, SyncStatus
+from stoker.domain.protocol import GatewayReport, HeldProject, HistoryEntry, Metadata, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.domain.refs import CommitId, GitRef
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.engine.drifting import Drift
 from stoker.engine.ledger import Ledger
 from stoker.engine.objects import BlobId, FileVersion, Held, Note
 from stoker.engine.plans import Plan, Write
@@ -164,3 +167,24 @@ def test_a_plan_that_is_only_shown_is_pending_with_its_digest(written: Written) 
     assert (written.last.sync_status, written.last.synced_commit) == (SyncStatus.PENDING, FIRST)
     written.board.passed(SyncReport(FIRST, GitRef("main"), Plan()), None, None)
     assert (written.last.sync_status, written.last.pending_plan) == (SyncStatus.SYNCED, None)
+
+
+def test_what_was_reached_before_is_not_told_as_what_is_wanted_now(written: Written) -> None:
+    board = written.board
+    board.directed(wish("line 1"))
+    board.passed(DONE, None, Ledger())
+    board.directed(wish("line 1"))
+    board.drifted(Drift())
+    assert written.last.sync_status is SyncStatus.SYNCED
+    board.directed(wish("line 2"))
+    board.drifted(Drift())
+    assert (written.last.sync_status, written.last.service_path) == (SyncStatus.PENDING, "line 2")
+    board.passed(NOTHING, None, Ledger())
+    assert written.last.sync_status is SyncStatus.SYNCED
+
+
+def wish(path: str) -> Direction:
+    identity = AgentIdentity("gateway-0", "plant", "line", gateway="filler")
+    said = Metadata(commit=FIRST, ref=GitRef("main"), git_url=RepoUrl("https://git.example.test/p.git"))
+    pod = PodFacts("gateway-0", "plant", annotations={"stoker.io/service-path": path})
+    return direct(identity, Places(), pod, said, agent_spec_of(said, identity.owner), None)

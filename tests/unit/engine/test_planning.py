@@ -228,6 +228,15 @@ def test_what_is_excluded_shielded_or_kept_is_neither_deleted_nor_an_orphan() ->
     assert not made.delivers_all, "the ledger holds what nothing desires"
 
 
+def test_what_was_written_and_is_excluded_since_stays_in_the_ledger_and_leaves_nothing_undone() -> None:
+    ledger = wrote({"d/a": "1", "d/x.bak": "1"})
+    made = plan(
+        desired({"d/a": "1"}, excludes=("**/*.bak",)), on_disk({"d/a": "1", "d/x.bak": "2"}), ledger, POLICY
+    )
+    assert (made.actions, made.forgotten) == ((), frozenset())
+    assert made.delivers_all, "or each pass would look at all of the commit again"
+
+
 def test_an_intended_write_counts_as_ours_only_with_exactly_that_content() -> None:
     ledger = Ledger(
         {"d/a": record(version("1"))}, {"d/reached": version("new"), "d/stranger": version("new")}
