@@ -20,7 +20,6 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,7 +63,7 @@ class SharedVolume:
 
     def make(self, digits: int) -> str:
         """An empty generation, which nobody reads yet."""
-        name = secrets.token_hex(8)
+        name = os.urandom(8).hex()
         path = make_bare(self.path(name), digits, ("refs/tags", str(WANTED)))
         for each, mode in ((path, 0o755), (path / "config", 0o644)):
             each.chmod(mode)
