@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test lint unit coverage test-long test-crash demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent verify generate build assets clean help
+.PHONY: test test-again lint unit coverage test-long test-crash demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -14,6 +14,9 @@ lint: .venv/ready                   ## Style (ruff), types (mypy strict), layers
 
 unit: assets                        ## Unit, property, integration, crash and hostile tests
 	$(BIN)/coverage erase && $(PYTEST) -m "not long" tests
+
+test-again: .venv/ready             ## What failed last time, one after the other
+	$(BIN)/pytest --last-failed --last-failed-no-failures none tests
 
 coverage: .venv/ready               ## At least 90 % of domain, api and kube must be shown by tests
 	scripts/coverage-floor 90 domain api kube

@@ -113,6 +113,10 @@ def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) 
     gateway = plant.join_gateway(pod)
     plant.until_converged(pod, first)
 
+    pod.stop()
+    plant.maps.prepare_status()
+    pod.start(plant.kubeconfig)  # the agent's container alone: all that was shown is still shown
+    plant.until_converged(pod, first)
     gateway.restart()  # in the middle of nothing: nobody has to notice
     second = plant.commit(both(2))
     plant.publish(second)

@@ -367,6 +367,15 @@ async def test_nothing_is_asked_of_a_gateway_that_was_not_started(site: Site) ->
     assert (attending.outcome.applied, attending.outcome.verified) == (False, False)
 
 
+async def test_a_new_process_to_which_nothing_is_owed_knows_that_everything_was_shown(site: Site) -> None:
+    await site.carry(site.attendant(), PACKER)
+    before = len(site.gateway.requests)
+    later = site.attendant()
+    assert await later.settle() == ()
+    assert (later.outcome.applied, later.outcome.verified) == (True, True)
+    assert len(site.gateway.requests) == before, "and does not ask again"
+
+
 async def test_after_its_first_boot_it_is_verified_without_a_scan_and_synced_once_more(
     tmp_path: Path,
 ) -> None:

@@ -201,6 +201,7 @@ class Attending:
             return () if debt is None else self._leave_to_first_boot(debt)
         if debt is None:
             await self._look_for_first_boot()
+            self._tell(applied=True, verified=True)  # seen by this process or by one before it
             return ()
         if self._patience.due_in:
             return self._notes

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -156,13 +157,25 @@ class Process(Stopped):
         return error(f"{what}; the end of {self.log}:\n{tail}")
 
 
+_PORTS = (12_000, 32_000)
+_GIVEN: set[int] = set()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports on 127.0.0.1 that were free a moment ago; all are held at once, so none comes twice."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Ports that nobody listens on, for programs that must be told one.
+
+    They lie below those that the system gives to connections: a port that was free a moment
+    ago would otherwise be taken by the next client of another test.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = secrets.choice(range(*_PORTS))
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            if port not in _GIVEN:
+                _GIVEN.add(port)
+                found.append(port)
+    return found
 
 
 def free_port() -> int:
