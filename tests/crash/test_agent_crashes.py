@@ -31,8 +31,8 @@ from stoker.testing.repositories import Entry, Repository, executable
 from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0
-LOCK_PATIENCE = 120.0
-"""A lock that nobody knows to be ours any more has to run out."""
+LOCK_PATIENCE = 240.0
+"""A lock that nobody knows to be ours any more has to run out, and is asked for ever more seldom."""
 LOOKS_PER_SECOND = 20.0
 
 
