@@ -25,6 +25,7 @@ from pathlib import Path
 from agent_stage import PATIENCE, TOUCHED, Instead, MapWriter, Server, Tree, Usage, compiled, in_place
 from agent_subjects import SCANNED
 from measuring import keep, table
+from stoker.controller.fleets import shards_for
 from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
 from stoker.domain.refs import CommitId
 from stoker.testing.agent_plant import AgentPlant
@@ -93,7 +94,7 @@ class Gatewayed(Stopped):
         plant.repository.git("repack", "-adq")  # as a forge has it
         plant.publish(commit, agent_spec=plant.spec())
         environment, begun = compiled(), time.time()
-        pod.start(plant.kubeconfig, env=environment)
+        pod.start_in_cluster(plant.cluster, environment)
         eventually(lambda: pod.ask("/startupz")[0] == 200, PATIENCE, pod.tail)
         seconds = time.time() - begun
         port = pod.annotations["stoker.io/gateway-port"]
@@ -150,13 +151,17 @@ def idleness(pid: int, seconds: float) -> tuple[Usage, float]:
 
 
 class Fleet(Stopped):
-    """Many agents without a gateway, one resource, one API server."""
+    """Many agents without a gateway, one resource, one API server.
+
+    They report to as many status maps as the controller would give them.
+    """
 
     def __init__(self, plant: AgentPlant, count: int) -> None:
         self._plant = plant
         self._pods = {f"g{number}": self._pod(f"g{number}") for number in range(count)}
         self._tree = Tree(views=40, with_code=20)
         self._writer = MapWriter(plant.cluster, plant.namespace)
+        self._shards: dict[str, int] = {}
 
     @property
     def files(self) -> int:
@@ -173,12 +178,15 @@ class Fleet(Stopped):
         """All of them, a few at a time, until each has had its first sync."""
         plant, begun = self._plant, time.monotonic()
         commit = plant.commit(self._tree.files())
-        plant.publish(commit, agent_spec=plant.spec())
         names = list(self._pods)
+        self._shards = shards_for(names, {})
+        for shard in {0, *self._shards.values()}:
+            plant.maps.prepare_status(shard)
+        plant.publish(commit, agent_spec=plant.spec(), status_shards=self._shards)
         for first in range(0, len(names), BATCH):
             batch = names[first : first + BATCH]
             for name in batch:
-                self._pods[name].start(plant.kubeconfig, env=compiled())
+                self._pods[name].start_in_cluster(plant.cluster, compiled())
             self._until(batch, commit, 0.5)
         return time.monotonic() - begun
 
@@ -196,7 +204,9 @@ class Fleet(Stopped):
 
     def _until(self, names: Collection[str], commit: CommitId, interval: float) -> None:
         def missing() -> list[str]:
-            told = self._plant.maps.status() or {}
+            told: dict[str, str] = {}
+            for shard in {0, *self._shards.values()}:
+                told |= self._plant.maps.status(shard) or {}
             return [name for name in names if name not in told or not _is_at(told[name], commit)]
 
         def explained() -> str:

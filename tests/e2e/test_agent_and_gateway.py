@@ -148,8 +148,8 @@ def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) 
 def test_a_backup_waits_for_its_primary_leaves_replication_alone_and_takes_over(plant: AgentPlant) -> None:
     master = plant.pod("gateway-0", "filler", redundancy_role="primary", peer_gateway_name="filler-b")
     backup = plant.pod(
-        "gateway-1", "filler-b", redundancy_role="backup", peer_gateway_name="filler", sync_period="2"
-    )
+        "gateway-1", "filler-b", redundancy_role="backup", peer_gateway_name="filler", sync_period="16"
+    )  # a primary that takes its time to start is not missed before ten seconds are over
     first = plant.commit(both(1))
     plant.publish(first, agent_spec=plant.spec())
     pair = RedundantPair.start(master.data_dir, backup.data_dir, scan_seconds=0.0)

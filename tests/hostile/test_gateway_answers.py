@@ -112,7 +112,6 @@ QUESTIONS: dict[str, Question] = {
     "lock info": lambda gateway: gateway.lock_info(ScanKind.CONFIG),
     "write": Gateway.may_write,
     "restart": Gateway.restart,
-    "end": lambda gateway: gateway.end_designer("1"),
     "message": lambda gateway: gateway.message_session("1", "hello"),
     "close": lambda gateway: gateway.close_session("1", "bye"),
 }
@@ -264,13 +263,14 @@ async def test_the_key_goes_only_where_a_key_is_needed() -> None:
 )
 async def test_an_id_from_a_gateway_stays_one_part_of_a_path(session: str) -> None:
     async with Impostor(answered(b"true")).listening() as impostor, impostor.client() as gateway:
-        await gateway.end_designer(session)
+        await gateway.message_session(session, "x")
         await gateway.close_session(session, "a&b=c")
     first, second = (head.partition(" HTTP/1.1")[0] for head in impostor.requests)
     method, _, path = first.partition(" ")
-    assert method == "DELETE"
-    assert path.startswith("/data/api/v1/designer/")
-    assert path.count("/") == 5
+    assert method == "POST"
+    assert path.startswith("/data/api/v2/sessions/")
+    assert path.endswith("/message")
+    assert path.count("/") == 6
     assert not set("?#& ") & set(path)
     assert second.count("sessionId=") == 1
     assert second.count("&") == 1
@@ -279,9 +279,8 @@ async def test_an_id_from_a_gateway_stays_one_part_of_a_path(session: str) -> No
 @pytest.mark.parametrize("session", ["", ".", ".."])
 async def test_an_id_that_would_mean_everybody_is_never_sent(session: str) -> None:
     async with Impostor(answered(b"true")).listening() as impostor, impostor.client() as gateway:
-        for question in (gateway.end_designer, gateway.close_session):
-            with pytest.raises(NotOffered):
-                await question(session)
+        with pytest.raises(NotOffered):
+            await gateway.close_session(session)
         with pytest.raises(NotOffered):
             await gateway.message_session(session, "x")
     assert not impostor.requests

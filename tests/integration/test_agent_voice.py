@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from stoker.agent.statusing import Posting
 from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.kube.client import Client
 from stoker.kube.config import load
+from stoker.telemetry.logs import configure
 from stoker.testing.agent_pod import ResourceMaps
 from stoker.testing.clock import ManualClock
 from stoker.testing.cluster_access import ClusterAccess
@@ -28,7 +30,7 @@ SYNCED = GatewayReport("filler", sync_status=SyncStatus.SYNCED, synced_commit="1
 class Voice:
     """A publisher that runs beside a clock which the test moves."""
 
-    def __init__(self, cluster: ClusterAccess, namespace: str, client: Client, user: str) -> None:
+    def __init__(self, cluster: ClusterAccess, namespace: str, client: Client) -> None:
         self.maps = ResourceMaps(cluster, namespace)
         self.clock = ManualClock()
         identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
@@ -57,7 +59,7 @@ class Voice:
 @pytest.fixture
 async def voice(control_plane: ClusterAccess, namespace: str) -> AsyncIterator[Voice]:
     async with Client(load(control_plane.kubeconfig("admin", namespace=namespace))) as client:
-        made = Voice(control_plane, namespace, client, "admin")
+        made = Voice(control_plane, namespace, client)
         yield made
         made.task.cancel()
         with suppress(asyncio.CancelledError):
@@ -92,12 +94,14 @@ async def test_a_short_sync_is_not_told_while_it_runs_and_a_long_one_is(voice: V
 
 
 async def test_a_map_is_not_made_for_a_resource_that_may_be_gone(voice: Voice) -> None:
-    voice.offer(SYNCED, may_create=False)
-    await eventually_async(lambda: voice.publisher._written is not None, 20.0, "it has looked")
-    assert voice.maps.status() is None
     voice.maps.prepare_status()
     voice.offer(replace(SYNCED, reason="Terminating", terminating_ack=True), may_create=False)
     await voice.written(terminating_ack=True)
+    voice.maps.withdraw_status()
+    voice.offer(replace(SYNCED, reason="MetadataNotFound"), may_create=False)
+    await voice.publisher.stop()
+    await voice.task
+    assert voice.maps.status() is None
 
 
 async def test_the_last_report_is_written_on_the_way_out(voice: Voice) -> None:
@@ -109,15 +113,22 @@ async def test_the_last_report_is_written_on_the_way_out(voice: Voice) -> None:
     assert (await voice.written()).heartbeat_at == "2026-01-01T00:01:00Z"
 
 
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
+    """The events that were logged since it was last asked."""
+    configure(level="info", log_format="json")
+    yield lambda: [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
+    configure(level="warning")
+
+
 async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
-    control_plane: ClusterAccess, namespace: str
+    control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
 ) -> None:
     async with Client(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
-        voice = Voice(control_plane, namespace, client, "dave")  # who may do nothing yet
+        voice = Voice(control_plane, namespace, client)  # who may do nothing yet
         voice.offer(SYNCED)
-        await eventually_async(lambda: voice.publisher._failures == 1, 20.0, "it was refused")
+        await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
         voice.offer(replace(SYNCED, synced_commit="2" * 40))
-        assert voice.publisher._due() > 0, "a new report does not knock again at once"
         voice.maps.cluster.kubectl(
             "-n", namespace, "create", "rolebinding", "d", "--clusterrole=edit", "--user=dave"
         )
@@ -131,8 +142,11 @@ async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
             await voice.clock.advance(70)
             return voice.maps.report() is not None
 
+        await voice.clock.sleeping()
+        assert voice.maps.report() is None, "a new report does not knock again at once"
         await eventually_async(allowed, 20.0, "it is written", interval=0.2)
         await voice.written(synced_commit="2" * 40)
+        await eventually_async(lambda: "status.written" in said(), 20.0, "the end of a trouble is told too")
         voice.task.cancel()
         with suppress(asyncio.CancelledError):
             await voice.task

@@ -33,6 +33,8 @@ from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.answers import LockRefused
 from stoker.ignition.attending import Attending, AttendOptions
 from stoker.ignition.gateway import Gateway, ScanKind
+from stoker.ignition.waiting import FRESH_SECONDS, TOLD_SECONDS
+from stoker.testing.clock import ManualClock
 from stoker.testing.gateway import KEY, SimulatedGateway
 from stoker.testing.gateway_locks import Kind
 from stoker.testing.gateway_mind import State
@@ -198,9 +200,31 @@ async def test_locks_writes_scans_and_verifies(site: Site, order: ScanOrder, kin
     assert outcome.trust == "plain HTTP"
     assert not attending.owes
     assert attending.settle_in is None
+    asked = [one.path for one in site.gateway.requests if one.method == "GET"]
+    assert not [path for path in asked if "/scan" in path], "how far a scan is, no gateway says"
     before = len(site.gateway.requests)
     assert await attending.settle() == ()
     assert len(site.gateway.requests) == before, "nothing is owed, nothing is asked"
+
+
+async def test_a_gateway_that_has_just_answered_is_not_asked_how_it_is(site: Site) -> None:
+    clock = ManualClock()
+    options = AttendOptions(data_dir=site.data, state_dir=site.data / ".sync-state", policy=CALM)
+    attending = Attending(
+        Gateway(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY)), options, clock
+    )
+    site.opened.append(attending)
+    asked = []
+    for number, seconds in enumerate((0.0, 1.0, 2 * FRESH_SECONDS, TOLD_SECONDS)):
+        await clock.advance(seconds)
+        assert await site.carry(attending, {"projects/filler/x": str(number)}) == ((), ())
+        asked.append(len(site.gateway.asked("GET", "/system/gwinfo")))
+    assert asked == [1, 1, 1, 2], "who answers runs; what it is, is asked for now and then"
+    await clock.advance(1.0)
+    site.gateway.go_down()
+    held, notes = await site.carry(attending, {f"{PROVIDER}/plant/x": "1"})
+    assert (held, len(notes)) == ((), 1), "an answer of before this pass tells nothing"
+    assert attending.outcome.lock.startswith("not taken: GatewayUnreachable")
 
 
 async def test_a_lock_in_other_hands_stops_the_pass_before_anything_is_written(site: Site) -> None:
@@ -692,7 +716,7 @@ async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -
     assert (told.active, told.closed, told.projects, told.warnings) == (2, 1, ("filler",), ())
     assert told.longest >= 0.0
     assert {one.session for one in site.gateway.messages} == {"listens", "deaf"}
-    assert 9.0 <= sum(one for one in site.clock.slept if one == 1.0) <= 11.0
+    assert 4.0 <= sum(one for one in site.clock.slept if one == 1.0) <= 11.0, "real time passes as well"
 
 
 async def test_who_leaves_early_is_not_waited_for(site: Site) -> None:

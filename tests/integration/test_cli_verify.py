@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from stoker.cli.exits import Exit
+from stoker.testing.plant import resource
 from stoker.testing.repositories import Repository
 
 FILES = {"s/a": "one\ntwo\n", "s/b/c": "three\n", "s/run": "x"}
@@ -38,7 +40,7 @@ class Site:
         return self.stoker(verb, *where, f"--cache-dir={self.cache}", *more)
 
     def verify(self) -> tuple[int, dict[str, Any]]:
-        code, said, _ = self.stoker("verify", "--output=json")
+        code, said, _ = self.stoker("verify", "--output=json", f"--cache-dir={self.cache}")
         return code, json.loads(said)
 
     @property
@@ -104,6 +106,40 @@ def test_a_file_that_was_only_touched_is_no_drift(site: Site) -> None:
     assert site.sync()[0] == Exit.DONE
     (site.place / "a").touch()
     assert site.verify()[0] == Exit.DONE
+
+
+def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> None:
+    view = resource({"view.json": '{"a": 1}'})
+    site.repository.commit(
+        {f"s/view/{name}": text for name, text in view.items()} | {"s/view/thumbnail.png": "x"}
+    )
+    assert site.sync()[0] == Exit.DONE
+    site.repository.path.rename(site.repository.path.with_name("gone"))
+    manifest = site.place / "view/resource.json"
+    said = json.loads(manifest.read_text())
+    said["attributes"]["lastModification"] = {"actor": "anna", "timestamp": "2026-01-02T03:04:05Z"}
+    said["attributes"]["lastModificationSignature"] = "0" * 64
+    manifest.write_text(json.dumps(said, sort_keys=True))
+    (site.place / "view/thumbnail.png").write_text("drawn anew")
+    before = {path: path.read_bytes() for path in site.data.rglob("*") if path.is_file()}
+    code, found = site.verify()
+    assert (code, found["modified"]) == (Exit.DONE, [])
+    assert {path: path.read_bytes() for path in site.data.rglob("*") if path.is_file()} == before
+
+    (site.place / "view/view.json").write_text('{"a": 2}')
+    files = ["resource.json", "thumbnail.png", "view.json"]
+    assert site.verify()[1]["modified"] == [f"projects/P/view/{name}" for name in files], (
+        "it rides with its view"
+    )
+    (site.place / "view/view.json").write_text('{"a": 1}')
+    manifest.write_text(json.dumps({**said, "scope": "D"}))
+    assert "projects/P/view/resource.json" in site.verify()[1]["modified"], "that means something"
+    manifest.write_text(json.dumps(said))
+    assert site.verify()[0] == Exit.DONE
+    shutil.rmtree(site.cache)
+    code, found = site.verify()
+    assert (code, len(found["modified"])) == (Exit.DIFFERENT, 2), "what cannot be compared is told"
+    assert not site.cache.exists(), "nothing is made"
 
 
 def test_a_sync_mends_it_unless_it_trusts_the_ledger(site: Site) -> None:

@@ -338,3 +338,9 @@ def test_wrong_input_is_told_in_one_sentence(arguments: list[str]) -> None:
     assert done.exit_code == Exit.WRONG_INPUT
     assert "secret" not in done.output
     assert len(done.stderr.splitlines()) <= 1
+
+
+def test_the_header_of_the_key_can_be_another_one(doctor: Doctor, simulated: SimulatedGateway) -> None:
+    simulated.settings.key_header = "X-Plant-Token"
+    assert doctor.complaint(simulated.url)[:2] == ("login", Reason.TOKEN_REJECTED)
+    assert doctor.look(simulated.url, "--api-key-header=X-Plant-Token")[0] == Exit.DONE

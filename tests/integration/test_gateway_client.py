@@ -69,6 +69,15 @@ async def trouble(client: Gateway) -> StokerError:
     return found.value
 
 
+async def test_the_header_of_the_key_can_be_another_one(simulated: SimulatedGateway) -> None:
+    simulated.settings.key_header = "X-Plant-Token"
+    assert (await trouble(to(simulated.url))).reason is Reason.TOKEN_REJECTED
+    address = GatewayAddress.parse(simulated.url)
+    client = Gateway(address, lambda: Secret(KEY), header="X-Plant-Token")
+    assert (await client.check()).version
+    await client.aclose()
+
+
 async def test_asks_scans_and_reads_back(gateway: Gateway, simulated: SimulatedGateway) -> None:
     assert (await gateway.check()).version.startswith("8.3.7")
     assert await gateway.project_names() == {"filler"}

@@ -138,14 +138,6 @@ async def test_words_are_shown_where_there_is_a_way_and_with_the_end_where_not(
     assert [one.text for one in simulated.messages] == ["a new version comes", "now"]
 
 
-async def test_a_designer_can_be_ended(simulated: SimulatedGateway, gateway: Gateway) -> None:
-    simulated.open_designer(Designer("d1", "anna", "Line 1"))
-    await gateway.end_designer("d1")
-    assert await gateway.designers() == ()
-    with pytest.raises(NotOffered):
-        await gateway.end_designer("d1")
-
-
 @pytest.mark.usefixtures("paths")
 async def test_a_restart_is_asked_for_and_seen(simulated: SimulatedGateway, gateway: Gateway) -> None:
     await gateway.restart()

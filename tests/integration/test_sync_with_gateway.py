@@ -47,13 +47,13 @@ def gateway(tmp_path: Path) -> Iterator[SimulatedGateway]:
 
 
 def sync(
-    gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path, key: str = KEY
+    gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path, *more: str, key: str = KEY
 ) -> tuple[int, dict[str, object]]:
     """The exit code and the report of one run."""
     (tmp_path / "key").write_text(key)
     flags = ["--repo", git_http.url("plant.git"), "--ref", "main", "--map", "projects:projects"]
     flags += ["--data-dir", str(gateway.data_dir), "--cache-dir", str(tmp_path / "cache")]
-    flags += ["--gateway", gateway.url, "--api-key-file", str(tmp_path / "key"), "--output", "json"]
+    flags += ["--gateway", gateway.url, "--api-key-file", str(tmp_path / "key"), "--output", "json", *more]
     command = [sys.executable, "-m", "stoker", "sync", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert KEY.partition(":")[2] not in done.stdout + done.stderr
@@ -121,3 +121,16 @@ def test_a_key_that_is_refused_is_told_with_its_reason(
     code, report = sync(gateway, git_http, tmp_path, key="stoker:wrong")
     assert code == Exit.UNVERIFIED
     assert "TokenRejected" in json.dumps(report["unverified"])
+
+
+@pytest.mark.usefixtures("plant")
+def test_the_key_goes_in_the_header_that_is_asked_for(
+    gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path
+) -> None:
+    gateway.settings.key_header = "X-Plant-Token"
+    assert sync(gateway, git_http, tmp_path)[0] == Exit.UNVERIFIED
+    assert sync(gateway, git_http, tmp_path, "--api-key-header=X-Plant-Token")[0] == Exit.DONE
+    code, said = sync(gateway, git_http, tmp_path, "--api-key-header=Host")
+    assert (code, "'Host'" in str(said["message"])) == (Exit.WRONG_INPUT, True), (
+        "HTTP itself has a use for it"
+    )

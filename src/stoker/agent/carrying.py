@@ -14,6 +14,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from stoker.agent.contents import Contents, Derivation
@@ -55,11 +56,12 @@ class Carrying:
                 for hook in hooks:
                     await around.enter_async_context(hook.around(self.change))
 
-            loop = asyncio.get_running_loop()
+            loop, context = asyncio.get_running_loop(), copy_context()
 
             def carry(stop: threading.Event) -> Applied:
                 def ready() -> None:
-                    _wait_for(asyncio.run_coroutine_threadsafe(enter(), loop), stop)
+                    # A thread knows nothing of the pass; what hooks log has to carry its id all the same.
+                    _wait_for(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
 
                 return apply(
                     self.folder,

@@ -58,6 +58,7 @@ def attendant_for(direction: Direction, secrets: MountedSecrets, clock: Clock) -
     gateway = Gateway(
         GatewayAddress(HOST, access.port, access.tls),
         key,
+        header=access.api_key_header,
         ca=ca,
         insecure_skip_verify=access.insecure_skip_verify,
         clock=clock,

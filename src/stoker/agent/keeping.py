@@ -7,10 +7,10 @@ meanwhile. The pass itself is told in `stoker.agent.passing`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from stoker.agent.hooks import Noise, PassHook
 from stoker.agent.jobs import SyncJob, Wish
@@ -23,7 +23,7 @@ from stoker.agent.threads import in_thread
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
-from stoker.engine.drifting import drift
+from stoker.engine.drifting import Drift, drift
 from stoker.engine.ledger import Ledger
 from stoker.engine.sources import SourceReader
 from stoker.fs.applying import Progress
@@ -33,6 +33,8 @@ from stoker.fs.revisiting import Visits
 from stoker.fs.scanning import scan
 
 EVERYTHING = Wish()
+
+Quieted: TypeAlias = Callable[[Drift, Ledger, DataFolder], Awaitable[Drift]]
 
 
 class Keeper:
@@ -83,17 +85,7 @@ class Keeper:
 
     async def verify(self) -> DriftReport:
         """What is not as the last pass left it, and means something."""
-        report = await verify(self.job.data_dir)
-        if self._noise is None or not report.drift.modified:
-            return report
-        with DataFolder.opened(self.job.data_dir) as folder:
-            ledger = self._open(folder).ledger
-            if ledger is None:
-                return report
-            found = await noiseless(
-                report.drift, self._noise, ledger=ledger, folder=folder, reader=self._reader
-            )
-        return replace(report, drift=found)
+        return await verify(self.job.data_dir, self._quieted)
 
     @property
     def ledger(self) -> Ledger | None:
@@ -102,7 +94,12 @@ class Keeper:
 
     def forget(self) -> None:
         """Let go of what can be read again; the next pass reads it."""
-        self._book = None
+        self._book = self._visits = None
+
+    async def _quieted(self, found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
+        if self._noise is None:
+            return found
+        return await noiseless(found, self._noise, ledger=ledger, folder=folder, reader=self._reader)
 
     def _open(self, folder: DataFolder) -> Book:
         if self._book is None or not self._book.unchanged_on_disk(folder):
@@ -110,8 +107,11 @@ class Keeper:
         return self._book
 
 
-async def verify(data_dir: Path) -> DriftReport:
-    """What is not as the last pass left it: told by the folder alone, whatever it was kept at."""
+async def verify(data_dir: Path, quieted: Quieted | None = None) -> DriftReport:
+    """What is not as the last pass left it: told by the folder alone, whatever it was kept at.
+
+    `quieted` takes out what means nothing; it is asked only where files differ.
+    """
     with DataFolder.opened(data_dir) as folder:
         book = Book.load(folder)
         ledger = book.ledger
@@ -126,7 +126,10 @@ async def verify(data_dir: Path) -> DriftReport:
                 folder, ledger, managed_folders=ledger.folders, digits=digits, stopped=stop.is_set
             )
         )
-    return DriftReport(ledger.commit, drift(ledger, live), book.trouble)
+        found = drift(ledger, live)
+        if quieted is not None and found.modified:
+            found = await quieted(found, ledger, folder)
+    return DriftReport(ledger.commit, found, book.trouble)
 
 
 def _alone(folder: DataFolder, wish: Wish) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ Secret, key and place, and nothing but the use that needed it stops.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +82,8 @@ class MountedSecrets:
     def stamps(self) -> tuple[Stamp | None, ...]:
         """What differs once the kubelet has written one of the mounts anew."""
         mounts = [self.places.git_credentials, self.places.api_key, self.places.metadata_key]
+        with suppress(OSError):  # a pod without other Secrets has no such folder
+            mounts += sorted(self.places.secrets.iterdir())
         return tuple(stamp_of(mount / _SWAPPED) or stamp_of(mount) for mount in mounts)
 
     def stamp(self, wanted: SecretKey | None) -> Stamp | None:

@@ -11,8 +11,10 @@ in a folder in which an earlier pass did not come to its end.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from typing import Protocol
 
 from stoker.agent.contents import Contents, Derivation
 from stoker.agent.hooks import Noise
@@ -22,7 +24,7 @@ from stoker.domain.paths import RelPath
 from stoker.engine.drifting import Drift
 from stoker.engine.ledger import Ledger, stat_of
 from stoker.engine.live import Live
-from stoker.engine.objects import BlobId
+from stoker.engine.objects import Blob, BlobId
 from stoker.engine.plans import Plan, Write
 from stoker.engine.sources import SourceReader
 from stoker.fs.confined import DataFolder
@@ -67,8 +69,18 @@ async def without_noise(
     return plan.adopting(adopted) if adopted else plan
 
 
+class Remembering(Protocol):
+    """Who has the contents of an earlier pass: the source, or what is left of it."""
+
+    def held(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def complete(self, blobs: Collection[BlobId]) -> None: ...
+
+    def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]: ...
+
+
 async def noiseless(
-    drift: Drift, noise: Noise, *, ledger: Ledger, folder: DataFolder, reader: SourceReader
+    drift: Drift, noise: Noise, *, ledger: Ledger, folder: DataFolder, reader: Remembering
 ) -> Drift:
     """The drift without what the gateway does to its own resources all day."""
     groups = noise.doubtful([path for paths in drift.kinds.values() for path in paths])
@@ -117,7 +129,7 @@ def _silent(writes: Collection[Write], contents: Contents, folder: DataFolder, n
 
 
 def _unchanged(
-    wanted: Mapping[str, BlobId], reader: SourceReader, folder: DataFolder, noise: Noise
+    wanted: Mapping[str, BlobId], reader: Remembering, folder: DataFolder, noise: Noise
 ) -> Iterable[str]:
     for path, blob in zip(wanted, reader.contents(list(wanted.values())), strict=True):
         ours, theirs = b"".join(blob.chunks), _live(folder, path)

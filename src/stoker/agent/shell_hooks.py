@@ -62,6 +62,8 @@ class ShellHooks:
         script = self._find(name)
         if script is None:
             return None
+        from stoker.kube.deadlines import timing_out  # noqa: PLC0415 - few have scripts
+
         process = await asyncio.create_subprocess_exec(
             str(script),
             cwd=self._data_dir,
@@ -73,7 +75,7 @@ class ShellHooks:
         )
         actions = "".join(f"{action}\n" for action in change.plan.actions).encode()
         try:
-            async with asyncio.timeout(self._timeout):
+            async with timing_out(asyncio.timeout(self._timeout)):
                 said, _ = await process.communicate(actions)
         except TimeoutError:
             return f"did not end within {self._timeout:g} s"

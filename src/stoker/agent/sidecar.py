@@ -46,7 +46,7 @@ class Settings:
     health_address: str = ":8082"
     metrics_address: str = ":8083"
     only_initial: bool = False
-    """End after the first sync: for an init container, where sidecars are ordinary containers."""
+    """End when the gateway may start: for an init container, where sidecars are ordinary containers."""
 
 
 class Sidecar:
@@ -97,7 +97,7 @@ class Sidecar:
             await unit.run()
             return
         living = asyncio.create_task(unit.run())
-        done = asyncio.create_task(startup.done.wait())
+        done = asyncio.create_task(startup.over())
         try:
             await asyncio.wait((living, done), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from stoker.agent.identity import Places
@@ -19,10 +20,12 @@ from stoker.agent.reporting import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.failpoints import reached
 from stoker.fs.ledger import MANIFEST
+from stoker.kube.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 
 MARKER = ".stoker-initial-sync-done"
 BUDGET = 300.0
+LOOK_SECONDS = 1.0
 
 log = get_logger(__name__)
 
@@ -67,6 +70,13 @@ class Startup:
         if self.initial and self._clock.monotonic() - self._began >= self.budget and self.synced_before:
             self._finish("out of time; the gateway starts with what an earlier sync left")
         return self._trouble if self.initial else None
+
+    async def over(self) -> None:
+        """Wait until the gateway may start; for who is asked by no probe."""
+        while self.why_not() is not None:
+            with suppress(TimeoutError):
+                async with deadline(self._clock, LOOK_SECONDS):
+                    await self.done.wait()
 
     def _finish(self, how: str) -> None:
         log.info("startup.over", how=how, seconds=round(self._clock.monotonic() - self._began, 3))

@@ -55,7 +55,7 @@ class Turn:
             self.attendant.commissioned()
         self.board.passed(report, self._attended, keeper.ledger)
         self.startup.passed(report)
-        if report.files_changed >= LARGE:
+        if report.files_changed >= LARGE or second:
             self.trimmer.soon(keeper.forget)
         elif unread or wish.walk or report.files_changed:
             self.trimmer.soon()

@@ -22,6 +22,7 @@ SYNC: Mapping[str, Value] = {
     "git.verify.mode": "none",
     "gateway.port": 8043,
     "gateway.tls": True,
+    "gateway.apiKeyHeader": "X-Ignition-API-Token",
     "gateway.insecureSkipVerify": False,
     "gateway.scanOrder": "projectsFirst",
     "polling.enabled": True,

@@ -49,6 +49,10 @@ def agent_command(
     """
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
+    from stoker.agent.trimming import import_lightly  # noqa: PLC0415
+
+    import_lightly()
+
     from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
     from stoker.agent.sidecar import Settings, Sidecar  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415

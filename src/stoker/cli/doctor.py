@@ -78,6 +78,7 @@ async def _gateway(wanted: Wanted) -> AsyncIterator[Finding]:
     from stoker.ignition.addressing import GatewayAddress  # noqa: PLC0415
     from stoker.ignition.examining import Patient, examine  # noqa: PLC0415
     from stoker.ignition.gateway import Gateway  # noqa: PLC0415
+    from stoker.ignition.keys import HEADER, header_named  # noqa: PLC0415
 
     given = wanted.given
     if not given.gateway:
@@ -88,7 +89,13 @@ async def _gateway(wanted: Wanted) -> AsyncIterator[Finding]:
     key = _key(given)
     secrets, ca = SecretFiles().flag("--gateway-ca-file", given.gateway_ca_file)
     trusted = secrets.read(ca) if ca is not None else None
-    gateway = Gateway(address, key, ca=trusted, insecure_skip_verify=given.gateway_insecure)
+    gateway = Gateway(
+        address,
+        key,
+        header=header_named(given.api_key_header) if given.api_key_header else HEADER,
+        ca=trusted,
+        insecure_skip_verify=given.gateway_insecure,
+    )
     try:
         async for finding in examine(Patient(gateway, key, wanted.try_scan)):
             yield finding

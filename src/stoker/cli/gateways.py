@@ -25,6 +25,7 @@ def attendant_for(order: Order) -> Attending | None:
     gateway = Gateway(
         GatewayAddress(order.host, access.port, access.tls),
         _key(order, access.api_key),
+        header=access.api_key_header,
         ca=ca,
         insecure_skip_verify=access.insecure_skip_verify,
     )

@@ -62,6 +62,7 @@ class Given(NamedTuple):
     gateway: str | None = None
     api_key: Secret | None = None
     api_key_file: Path | None = None
+    api_key_header: str | None = None
     gateway_ca_file: Path | None = None
     gateway_insecure: bool = False
     no_tls: bool = False
@@ -220,6 +221,12 @@ GATEWAY = (
         help="Make it load the files and verify that.",
     ),
     option("--api-key-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="Holds NAME:SECRET."),
+    option(
+        "--api-key-header",
+        section=GATEWAY_SECTION,
+        metavar="NAME",
+        help="Header of the key; default X-Ignition-API-Token.",
+    ),
     option(
         "--gateway-ca-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="PEM of its authority."
     ),

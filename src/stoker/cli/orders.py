@@ -223,6 +223,7 @@ def _with_gateway(given: Given, order: Order) -> Order:
     if given.gateway is None and order.access is None:
         extras = {
             "--api-key-file": key,
+            "--api-key-header": given.api_key_header,
             "--gateway-ca-file": ca,
             "--gateway-insecure": given.gateway_insecure,
             "--no-tls": given.no_tls,
@@ -237,6 +238,7 @@ def _with_gateway(given: Given, order: Order) -> Order:
 def _at_gateway(given: Given, order: Order, key: SecretKey | None, ca: SecretKey | None) -> Order:
     from stoker.domain.intent.policies import GatewayAccess  # noqa: PLC0415 - only who scans needs it
     from stoker.ignition.addressing import GatewayAddress  # noqa: PLC0415
+    from stoker.ignition.keys import header_named  # noqa: PLC0415
 
     access = order.access or GatewayAccess()
     host = order.host or "127.0.0.1"
@@ -248,6 +250,7 @@ def _at_gateway(given: Given, order: Order, key: SecretKey | None, ca: SecretKey
     access = replace(
         access,
         api_key=key or access.api_key,
+        api_key_header=header_named(given.api_key_header) if given.api_key_header else access.api_key_header,
         ca=ca or access.ca,
         insecure_skip_verify=given.gateway_insecure or access.insecure_skip_verify,
     )

@@ -1,13 +1,15 @@
 """`stoker verify`: what in a data folder is not as the last sync left it.
 
-Asks nobody: the ledger in the folder says what was written. Exit codes: 0 all as it
-was, 10 something was changed, deleted or put there by others, 3 there never was a
-sync, 2 wrong input.
+Asks nobody: the ledger in the folder says what was written. What a gateway does to its
+own `resource.json` and thumbnails all day is no change; to tell that, the contents of the
+last sync are looked for in the mirrors of this machine, and where they are gone it is told
+after all. Exit codes: 0 all as it was, 10 something was changed, deleted or put there by
+others, 3 there never was a sync, 2 wrong input.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,9 +20,14 @@ from stoker.cli.running import run, told
 from stoker.cli.sections import SentenceCommand, applied
 from stoker.cli.showing import show_lines, show_object
 
+if TYPE_CHECKING:
+    from stoker.engine.drifting import Drift
+    from stoker.engine.ledger import Ledger
+    from stoker.fs.confined import DataFolder
+
 
 @click.command("verify", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((options.DATA_DIR, options.OUTPUT))
+@applied((options.DATA_DIR, options.CACHE_DIR, options.OUTPUT))
 @click.pass_context
 def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> None:
     """Find what changed in a data folder since the last sync."""
@@ -28,9 +35,17 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
 
     def work() -> int:
         from stoker.agent.keeping import verify  # noqa: PLC0415 - --help needs none of it
-        from stoker.cli.orders import data_dir_of  # noqa: PLC0415
+        from stoker.cli.orders import cache_dir_of, data_dir_of  # noqa: PLC0415
 
-        drift = run(verify(data_dir_of(given)))
+        async def quieted(found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
+            from stoker.agent.quieting import noiseless  # noqa: PLC0415 - mostly nothing has changed
+            from stoker.git.recalling import Recalled  # noqa: PLC0415
+            from stoker.ignition.noise import ResourceNoise  # noqa: PLC0415
+
+            reader = Recalled(cache_dir_of(given))
+            return await noiseless(found, ResourceNoise(), ledger=ledger, folder=folder, reader=reader)
+
+        drift = run(verify(data_dir_of(given), quieted))
         if output == "json":
             show_object(drift.as_json())
         else:

@@ -17,6 +17,8 @@ _GIT = (
 )
 # Building commits and bringing them to a branch.
 _WRITING = ("pack.write", "push", "tip.write")
+# The turns of a worker of the reverser: changes become commits, these are brought away, and count as written.
+_REVERSING = ("batch.take", "batch.deliver", "batch.settle")
 # Between the last guard and the first byte, and between the last byte and the report.
 _PASS = ("carry",)
 _DISK = (
@@ -59,6 +61,8 @@ CACHE = _around(_GIT)
 """Those in the cache of mirrors."""
 WRITING = _around(_WRITING)
 """Those of whoever writes to a branch."""
+REVERSING = _around(_REVERSING)
+"""Those of the reverser, besides the ones of writing."""
 GATEWAY = _around(_AROUND)
 """Those of whoever looks after a gateway."""
 ALL = (*CACHE, *_around(_PASS), *DATA)

@@ -38,6 +38,7 @@ class Asking:
         address: GatewayAddress,
         key: KeyReader,
         *,
+        header: str = HEADER,
         ca: bytes | None = None,
         insecure_skip_verify: bool = False,
         clock: Clock | None = None,
@@ -46,6 +47,7 @@ class Asking:
             raise Misconfigured(f"for {address} both an authority and no verification were asked for")
         self.address = address
         self._key = key
+        self._header = header
         self._ca = ca
         self._insecure = insecure_skip_verify
         self._clock = clock if clock is not None else SystemClock()
@@ -117,7 +119,7 @@ class Asking:
     async def _ask_with(
         self, key: Secret, method: str, path: str, what: str, body: bytes | None, within: float
     ) -> Answer:
-        headers = {HEADER: key.reveal()}
+        headers = {self._header: key.reveal()}
         if body is not None:
             headers["Content-Type"] = "application/json"
         answer = await self.send(method, path, what=what, headers=headers, body=body, within=within)

@@ -235,19 +235,22 @@ class Attending:
 
     async def _take_over(self, actions: int, touched: Touched, debt: Debt) -> Debt:
         """Lock, and clear the sessions; what will be owed from now on, with what is known only now."""
+        self._readiness.doubt()
+        if (newcomer := await self._designers.opened_since(touched.projects)) is not None:
+            raise newcomer
         try:
-            await self._readiness.check()
+            await self._readiness.confirmed()
         except StokerError as error:
             self._tell(lock=f"not taken: {sentence(error)}")
             return debt
-        if (newcomer := await self._designers.opened_since(touched.projects)) is not None:
-            raise newcomer
         before = self._debts.owed()
         if before is not None:
             self._scanner.left_behind(before.lock_ends - self._clock.now().timestamp())
         besides = self._perspective.seconds + GRACE_SECONDS
         lock = await self._scanner.lock(hold_seconds(actions, besides))
         self._tell(lock=lock)
+        if lock == HELD:
+            self._readiness.answered()
         if touched.config or debt.modules:
             debt = replace(debt, quarantined=await self._quarantined())
         if touched.projects:

@@ -104,8 +104,10 @@ class Designers:
             return None
         try:
             busy = _opened(await self._gateway.designers() or (), projects)
-        except StokerError:
+        except StokerError as error:
+            self._readiness.saw(error)
             return None  # what can be said of that was said before
+        self._readiness.answered()
         if not busy:
             return None
         return Retry(

@@ -33,7 +33,7 @@ from stoker.ignition.inventory import (
     restart_tasks_in,
     types_in,
 )
-from stoker.ignition.keys import KeyReader
+from stoker.ignition.keys import HEADER, KeyReader
 from stoker.ignition.sessions import (
     DesignerSession,
     PerspectiveSession,
@@ -67,12 +67,15 @@ class Gateway:
         address: GatewayAddress,
         key: KeyReader,
         *,
+        header: str = HEADER,
         ca: bytes | None = None,
         insecure_skip_verify: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.address = address
-        self._asking = Asking(address, key, ca=ca, insecure_skip_verify=insecure_skip_verify, clock=clock)
+        self._asking = Asking(
+            address, key, header=header, ca=ca, insecure_skip_verify=insecure_skip_verify, clock=clock
+        )
         self._version = ""
 
     @property
@@ -167,11 +170,6 @@ class Gateway:
             paths, "listing designers", lambda path, said: designers_in(said, mixed=path == mixed)
         )
         return found if found is not None else await self._designers_by_project()
-
-    async def end_designer(self, session: str) -> None:
-        """End one; NotOffered where there is no such session."""
-        what = "ending a designer session"
-        await self._asking.ask("DELETE", f"{API}/designer/{self._one(session, what)}", what)
 
     async def perspective_sessions(self) -> tuple[PerspectiveSession, ...] | None:
         """The browsers that show a project; None where this gateway offers no such list."""

@@ -22,6 +22,7 @@ LONGEST_NAME = 100
 HEADER = "X-Ignition-API-Token"
 
 _SENDABLE = re.compile(r"[\x21-\x7e]+")
+_NAME = re.compile(r"[Xx]-[A-Za-z0-9-]{1,62}")
 
 
 def key_file(path: Path) -> KeyReader:
@@ -55,6 +56,13 @@ def checked(key: Secret, where: str) -> Secret:
             f"{where} is not of the form name:secret; the gateway shows both parts once, when the key is made"
         )
     return key
+
+
+def header_named(name: str) -> str:
+    """A header of one's own, as the resources take it too: none that HTTP itself gives a meaning."""
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(f"{name[:80]!r} is not a header such as {HEADER}")
+    return name
 
 
 def name_of(key: Secret) -> str:

@@ -21,6 +21,10 @@ from stoker.ignition.inventory import GatewayInfo
 GRACE_SECONDS = 10.0
 BOOT_SECONDS = 300.0
 """How long a gateway that was let go may take until it listens; silent for longer, something is wrong."""
+FRESH_SECONDS = 5.0
+"""How long an answer tells that the gateway runs; each question more is a moment that files wait for."""
+TOLD_SECONDS = 600.0
+"""How long what it said of itself is believed, as long as it answers."""
 PAUSES = (5.0, 10.0, 30.0, 60.0)
 """Seconds between attempts at a gateway that is unavailable; the last one goes on for ever."""
 
@@ -47,7 +51,7 @@ class Readiness:
         self._clock = clock
         self.came_up: float | None = None
         """When its start was seen; None while it does not run, and for one that ran when we came."""
-        self._awaited_until = -math.inf
+        self._awaited_until = self._answered = self._told = -math.inf
 
     @property
     def grace_left(self) -> float:
@@ -67,15 +71,30 @@ class Readiness:
                     f"it is on its way up: {error.message}", reason=Reason.GATEWAY_STARTING
                 ) from error
             raise
-        self._runs()
+        self._told = self._clock.monotonic()
+        self.answered()
         return self.info
 
-    async def ready(self) -> GatewayInfo:
+    async def confirmed(self) -> None:
+        """The same, unless it has answered a moment ago and said not long before what it is."""
+        now = self._clock.monotonic()
+        if now - self._answered > FRESH_SECONDS or now - self._told > TOLD_SECONDS:
+            await self.check()
+
+    async def ready(self) -> None:
         """The same, and then wait until its first seconds are over."""
-        info = await self.check()
+        await self.confirmed()
         if left := self.grace_left:
             await self._clock.sleep(left)
-        return info
+
+    def doubt(self) -> None:
+        """What it answered before this moment tells nothing any more."""
+        self._answered = -math.inf
+
+    def answered(self) -> None:
+        """It has done, just now, what was asked of it."""
+        self._runs()
+        self._answered = self._clock.monotonic()
 
     def saw(self, error: StokerError) -> None:
         """What an answer to somebody else's question tells: one that refuses a key runs."""
@@ -85,7 +104,7 @@ class Readiness:
             self._runs()
 
     def not_running(self) -> None:
-        self.running, self.came_up = False, None
+        self.running, self.came_up, self._answered = False, None, -math.inf
 
     def not_started(self) -> None:
         """It waits for us, and will come up from now on: for a while nobody has to wonder about silence."""

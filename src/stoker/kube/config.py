@@ -20,16 +20,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
-from stoker.kube import kubeconfig, proxies
+from stoker.kube import proxies
 from stoker.kube.credentials import Credentials, Fixed, FromFiles, Identity, bearer_from_file
 from stoker.kube.files import read_bounded
 from stoker.kube.tls import Trust
-from stoker.kube.users import UserEntry, from_base64
+
+if TYPE_CHECKING:
+    from stoker.kube.kubeconfig import Cluster, Entry
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -71,6 +74,10 @@ def load(
         if context is not None:
             raise Misconfigured(f"the context {context!r} was asked for, yet inside a pod there are none")
         return in_cluster(environ, clock=clock, folder=account)
+    # A pod has no kubeconfig, and needs neither its parser nor the memory that it takes for good.
+    from stoker.kube import kubeconfig  # noqa: PLC0415
+    from stoker.kube.users import UserEntry  # noqa: PLC0415
+
     files = kubeconfig.read(_files(path, environ))
     chosen = files.choose(context)
     where = f"the cluster of the context {chosen.name!r} of {chosen.cluster.file}"
@@ -136,7 +143,9 @@ def _server(address: str, where: str) -> str:
     return address.rstrip("/")
 
 
-def _trust(cluster: kubeconfig.Entry[kubeconfig.Cluster], where: str, *, own: bool) -> Trust:
+def _trust(cluster: Entry[Cluster], where: str, *, own: bool) -> Trust:
+    from stoker.kube.users import from_base64  # noqa: PLC0415
+
     said = cluster.value
     if said.insecure_skip_tls_verify and (said.certificate_authority or said.certificate_authority_data):
         raise Misconfigured(f"{where} names a certificate authority and asks not to check it")
@@ -155,7 +164,7 @@ def _trust(cluster: kubeconfig.Entry[kubeconfig.Cluster], where: str, *, own: bo
     return trust
 
 
-def _told_to_plugins(cluster: kubeconfig.Cluster, server: str, trust: Trust) -> Mapping[str, object]:
+def _told_to_plugins(cluster: Cluster, server: str, trust: Trust) -> Mapping[str, object]:
     """`spec.cluster` of an ExecCredential."""
     authority = trust.authority()
     told: dict[str, object] = {

@@ -219,6 +219,8 @@ class Elector:
     async def _end(self, task: asyncio.Task[None]) -> None:
         """Cancel it and wait until it has ended, however long that takes."""
         if task.done():
+            if not task.cancelled():
+                task.exception()  # looked at, so that nobody is told it never was
             return
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=self._terms.duration)

@@ -26,6 +26,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.deadlines import deadline
+from stoker.kube.event_loop import event_loop
 from stoker.kube.judging import understood
 from stoker.telemetry.logs import get_logger
 
@@ -148,7 +149,7 @@ def run(main: Callable[[], Coroutine[object, object, None]], *, lean: bool = Fal
     `lean` takes the one that costs no memory of its own: for a process with a handful of
     connections, of which there are many.
     """
-    with asyncio.Runner(loop_factory=None if lean else _event_loop()) as runner:
+    with asyncio.Runner(loop_factory=None if lean else event_loop()) as runner:
         runner.run(_until_signalled(main))
 
 
@@ -174,11 +175,3 @@ async def _until_signalled(main: Callable[[], Coroutine[object, object, None]]) 
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
-
-
-def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415 - it is not made for every platform
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

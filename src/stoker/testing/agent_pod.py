@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -89,11 +88,21 @@ class AgentPod(Stopped):
         """Mount a Secret: `git-credentials`, `api-key`, `metadata-key` or `secrets/NAME`."""
         swap(self.root / "etc/stoker" / place, content)
 
-    def unmount(self, place: str) -> None:
-        shutil.rmtree(self.root / "etc/stoker" / place)
+    def start_in_cluster(self, cluster: ClusterAccess, env: Mapping[str, str] | None = None) -> Process:
+        """The agent as its pod starts it: with an account that is mounted, and no kubeconfig."""
+        account = {"token": cluster.token("admin"), "namespace": self.namespace}
+        account["ca.crt"] = cluster.ca_file.read_text()
+        swap(self.root / "var/run/secrets/kubernetes.io/serviceaccount", account)
+        host, _, port = cluster.url.removeprefix("https://").rpartition(":")
+        where = {"KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        return self.start(None, env={**where, **(env or {})})
 
     def start(
-        self, kubeconfig: Path, *flags: str, env: Mapping[str, str] | None = None, command: Sequence[str] = ()
+        self,
+        kubeconfig: Path | None,
+        *flags: str,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] = (),
     ) -> Process:
         """The agent as a process of its own, with the injector's variables; `env` changes them."""
         log = self.root / f"agent-{uuid.uuid4().hex[:8]}.log"
@@ -109,7 +118,7 @@ class AgentPod(Stopped):
             *(command or (sys.executable, "-m", "stoker")),
             "agent",
             f"--root={self.root}",
-            f"--kubeconfig={kubeconfig}",
+            *([f"--kubeconfig={kubeconfig}"] if kubeconfig is not None else []),
             "--health-address=127.0.0.1:0",
             "--metrics-address=127.0.0.1:0",
             "--log-format=json",

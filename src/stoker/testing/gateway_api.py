@@ -77,7 +77,7 @@ class Guard:
         return self._forbidden(request, writes=route.method != "GET") or _misshapen(request, route)
 
     def _forbidden(self, request: web.Request, *, writes: bool) -> web.Response | None:
-        values = request.headers.getall(HEADER, [])
+        values = request.headers.getall(self._settings.key_header, [])
         name, colon, secret = (values[0] if len(values) == 1 else "").partition(":")
         key = self._settings.keys.get(name)
         if key is None or not colon or not hmac.compare_digest(secret.encode(), key.secret.encode()):

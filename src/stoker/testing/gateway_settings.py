@@ -49,6 +49,8 @@ class Settings:
     deployment_mode: str = ""
     role: Role = Role.INDEPENDENT
     keys: dict[str, ApiKey] = field(default_factory=dict)
+    key_header: str = "X-Ignition-API-Token"
+    """Where a key is looked for; something between us and a real gateway may want another name."""
     insecure: Insecure = Insecure.ALLOWED
     commissioned: bool = True
     """Nobody has clicked through the first start of one that is not: it sends everybody to /welcome."""

@@ -126,3 +126,21 @@ def test_a_metadata_key_that_is_there_and_unreadable_believes_nothing(pod: Agent
     assert metadata_key(places) == Secret("between us")
     pod.mount("metadata-key", {})
     assert metadata_key(places) == Secret("")
+
+
+def test_a_mount_that_is_written_anew_is_noticed_whichever_it_is(
+    pod: AgentPod, secrets: MountedSecrets
+) -> None:
+    seen = [secrets.stamps()]
+    for place in (
+        "git-credentials",
+        "api-key",
+        "metadata-key",
+        "secrets/hosts",
+        "secrets/forge",
+        "secrets/hosts",
+    ):
+        pod.mount(place, {"key": str(len(seen))})
+        assert secrets.stamps() not in seen, place
+        seen.append(secrets.stamps())
+    assert secrets.stamps() == seen[-1]

@@ -92,6 +92,7 @@ def _access(gateway: Gateway | None) -> intent.GatewayAccess:
         port=either(gateway.port, default.port),
         tls=either(gateway.tls, default.tls),
         api_key=secret_key(gateway.api_key_secret_ref),
+        api_key_header=either(gateway.api_key_header, default.api_key_header),
         ca=secret_key(gateway.ca_secret_ref),
         insecure_skip_verify=either(gateway.insecure_skip_verify, default.insecure_skip_verify),
         scan_order=choice(gateway.scan_order, default.scan_order),

@@ -37,6 +37,16 @@ class Gateway(Block):
             "The API token in the form name:secret. Needed unless port is 0 or an inherited base supplies it."
         ),
     ] = None
+    api_key_header: Annotated[
+        Annotated[
+            str,
+            text(
+                64, matching(r"[Xx]-[A-Za-z0-9-]+", "must be a header such as X-Ignition-API-Token"), least=1
+            ),
+        ]
+        | None,
+        about("Name of the header in which the API token is sent."),
+    ] = None
     ca_secret_ref: Annotated[
         SecretKeyRef | None, about("Certificates in PEM form to verify the gateway's certificate with.")
     ] = None

@@ -26,6 +26,7 @@ class GatewayAccess:
     port: int = 8043
     tls: bool = True
     api_key: SecretKey | None = None
+    api_key_header: str = "X-Ignition-API-Token"
     ca: SecretKey | None = None
     insecure_skip_verify: bool = False
     scan_order: ScanOrder = ScanOrder.PROJECTS_FIRST

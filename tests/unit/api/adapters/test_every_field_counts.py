@@ -35,6 +35,7 @@ FIELDS: dict[str, Pair] = {
     "git.allowRewrite": (True, False),
     "gateway.port": (8088, 8089),
     "gateway.tls": (True, False),
+    "gateway.apiKeyHeader": ("X-Ignition-API-Token", "X-Other-Token"),
     "gateway.insecureSkipVerify": (True, False),
     "gateway.scanOrder": ("projectsFirst", "configFirst"),
     "polling.enabled": (True, False),
