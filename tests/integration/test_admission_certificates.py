@@ -18,14 +18,15 @@ import pytest
 from stoker.kube.client import Client
 from stoker.kube.config import load
 from stoker.kube.resources import CRDS, SECRETS
+from stoker.serving.certificates import Material
+from stoker.serving.certifying import SelfMade
+from stoker.serving.rotating import Terms
+from stoker.serving.trusting import MUTATING, Target
 from stoker.testing.admission import IMAGE, Admission
 from stoker.testing.admission_manifests import SECRET, mutating, roles
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.waiting import eventually, eventually_async
-from stoker.webhooks.certificates import Material
-from stoker.webhooks.operating import SelfMade, Settings, Webhook
-from stoker.webhooks.rotating import Terms
-from stoker.webhooks.trusting import MUTATING, Target
+from stoker.webhooks.operating import Settings, Webhook
 
 PODS = Path(__file__).parents[1] / "data" / "pods"
 TERMS = Terms(

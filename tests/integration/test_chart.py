@@ -14,8 +14,12 @@ import pytest
 import yaml
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.api.registry import KINDS
 from stoker.api.schema import fields_of
 from stoker.cli.verbs import VERBS, Verbs, cli
+from stoker.reverser.admission import PATH
+from stoker.reverser.capturing import WEBHOOK
+from stoker.reverser.preset import EXCLUDED, PRESET, GroupResource
 from stoker.testing.helm import CHART, Helm
 
 ROOT = CHART.parents[1]
@@ -42,12 +46,39 @@ VALUES: dict[str, dict[str, Any]] = {
             "trustedProxies": ["10.0.0.0/8", "fd00::/8"],
         }
     },
-    "no receiver, no volumes": {"receiver": {"enabled": False}, "controller": {"sharedVolumes": False}},
+    "no receiver, no volumes": {
+        "receiver": {"enabled": False},
+        "controller": {"sharedVolumes": False, "letGo": {"enabled": False}},
+    },
     "air gap": {
         "airgap": True,
         "image": {"repository": "registry.example.com:5000/plant/stoker", "digest": DIGEST},
         "agent": {"image": {"digest": "sha256:" + "b" * 64}, "metadataKey": "signing/key", "repoSize": "0"},
     },
+    "reverser": {"reverser": {"enabled": True, "kinds": ["certificates.cert-manager.io", "secrets", "pods"]}},
+    "reverser without Secrets": {
+        "certManager": {"enabled": True},
+        "webhook": {"enabled": False},
+        "reverser": {
+            "enabled": True,
+            "replicas": 3,
+            "credentialSecrets": {"line-1": ["git", "signing"], "line-2": ["git"]},
+            "controller": {
+                "enableWatchIngestion": False,
+                "includeSecrets": False,
+                "discovery": {"refresh": "90s", "watchAll": True, "exclusions": []},
+                "workers": {"maxGlobal": 3, "maxPerRepo": 1},
+                "git": {"batch": {"maxFiles": 10, "maxBytesMiB": 1, "maxWaitSec": 0}},
+                "deletes": {"capPerCycle": 7},
+                "leases": {"renewSec": 2, "leaseSec": 6},
+                "workDir": "/work/mirrors",
+                "restrictCrossNamespace": True,
+                "requireKnownHosts": True,
+            },
+            "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+        },
+    },
+    "reverser without authors": {"reverser": {"enabled": True, "authors": {"enabled": False}}},
     "everything else": {
         "imagePullSecrets": [{"name": "registry"}],
         "commonLabels": {"team": "a"},
@@ -90,6 +121,9 @@ VALUES: dict[str, dict[str, Any]] = {
 }
 
 
+ROLES = ("defaults", "two namespaces", "reverser", "reverser without Secrets")
+
+
 @pytest.fixture(scope="module")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     return Helm(tmp_path_factory.mktemp("helm"))
@@ -122,7 +156,7 @@ def test_the_chart_is_sound_with(name: str, helm: Helm) -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 def test_the_commands_know_every_argument_with(name: str, helm: Helm) -> None:
-    for one in of_kind(helm.template(VALUES[name]), "Deployment"):
+    for one in of_kind(helm.template(VALUES[name]), "Deployment", "Job"):
         verb, *args = one["spec"]["template"]["spec"]["containers"][0]["args"]
         group = Verbs()
         command = group.get_command(cli.make_context("stoker", ["--help"], resilient_parsing=True), verb)
@@ -133,7 +167,7 @@ def test_the_commands_know_every_argument_with(name: str, helm: Helm) -> None:
 
 def test_roles_are_as_they_were_agreed_on(helm: Helm) -> None:
     """Each change of a right shows as a change of a file; UPDATE_GOLDEN=1 writes it."""
-    found = {name: list(roles(helm.template(VALUES[name]))) for name in ("defaults", "two namespaces")}
+    found = {name: list(roles(helm.template(VALUES[name]))) for name in ROLES}
     text = "# Every right of every component. UPDATE_GOLDEN=1 pytest tests/integration/test_chart.py\n"
     text += yaml.safe_dump(found, sort_keys=False, width=110)
     if os.environ.get("UPDATE_GOLDEN"):
@@ -216,6 +250,17 @@ def test_the_controller_is_deployed_as_the_papers_say(helm: Helm) -> None:
     assert [one["spec"]["minAvailable"] for one in budgets] == [1, 1]
 
 
+def test_the_two_components_are_told_apart_by_their_labels(helm: Helm) -> None:
+    selectors = {
+        one["metadata"]["name"]: one["spec"]["selector"]["matchLabels"]
+        for one in of_kind(helm.template({"nameOverride": "plant"}), "Deployment")
+    }
+    manager, webhook = selectors["stoker-plant-controller-manager"], selectors["stoker-plant-webhook"]
+    assert manager["app.kubernetes.io/name"] == webhook["app.kubernetes.io/name"] == "plant"
+    assert manager["app.kubernetes.io/component"] == "controller"
+    assert webhook["app.kubernetes.io/component"] == "webhook"
+
+
 def test_a_pod_without_the_annotation_is_never_asked_about(helm: Helm) -> None:
     (configuration,) = of_kind(helm.template(), "MutatingWebhookConfiguration")
     (webhook,) = configuration["webhooks"]
@@ -230,6 +275,130 @@ def test_a_pod_without_the_annotation_is_never_asked_about(helm: Helm) -> None:
     (limited,) = of_kind(helm.template(VALUES["two namespaces"]), "MutatingWebhookConfiguration")
     (asked,) = limited["webhooks"][0]["namespaceSelector"]["matchExpressions"]
     assert (asked["operator"], asked["values"]) == ("In", ["line-1", "line-2"])
+
+
+def test_the_reverser_is_off_until_it_is_wanted(helm: Helm) -> None:
+    assert not [one for one in helm.template() if "reverser" in one["metadata"]["name"]]
+
+
+def test_the_reverser_has_the_values_of_the_paper(helm: Helm) -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["reverser"]["controller"]
+    assert values["enableWatchIngestion"] is True  # once the reverser itself is wanted
+    assert {GroupResource.of(one) for one in values["discovery"]["exclusions"]} == EXCLUDED
+    args = container(helm.template(VALUES["reverser"]), "stoker-reverser")["args"]
+    for wanted in (
+        "--enable-watch-ingestion=true",
+        "--discovery-refresh=5m",
+        "--max-workers=24",
+        "--max-workers-per-repo=5",
+        "--batch-max-files=200",
+        "--batch-max-bytes=10Mi",
+        "--batch-max-wait=20s",
+        "--delete-cap=500",
+        "--lease-renew=8s",
+        "--lease-duration=24s",
+        "--work-dir=/var/cache/gitops-reverser",
+    ):
+        assert wanted in args
+    other = container(helm.template(VALUES["reverser without Secrets"]), "stoker-reverser")
+    assert {"--enable-watch-ingestion=false", "--batch-max-wait=0s", "--watch-all"} <= set(other["args"])
+    assert {"name": "work", "mountPath": "/work/mirrors"} in other["volumeMounts"]
+
+
+def rights(objects: list[dict[str, Any]], role: str) -> dict[tuple[str, str], set[str]]:
+    """Verbs by group and plural, of the role of that name."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for one in of_kind(objects, "ClusterRole", "Role"):
+        for rule in one["rules"] if one["metadata"]["name"] == role else ():
+            for resource in rule["resources"]:
+                found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+    return found
+
+
+def test_the_reverser_may_read_the_preset_and_what_is_named(helm: Helm) -> None:
+    may = rights(helm.template(VALUES["reverser"]), "stoker-reverser")
+    reads = {"get", "list", "watch"}
+    assert all(may[each] == reads for each in PRESET)
+    assert may["cert-manager.io", "certificates"] == reads
+    writes = {each: verbs - reads for each, verbs in may.items() if verbs - reads}
+    assert writes == {
+        ("", "events"): {"create", "patch"},
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): {"patch"},
+        **{
+            ("configbutler.ai", f"{one.plural}/status"): {"patch"}
+            for one in KINDS
+            if one.group == "configbutler.ai"
+        },
+    }
+
+
+def test_without_secrets_the_reverser_reads_only_the_credentials_that_are_named(helm: Helm) -> None:
+    objects = helm.template(VALUES["reverser without Secrets"])
+    found = [
+        (one["metadata"].get("namespace"), rule["resourceNames"], rule["verbs"])
+        for one in of_kind(objects, "ClusterRole", "Role")
+        for rule in one["rules"]
+        if "secrets" in rule["resources"] and "reverser" in one["metadata"]["name"]
+    ]
+    assert sorted(found) == [
+        ("line-1", ["git", "signing"], ["get"]),
+        ("line-2", ["git"], ["get"]),
+        ("stoker-system", ["gitops-reverser-digests"], ["get", "patch"]),
+    ]
+
+
+def test_authors_are_asked_for_by_a_webhook_without_rules(helm: Helm) -> None:
+    objects = helm.template(VALUES["reverser"])
+    configuration = next(
+        one
+        for one in of_kind(objects, "ValidatingWebhookConfiguration")
+        if one["metadata"]["name"] == "stoker-reverser"
+    )
+    (webhook,) = configuration["webhooks"]
+    assert webhook["name"] == WEBHOOK
+    assert webhook["clientConfig"]["service"]["path"] == PATH
+    assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 1)
+    # These are the reverser's; where the chart named them an upgrade would take them back.
+    assert not {"rules", "matchConditions", "caBundle"} & {*webhook, *webhook["clientConfig"]}
+    peers = next(
+        one for one in of_kind(objects, "Service") if one["metadata"]["name"] == "stoker-reverser-peers"
+    )
+    assert peers["spec"]["clusterIP"] == "None"
+    assert peers["spec"]["publishNotReadyAddresses"] is True
+    without = helm.template(VALUES["reverser without authors"])
+    assert "--enable-author-webhook=true" not in container(without, "stoker-reverser")["args"]
+    assert not [
+        one for one in without if one["metadata"]["name"] in ("stoker-reverser-peers", "stoker-reverser-tls")
+    ]
+
+
+def test_the_plain_manifests_say_what_the_chart_says(helm: Helm) -> None:
+    """For who installs with kubectl alone."""
+    folder = ROOT / "config/webhook"
+    (plain,) = yaml.safe_load((folder / "validating-webhook.yaml").read_text())["webhooks"]
+    configurations = of_kind(helm.template(VALUES["reverser"]), "ValidatingWebhookConfiguration")
+    rendered = next(one for one in configurations if one["metadata"]["name"] == "stoker-reverser")[
+        "webhooks"
+    ][0]
+    for each in (plain, rendered):
+        assert each["clientConfig"]["service"].pop("name")
+        assert each["clientConfig"]["service"].pop("namespace")
+    assert plain == rendered
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    assert {*listed, "kustomization.yaml"} == {one.name for one in folder.iterdir()}
+
+
+def test_cert_manager_makes_a_certificate_for_both_ends(helm: Helm) -> None:
+    objects = helm.template(VALUES["reverser without Secrets"])
+    (certificate,) = of_kind(objects, "Certificate")
+    assert {"server auth", "client auth"} <= set(certificate["spec"]["usages"])
+    assert certificate["spec"]["secretTemplate"]["labels"]["app.kubernetes.io/part-of"] == "stoker"
+    assert len(of_kind(objects, "Issuer")) == 1
+    (configuration,) = of_kind(objects, "ValidatingWebhookConfiguration")
+    injected = configuration["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert injected == "stoker-system/stoker-reverser"
+    both = helm.template({"certManager": {"enabled": True}, "reverser": {"enabled": True}})
+    assert len(of_kind(both, "Issuer")) == 1
 
 
 def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
@@ -256,12 +425,20 @@ def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
         ({"image": {"digest": "sha256:12"}}, "at '/image/digest'"),
         ({"webhook": {"injection": {"failurePolicy": "Maybe"}}}, "at '/webhook/injection/failurePolicy'"),
         ({"receiver": {"service": {"port": 0}}}, "at '/receiver/service/port'"),
+        ({"controller": {"letGo": {"timeoutSeconds": 5}}}, "at '/controller/letGo/timeoutSeconds'"),
         ({"receiver": {"trustedProxies": ["any"]}}, "at '/receiver/trustedProxies/0'"),
         ({"agent": {"metadataKey": "no slash"}}, "at '/agent/metadataKey'"),
         ({"defaults": {"poling": {}}}, "at '/defaults': additional properties 'poling' not allowed"),
         (
             {"controller": {"serviceAccount": {"create": False}}},
             "controller.serviceAccount.name must be given",
+        ),
+        ({"reverser": {"kinds": ["*"]}}, "at '/reverser/kinds/0'"),
+        ({"reverser": {"controller": {"git": {"batch": {"maxWait": 1}}}}}, "additional properties 'maxWait'"),
+        ({"reverser": {"controller": {"leases": {"renewSec": 24}}}}, "leaseSec must be larger than renewSec"),
+        (
+            {"reverser": {"enabled": True, "credentialSecrets": {"a": ["b"]}}},
+            "reverser.credentialSecrets has no effect",
         ),
         (
             {"webhook": {"replicas": 1, "podDisruptionBudget": {"minAvailable": 2}}},
@@ -290,12 +467,12 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
             if isinstance(below, dict):
                 yield from given(below, f"{at}{name}.")
 
-    free: tuple[str, ...] = ("defaults.", "webhook.namespaceSelector.")
-    for component in ("controller", "webhook"):
+    free: tuple[str, ...] = ("defaults.", "webhook.namespaceSelector.", "reverser.credentialSecrets.")
+    for component in ("controller", "webhook", "reverser"):
         free += tuple(
             f"{component}.{name}" for name in ("podSecurityContext.", "securityContext.", "resources.")
         )
-    forms = ("controller.image.", "webhook.image.", "agent.image.")
+    forms = ("controller.image.", "webhook.image.", "reverser.image.", "agent.image.")
     offered = {
         path for path in known(schema, "") if not path.startswith((*free, *forms)) and path != "global"
     }

@@ -7,7 +7,6 @@ way of every other test.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.control_plane import ControlPlane
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.helm import Helm
-from stoker.testing.processes import Process, free_ports
+from stoker.testing.release import HOME, NAME, Release
 from stoker.testing.repositories import Repository
 from stoker.testing.waiting import eventually
 
@@ -28,10 +27,9 @@ from .test_chart import VALUES
 pytestmark = pytest.mark.xdist_group("chart")
 
 PATIENCE = 60.0
-RELEASE, HOME = "stoker", "stoker-system"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 # Made and taken by the cluster itself: what runs, what was said about it, what follows from a CRD.
-TRANSIENT = {"Deployment", "ReplicaSet", "Pod", "Endpoints", "EndpointSlice", "Event", "APIService"}
+TRANSIENT = {"Deployment", "ReplicaSet", "Job", "Pod", "Endpoints", "EndpointSlice", "Event", "APIService"}
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +105,7 @@ def test_the_api_server_takes_what_is_rendered_with(name: str, plane: ClusterAcc
     )
     assert said.stdout.count("serverside-applied (server dry run)") == len(objects)
     assert "Warning" not in said.stderr, said.stderr
-    for one in (each for each in objects if each["kind"] == "Deployment"):
+    for one in (each for each in objects if each["kind"] in ("Deployment", "Job")):
         pod = one["spec"]["template"]
         body = {
             "apiVersion": "v1",
@@ -133,55 +131,12 @@ def test_a_pod_that_is_not_restricted_would_be_refused_here(plane: ClusterAccess
     assert b"violates PodSecurity" in answer.body
 
 
-class Installed:
-    """A release, and its two programs as processes with the accounts and arguments of the chart."""
-
-    def __init__(self, plane: ClusterAccess, helm: Helm, folder: Path) -> None:
-        self.plane, self.helm, self.folder = plane, helm, folder
-        self.running: list[Process] = []
-
-    def start(self, values: dict[str, Any] | None = None) -> None:
-        """Both programs; what a cluster would mount or resolve lies below a folder here."""
-        for one in self.helm.template(values, name=RELEASE, namespace=HOME):
-            if one["kind"] == "ConfigMap" and one["metadata"]["name"].endswith("-defaults"):
-                (self.folder / "defaults.yaml").write_text(one["data"]["defaults.yaml"])
-            if one["kind"] == "Deployment":
-                self._run(one["spec"]["template"]["spec"])
-
-    def _run(self, pod: dict[str, Any]) -> None:
-        account = self.plane.service_account_kubeconfig(HOME, pod["serviceAccountName"])
-        verb, *args = pod["containers"][0]["args"]
-        ports = iter(free_ports(4))
-        changed = {
-            "--defaults": str(self.folder / "defaults.yaml"),
-            "--webhook-port": str(next(ports)),
-            **{
-                f"--{name}-bind-address": f"127.0.0.1:{next(ports)}"
-                for name in ("health-probe", "metrics", "receiver")
-            },
-        }
-        words = [
-            f"{flag}={changed[flag]}" if (flag := arg.partition("=")[0]) in changed else arg for arg in args
-        ]
-        command = [sys.executable, "-m", "stoker", verb, *words, f"--kubeconfig={account}"]
-        log = self.folder / f"{verb}.log"
-        self.running.append(Process.start(f"stoker {verb}", command, log=log))
-
-    def said(self) -> str:
-        return "\n".join(one.log.read_text(errors="replace") for one in self.running)
-
-    def stop(self) -> None:
-        while self.running:
-            self.running.pop().stop()
-
-
 @pytest.fixture
-def installed(plane: ClusterAccess, helm: Helm, tmp_path: Path) -> Iterator[Installed]:
-    made = Installed(plane, helm, tmp_path)
-    yield made
-    made.stop()
-    if RELEASE in helm.run("list", "--all-namespaces", "--short").stdout:
-        helm.uninstall(RELEASE, HOME)
+def release(plane: ClusterAccess, helm: Helm, tmp_path: Path) -> Iterator[Release]:
+    with Release(plane, tmp_path) as made:
+        yield made
+    if NAME in helm.run("list", "--all-namespaces", "--short").stdout:
+        helm.uninstall(NAME, HOME, "--no-hooks")
 
 
 def pods(plane: ClusterAccess) -> list[str]:
@@ -223,39 +178,39 @@ def stoker(name: str, repo: str) -> str:
 
 
 def test_a_release_comes_works_changes_and_goes(
-    plane: ClusterAccess, helm: Helm, installed: Installed, git_http: GitHttpServer
+    plane: ClusterAccess, helm: Helm, release: Release, git_http: GitHttpServer
 ) -> None:
     """Install, use with the accounts of the chart, upgrade, uninstall: nothing is left but the CRDs."""
     before = inventory(plane)
-    notes = helm.install(RELEASE, HOME)
+    notes = release.install()
     assert "stoker 0.1.0 runs in namespace stoker-system" in notes
     # The real admission plug-in has let them in: the namespace enforces Pod Security `restricted`.
     eventually(lambda: len(pods(plane)) == 4, PATIENCE, "two pods of each component are made")
 
-    installed.start()
-    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{installed.said()}")
+    release.start(reachable=False)
+    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{release.said()}")
     repository = Repository.create(git_http.root / "plant.git")
     repository.commit({"services/filler/projects/a/project.json": "{}"})
     plane.kubectl("-n", "line-1", "apply", "-f", "-", stdin=stoker("plant", git_http.url("plant.git")))
     eventually(
         lambda: ready(plane, "line-1", "plant").get("status") == "True",
         PATIENCE,
-        lambda: f"Ready, not {ready(plane, 'line-1', 'plant')}:\n{installed.said()}",
+        lambda: f"Ready, not {ready(plane, 'line-1', 'plant')}:\n{release.said()}",
     )
 
     trusted = bundles(plane)
     helm.upgrade(
-        RELEASE, HOME, {"controller": {"replicas": 3}, "webhook": {"validation": {"failurePolicy": "Fail"}}}
+        NAME, HOME, {"controller": {"replicas": 3}, "webhook": {"validation": {"failurePolicy": "Fail"}}}
     )
     assert bundles(plane) == trusted
     eventually(lambda: len(pods(plane)) == 5, PATIENCE, "a third controller")
 
     plane.kubectl("-n", "line-1", "delete", "stoker", "plant", "--timeout=60s")
-    assert "403" not in installed.said()
-    assert "Forbidden" not in installed.said()
-    helm.uninstall(RELEASE, HOME)  # while both programs still run
+    release.uninstall()  # while both programs still run
+    assert "403" not in release.logged()
+    assert "Forbidden" not in release.logged()
     eventually(lambda: not pods(plane), PATIENCE, "the Deployments' pods go")
-    installed.stop()
+    release.stop()
     eventually(
         lambda: (
             {each.partition(" ")[0] for each in inventory(plane) - before} == {"CustomResourceDefinition"}
@@ -265,33 +220,69 @@ def test_a_release_comes_works_changes_and_goes(
     )
 
     # What was kept belongs to the release of that name, which can come again.
-    helm.install(RELEASE, HOME)
+    release.install()
+
+
+def test_an_uninstall_lets_go_of_resources_that_are_still_there(
+    plane: ClusterAccess, release: Release, git_http: GitHttpServer
+) -> None:
+    """The controller still runs while they are let go of, and must not take hold of them again."""
+    release.install()
+    release.start("controller")
+    Repository.create(git_http.root / "plant.git").commit({"services/filler/a": "1"})
+    for name in ("one", "two"):
+        plane.kubectl("-n", "line-2", "apply", "-f", "-", stdin=stoker(name, git_http.url("plant.git")))
+        eventually(lambda name=name: finalizers(plane, name), PATIENCE, release.said)  # type: ignore[misc]
+    maps = plane.kubectl("-n", "line-2", "get", "configmaps", "-o", "name").stdout
+    assert "configmap/stoker-metadata-one" in maps
+
+    release.uninstall()
+    assert "lease.seized" in release.logged()
+    assert [finalizers(plane, name) for name in ("one", "two")] == [[], []]
+    kept = plane.kubectl("-n", "line-2", "get", "configmaps", "-o", "name").stdout
+    assert kept == maps, "what belongs to a resource stays with it"
+    release.stop()
+
+    plane.kubectl("-n", "line-2", "delete", "stokers", "--all", "--timeout=30s")
+    eventually(
+        lambda: (
+            "stoker-" not in plane.kubectl("-n", "line-2", "get", "configmaps,roles", "-o", "name").stdout
+        ),
+        PATIENCE,
+        "all that belonged to them goes by itself",
+    )
+
+
+def finalizers(plane: ClusterAccess, name: str) -> list[str]:
+    path = f"/apis/stoker.io/v1alpha1/namespaces/line-2/stokers/{name}"
+    found: Any = plane.request("GET", path).json()
+    return list(found["metadata"].get("finalizers", []))
 
 
 def test_in_two_namespaces_the_release_does_its_work_with_roles(
-    plane: ClusterAccess, helm: Helm, installed: Installed, git_http: GitHttpServer
+    plane: ClusterAccess, release: Release, git_http: GitHttpServer
 ) -> None:
-    values = {"controller": {"watchNamespaces": ["line-1", "line-2"]}}
-    helm.install(RELEASE, HOME, values)
-    installed.start(values)
+    release.values = {"controller": {"watchNamespaces": ["line-1", "line-2"]}}
+    release.install()
+    release.start(reachable=False)
     Repository.create(git_http.root / "plant.git").commit({"services/filler/a": "1"})
     plane.kubectl("-n", "line-2", "apply", "-f", "-", stdin=stoker("other", git_http.url("plant.git")))
     eventually(
         lambda: ready(plane, "line-2", "other").get("status") == "True",
         PATIENCE,
-        lambda: f"Ready, not {ready(plane, 'line-2', 'other')}:\n{installed.said()}",
+        lambda: f"Ready, not {ready(plane, 'line-2', 'other')}:\n{release.said()}",
     )
-    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{installed.said()}")
+    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{release.said()}")
     plane.kubectl("-n", "line-2", "delete", "stoker", "other", "--timeout=60s")
-    assert "403" not in installed.said()
-    assert "Forbidden" not in installed.said()
+    assert "403" not in release.logged()
+    assert "Forbidden" not in release.logged()
 
 
 def test_crds_that_somebody_applied_by_hand_are_taken_over(
-    plane: ClusterAccess, helm: Helm, installed: Installed
+    plane: ClusterAccess, helm: Helm, release: Release
 ) -> None:
     plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker", "--timeout=60s")
     plane.kubectl("apply", "--server-side", "-f", str(helm.chart.parents[1] / "config/crd"))
-    refused = helm.run("install", RELEASE, helm.chart, f"--namespace={HOME}", check=False)
+    refused = helm.run("install", NAME, helm.chart, f"--namespace={HOME}", check=False)
     assert "cannot be imported into the current release" in refused.stderr
-    helm.install(RELEASE, HOME, None, "--take-ownership")
+    helm.install(NAME, HOME, None, "--take-ownership")

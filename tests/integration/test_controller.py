@@ -313,9 +313,20 @@ def test_nothing_is_written_when_nothing_changed(
         path = "jsonpath={.metadata.resourceVersion}"
         return kinds.kubectl("-n", namespace, "get", "stoker", "line", "-o", path).stdout
 
-    before, counted = version(), passes()
-    eventually(lambda: passes() >= counted + 3, PATIENCE, "three more passes", interval=0.3)
-    assert version() == before
+    before, counted, looks = version(), passes(), len(git_http.requests)
+    eventually(
+        lambda: len(git_http.requests) >= looks + 3,
+        PATIENCE,
+        "three more looks at the repository",
+        interval=0.3,
+    )
+    assert passes() == counted, "where nothing moved there is nothing to do"
+    kinds.kubectl("-n", namespace, "annotate", "stoker", "line", "stoker.io/nudged-at=now")
+    eventually(lambda: passes() > counted, PATIENCE, "a pass that somebody asked for", interval=0.3)
+    nudged = version()
+    looks = len(git_http.requests)
+    eventually(lambda: len(git_http.requests) >= looks + 2, PATIENCE, "looks after that", interval=0.3)
+    assert (version(), nudged != before) == (nudged, True), "nobody wrote but who has annotated it"
 
 
 def test_a_resource_that_the_schema_let_through_stalls_alone(

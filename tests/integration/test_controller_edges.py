@@ -19,6 +19,7 @@ from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol import check_signature
 from stoker.domain.refs import CommitId
 from stoker.domain.secrets import Secret
+from stoker.testing.chart_rules import controller_rules
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.controller_site import PATIENCE, Site
 from stoker.testing.git_http import GitHttpServer
@@ -258,10 +259,10 @@ def test_a_bad_report_spoils_nothing_but_itself(site: Site, plant: Repository, u
     site.start()
     site.until_told("line", commit=plant.tip())
     good.report(plant.tip())
-    bad.apply("stoker-status-line", {"bad": "{not json"})
+    bad.apply("stoker-status-line", "bad", "{not json")
     bad.report(plant.tip(), synced_at="yesterday", errors=("x" * 5000,), projects_synced=("p" * 300,) * 200)
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
-    bad.apply("stoker-status-line", {"bad": json.dumps({"gateway": "bad", "syncStatus": "Nonsense"})})
+    bad.apply("stoker-status-line", "bad", json.dumps({"gateway": "bad", "syncStatus": "Nonsense"}))
     message = site.until("Stoker", "line", "Ready", "GatewaysSyncing")
     assert message.startswith("1 of 2 gateways synced")
 
@@ -327,6 +328,33 @@ def test_two_resources_of_one_name_in_two_kinds_share_nothing(
     for kind, pod in (("Stoker", "ours"), ("IgnitionSync", "theirs")):
         site.until(kind, "line", "Ready", "GatewaysSynced")
         assert [one["podName"] for one in site.status(kind, "line")["discoveredGateways"]] == [pod]
+
+
+def test_resources_of_one_name_in_two_namespaces_go_their_own_ways(
+    site: Site, plant: Repository, url: str, tmp_path: Path
+) -> None:
+    cluster, second = site.cluster, f"{site.namespace}-b"
+    cluster.create_namespace(second)
+    (tmp_path / "b").mkdir()
+    other = Site.prepare(cluster, second, tmp_path / "b")
+    # One account works in both, as a release with these two namespaces has it.
+    other.grant("both", "stoker-controller", controller_rules().watched)
+    binding = other.path_of("RoleBinding", "both")
+    subject = {"kind": "ServiceAccount", "name": "stoker-controller", "namespace": site.namespace}
+    other.patch(binding, {"subjects": [subject]})
+    for one, ref in ((site, "main"), (other, "next")):
+        one.apply("Stoker", "line", git={"repo": url, "ref": ref}, polling=FAST)
+        one.pod("gateway-0", "line")
+    plant.set_branch("next", plant.tip())
+    site.start(f"--watch-namespaces={site.namespace},{second}")
+    first = plant.tip()
+    for one in (site, other):
+        one.until_told("line", commit=first)
+    moved = plant.commit({"README.md": "moved"}, branch="next")
+    other.until_told("line", commit=moved)
+    assert site.until_told("line", commit=first).ref == "main"
+    names = {name for one in (site, other) for name in one.versions() if name.startswith("ConfigMap/stoker-")}
+    assert names == {"ConfigMap/stoker-metadata-line", "ConfigMap/stoker-status-line"}
 
 
 def test_a_pod_that_names_no_resource_belongs_to_the_only_one(

@@ -20,8 +20,9 @@ import pytest
 from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol import StatusKeyMode, SyncStatus
 from stoker.domain.refs import CommitId
+from stoker.testing.chart_rules import CONTROLLER, controller_rules
 from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.controller_site import CLUSTER_RULES, PATIENCE, VOLUME_RULES, Site
+from stoker.testing.controller_site import PATIENCE, Site
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories import Repository
@@ -236,7 +237,7 @@ def test_a_missing_secret_is_named_and_what_is_mended_is_seen_without_a_touch(
 def test_a_storage_class_a_profile_and_a_circle_are_named(site: Site, plant: Repository, url: str) -> None:
     site.cluster.kubectl("create", "-f", "-", stdin=json.dumps(_cluster_role(site)))
     site.cluster.kubectl("create", "-f", "-", stdin=json.dumps(_cluster_binding(site)))
-    site.grant("volumes", "stoker-controller", VOLUME_RULES)
+    site.grant("volumes", CONTROLLER, controller_rules(shared_volumes=True).watched)
     gateway = {"port": 0}
     site.apply("IgnitionSync", "big", git=git(url), gateway=gateway, storage={"storageClassName": "efs-sc"})
     site.apply(
@@ -269,7 +270,7 @@ def _cluster_role(site: Site) -> dict[str, Any]:
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": site.namespace},
-        "rules": list(CLUSTER_RULES),
+        "rules": list(controller_rules().cluster),
     }
 
 
@@ -287,7 +288,7 @@ def _cluster_binding(site: Site) -> dict[str, Any]:
 def test_a_volume_is_made_for_a_resource_that_asks_for_one_and_goes_when_it_no_longer_does(
     site: Site, plant: Repository, url: str
 ) -> None:
-    site.grant("volumes", "stoker-controller", VOLUME_RULES)
+    site.grant("volumes", CONTROLLER, controller_rules(shared_volumes=True).watched)
     asked = {"size": "2Gi", "accessMode": "ReadWriteMany", "storageClassName": ""}
     site.apply("IgnitionSync", "line", git=git(url), gateway={"port": 0}, storage=asked)
     site.start("--shared-volumes", "--agent-image=registry.test/stoker:2")
@@ -425,12 +426,14 @@ def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: R
     site.until("Stoker", "line", "DependenciesMet", "DependenciesSatisfied")
 
     # The profile of a gateway may also be waited for by those of another resource.
-    site.apply("Stoker", "second", git=git(url), polling=FAST)
+    site.apply("Stoker", "second", git=git(url), polling={"interval": "1h"})
     other = site.pod("other-0", "second", profile="area")
     site.until_told("second", commit=second)
     other.report(second)
     site.until("Stoker", "second", "Ready", "GatewaysSynced")
     third = commit_to(plant, "three")
+    site.until_told("line", commit=third)
+    site.annotate("Stoker", "second", nudged_at="2026-03-02T08:15:00.000000Z")
     told = site.until_told("second", commit=third)
     assert {name: target.commit for name, target in told.targets.items()} == {"other-0": second}
     base.report(third)
@@ -575,7 +578,9 @@ def test_only_resources_of_the_selector_are_worked_on(site: Site, plant: Reposit
     assert "finalizers" not in site.get("Stoker", "theirs")["metadata"]
 
 
-def test_nothing_is_written_while_nothing_changes(site: Site, plant: Repository, url: str) -> None:
+def test_nothing_is_written_while_nothing_changes(
+    site: Site, plant: Repository, url: str, git_http: GitHttpServer
+) -> None:
     site.secret("gateway", apiKey="name:secret")
     key = {"apiKeySecretRef": {"name": "gateway", "key": "apiKey"}}
     mapping = [{"source": "a", "destination": "projects"}]
@@ -600,22 +605,21 @@ def test_nothing_is_written_while_nothing_changes(site: Site, plant: Repository,
         PATIENCE,
         "the last events are written",
     )
-    before, passes = site.versions(), _passes(metrics, "line")
-    eventually(lambda: _passes(metrics, "line") >= passes + 5, PATIENCE, "five passes", interval=0.2)
+    before, looks, passes = site.versions(), len(git_http.requests), _passes(metrics, "line")
+    eventually(lambda: len(git_http.requests) >= looks + 15, PATIENCE, "five looks at each", interval=0.2)
+    assert _passes(metrics, "line") == passes, "where nothing moves there are no passes either"
     for pod in pods:
         pod.report(plant.tip(), synced_at="2026-03-02T08:15:00Z", heartbeat_at="2026-03-02T08:20:00Z")
-    passes = _passes(metrics, "line")
-    eventually(lambda: _passes(metrics, "line") >= passes + 2, PATIENCE, "two more", interval=0.2)
+    looks = len(git_http.requests)
+    eventually(lambda: len(git_http.requests) >= looks + 6, PATIENCE, "two more", interval=0.2)
     after = site.versions()
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
     assert changed == {"ConfigMap/stoker-status-line"}, "only the agents have written"
 
     controller.stop()
     site.start()
-    eventually(
-        lambda: "pass.ended" in site.running[-1].log.read_text(), PATIENCE, "the next controller has looked"
-    )
-    eventually(lambda: site.running[-1].log.read_text().count("pass.ended") >= 6, PATIENCE, "several times")
+    looks = len(git_http.requests)
+    eventually(lambda: len(git_http.requests) >= looks + 15, PATIENCE, "the next controller looks around")
     assert site.versions() == after, "a restart changes nothing"
 
 

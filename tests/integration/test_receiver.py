@@ -62,7 +62,7 @@ class Serving:
         return {
             key.rpartition("/")[2]: value
             for key, value in annotations.items()
-            if "requested-" in key and key.startswith(("stoker.io/", "sync.ignition.io/"))
+            if ("requested-" in key or "nudged-" in key) and key.startswith(("stoker.io/", "sync.ignition.io/"))
         }
 
     async def post(
@@ -285,7 +285,7 @@ def test_a_real_gitea_calls_on_push_tag_and_release(serve: Serve, repository: Gi
 
     repository.commit("a.txt", b"one\n")
     pushed = eventually(serving.asked, 20, "the push")
-    assert pushed["requested-source"] == "gitea"
+    assert pushed["nudged-source"] == "gitea"
     assert "requested-ref" not in pushed
 
     repository.commit("b.txt", b"two\n", new_branch="feature")
@@ -300,7 +300,7 @@ def test_a_real_gitea_calls_on_push_tag_and_release(serve: Serve, repository: Gi
     eventually(lambda: serving.asked().get("requested-ref") == "2.0.0", 20, "the release")
     repository.request("DELETE", "/tags/1.0.0")
     repository.commit("c.txt", b"three\n")
-    eventually(lambda: serving.asked()["requested-at"] > pushed["requested-at"], 20, "another push")
+    eventually(lambda: serving.asked()["nudged-at"] > pushed["nudged-at"], 20, "another push")
     assert serving.asked()["requested-ref"] == "2.0.0"
     assert serving.counted().keys() <= {
         ("gitea", "accepted"),

@@ -199,4 +199,15 @@ matchExpressions:
 {{- if and (gt (int .Values.webhook.podDisruptionBudget.minAvailable) (int .Values.webhook.replicas)) .Values.webhook.podDisruptionBudget.enabled -}}
 {{- fail "webhook.podDisruptionBudget.minAvailable is larger than webhook.replicas: no node could ever be drained" -}}
 {{- end -}}
+{{- with .Values.reverser -}}
+{{- if and .enabled .podDisruptionBudget.enabled (gt (int .podDisruptionBudget.minAvailable) (int .replicas)) -}}
+{{- fail "reverser.podDisruptionBudget.minAvailable is larger than reverser.replicas: no node could ever be drained" -}}
+{{- end -}}
+{{- if le (int .controller.leases.leaseSec) (int .controller.leases.renewSec) -}}
+{{- fail "reverser.controller.leases.leaseSec must be larger than renewSec: otherwise every Lease ends before it is renewed" -}}
+{{- end -}}
+{{- if and .enabled .controller.includeSecrets .credentialSecrets -}}
+{{- fail "reverser.credentialSecrets has no effect while reverser.controller.includeSecrets is true: all Secrets may be read" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -4,16 +4,17 @@ of each of them. No wildcard, no writing of Secrets. tests/integration/golden ho
 */}}
 
 {{/*
-What the controller needs wherever resources live. Some clusters (OwnerReferencesPermissionEnforcement) let
-only those name an owner who may delete the object and set finalizers on the owner.
+What the controller needs wherever resources live. Of maps and profiles it holds what it hands on to agents:
+nobody may grant more than he has. It deletes only what belongs to a shared volume; the rest goes with its resource.
 */}}
 {{- define "stoker.controller.rules" -}}
+{{- $volumes := .Values.controller.sharedVolumes -}}
 - apiGroups: [sync.ignition.io]
   resources: [ignitionsyncs]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [stoker.io]
   resources: [stokers]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [sync.ignition.io]
   resources: [ignitionsyncs/status]
   verbs: [update]
@@ -21,30 +22,27 @@ only those name an owner who may delete the object and set finalizers on the own
   resources: [stokers/status, syncprofiles/status]
   verbs: [update]
 - apiGroups: [sync.ignition.io]
-  resources: [ignitionsyncs/finalizers]
-  verbs: [update]
-- apiGroups: [stoker.io]
-  resources: [stokers/finalizers]
-  verbs: [update]
-- apiGroups: [sync.ignition.io]
   resources: [ignitionsyncbases]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [stoker.io]
   resources: [syncprofiles]
   verbs: [get, list, watch]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, list, watch]
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [get, list, watch, create, update, patch, delete]
-{{- if .Values.controller.sharedVolumes }}
+  verbs: [get, list, watch, create, update, patch]
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [roles, rolebindings]
+  verbs: [get, list, watch, create, update{{ if $volumes }}, patch, delete{{ end }}]
+{{- if $volumes }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [get, create, patch, delete]
@@ -52,12 +50,16 @@ only those name an owner who may delete the object and set finalizers on the own
   resources: [serviceaccounts]
   verbs: [create, patch, delete]
 {{- end }}
-- apiGroups: [rbac.authorization.k8s.io]
-  resources: [roles, rolebindings]
-  verbs: [get, list, watch, create, update, patch, delete]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
+{{- end -}}
+
+{{/* Where tokens of GitHub Apps may be written. */}}
+{{- define "stoker.controller.tokenrules" -}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create, update]
 {{- end -}}
 
 {{/* In the release's own namespace: who leads, and whether all is paused. The lease is the chart's, so that it goes with the release. */}}
@@ -69,17 +71,23 @@ only those name an owner who may delete the object and set finalizers on the own
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [ignition-sync-global-pause]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 {{- end -}}
 
 {{/* What admission needs wherever resources and pods live. */}}
 {{- define "stoker.webhook.rules" -}}
 - apiGroups: [sync.ignition.io]
-  resources: [ignitionsyncs, ignitionsyncbases]
+  resources: [ignitionsyncs]
+  verbs: [get, list]
+- apiGroups: [sync.ignition.io]
+  resources: [ignitionsyncbases]
+  verbs: [get]
+- apiGroups: [stoker.io]
+  resources: [stokers]
   verbs: [get, list]
 - apiGroups: [stoker.io]
-  resources: [stokers, syncprofiles]
-  verbs: [get, list]
+  resources: [syncprofiles]
+  verbs: [list]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
@@ -88,13 +96,16 @@ only those name an owner who may delete the object and set finalizers on the own
 {{/* What it needs of the cluster itself: whom the API server trusts, and who else writes to a repository. */}}
 {{- define "stoker.webhook.clusterrules" -}}
 - apiGroups: [configbutler.ai]
-  resources: [gitdestinations, gitrepoconfigs]
+  resources: [gitdestinations]
   verbs: [get, list]
+- apiGroups: [configbutler.ai]
+  resources: [gitrepoconfigs]
+  verbs: [list]
 {{- if not .Values.certManager.enabled }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
   resourceNames: [{{ include "stoker.webhook.configuration" . }}]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 {{- if .Values.crds.conversion }}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
@@ -107,7 +118,7 @@ only those name an owner who may delete the object and set finalizers on the own
     - stokers.stoker.io
     - syncprofiles.stoker.io
     - watchrules.configbutler.ai
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 {{- end }}
 {{- end }}
 {{- end -}}

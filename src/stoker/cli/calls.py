@@ -24,13 +24,13 @@ from stoker.domain.refs import GitRef
 from stoker.domain.secrets import Secret
 from stoker.kube.client import Client
 from stoker.kube.files import read_bounded
+from stoker.serving.certificate_files import CertificateFiles
+from stoker.serving.presenting import Presented
 from stoker.telemetry.metrics import Metrics
 from stoker.webhooks.annotating import Annotator
 from stoker.webhooks.believing import Keys
-from stoker.webhooks.certificate_files import CertificateFiles
 from stoker.webhooks.keyring import Keyring
 from stoker.webhooks.knowing import Index, known_of
-from stoker.webhooks.presenting import Presented
 from stoker.webhooks.receiving import Receiver, Settings
 
 

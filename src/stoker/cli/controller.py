@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stoker.telemetry.logs import LEVELS
+from stoker.cli.servers import server_options
 
 
 @click.command("controller")
@@ -19,12 +19,6 @@ from stoker.telemetry.logs import LEVELS
     expose_value=False,
     help="webhook: the same as `stoker webhook`, with its options.",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="Default: KUBECONFIG, the pod's account, ~/.kube/config.",
-)
-@click.option("--context", help="Context of the kubeconfig.")
 @click.option(
     "--lease-namespace", help="Where replicas agree on a leader. Default: the namespace of the context."
 )
@@ -101,23 +95,26 @@ from stoker.telemetry.logs import LEVELS
 @click.option(
     "--receiver-trusted-proxy", multiple=True, help="Network whose X-Forwarded-For is taken at its word."
 )
-@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
 @click.option(
-    "--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True
+    "--let-go",
+    is_flag=True,
+    help="Take the finalizers off all resources and end; what the chart does before an uninstall.",
 )
+@server_options
 def controller_command(
     kubeconfig: Path | None,
     context: str | None,
     lease_namespace: str | None,
     log_level: str,
     log_format: str,
+    let_go: bool,
     **options: Any,
 ) -> None:
     """Keep gateways in step with git: find commits, tell agents, gather what they report.
 
     Several replicas may run; one of them works at a time, and each of them answers webhooks.
     """
-    from stoker.cli.controlling import seams_of, settings_of  # noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.cli import controlling  # noqa: PLC0415 - --help needs no HTTP stack
     from stoker.controller.operating import Operator  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
@@ -125,6 +122,9 @@ def controller_command(
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     config = load(kubeconfig, context)
-    settings = settings_of(config, lease_namespace or config.namespace, options)
-    seams = seams_of(settings, options)
+    settings = controlling.settings_of(config, lease_namespace or config.namespace, options)
+    if let_go:
+        run(lambda: controlling.let_go(settings))
+        return
+    seams = controlling.seams_of(settings, options)
     run(lambda: Operator(settings, seams).run())

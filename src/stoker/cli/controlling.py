@@ -8,6 +8,7 @@ from typing import Any
 from stoker.cli.calls import Calls, receiver_for
 from stoker.cli.webhook import defaults_in, secret_key_in
 from stoker.controller.fetchers import FetcherDeployments
+from stoker.controller.letting_go import LettingGo
 from stoker.controller.observing import Observed
 from stoker.controller.operating import Seams, Settings
 from stoker.controller.outdating import SidecarOf
@@ -43,6 +44,13 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         shared_volumes=options["shared_volumes"],
         metadata_key=secret_key_in(options["metadata_key"]),
     )
+
+
+async def let_go(settings: Settings) -> None:
+    """Take our finalizer off every resource, before the release goes."""
+    clock = SystemClock()
+    async with Client(settings.config, clock=clock, user_agent="stoker-controller") as client:
+        await LettingGo(client, clock, lease=settings.lease, namespaces=settings.namespaces).run()
 
 
 def seams_of(settings: Settings, options: Mapping[str, Any]) -> Seams:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stoker.cli.servers import server_options
 from stoker.domain.errors import Misconfigured
-from stoker.telemetry.logs import LEVELS
 
 if TYPE_CHECKING:
     from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
     from stoker.domain.intent.source import SecretKey
-    from stoker.webhooks.operating import SelfMade
+    from stoker.serving.certifying import SelfMade
 
 CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - where the papers mount it
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?")
@@ -72,16 +72,7 @@ _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
     show_default=True,
     help="Serve on when told to stop.",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="Default: KUBECONFIG, the pod's account, ~/.kube/config.",
-)
-@click.option("--context", help="Context of the kubeconfig.")
-@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
-@click.option(
-    "--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True
-)
+@server_options
 def webhook_command(
     webhook_port: int,
     webhook_host: str,
@@ -174,8 +165,8 @@ def _self_made(
     crds: tuple[str, ...],
 ) -> SelfMade:
     from stoker.kube.resources import CRDS  # noqa: PLC0415
-    from stoker.webhooks.operating import SelfMade  # noqa: PLC0415
-    from stoker.webhooks.trusting import MUTATING, VALIDATING, Target  # noqa: PLC0415
+    from stoker.serving.certifying import SelfMade  # noqa: PLC0415
+    from stoker.serving.trusting import MUTATING, VALIDATING, Target  # noqa: PLC0415
 
     served = (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local") if service else ()
     if not served and not names:

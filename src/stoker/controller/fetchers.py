@@ -15,6 +15,7 @@ import msgspec
 from stoker.controller import fetcher_pods as pods
 from stoker.controller.objects import Kept, ResourceKey
 from stoker.controller.observing import Observed
+from stoker.controller.storing import LOOK_EVERY
 from stoker.domain.clock import Clock
 from stoker.domain.injection import Installation
 from stoker.domain.intent.intents import ResourceIntent
@@ -26,7 +27,6 @@ from stoker.kube.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
 MANAGER = "stoker-controller"
-LOOK_EVERY = 300.0
 
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -102,9 +101,7 @@ def build_work(term: Term) -> Work:
         timeout=term.git_timeout,
     )
     parts = _parts_of_a_pass(term, resolver)
-    reconciler = Reconciler(
-        parts, Summarizer(clock, term.listener), events, term.meter, later=queue.add_after
-    )
+    reconciler = Reconciler(parts, Summarizer(clock, term.listener), events, term.meter)
     of_profiles = ProfileReconciler(observed, client, parts.publisher.neighbours, events, clock)
 
     def count(record: PassRecord[ResourceKey]) -> None:
@@ -127,7 +124,7 @@ def build_work(term: Term) -> Work:
     return Work(
         parts=[
             Part("events", events.run, events.stop),
-            Part("resolving", lambda: _until_cancelled(resolver)),
+            Part("resolving", resolver.run),
             Part("profiles", judging.run, judging.stop),
             Part("working", syncing.run, syncing.stop),
         ],
@@ -183,10 +180,3 @@ def _signing_key(term: Term) -> SigningKey | None:
         return await SecretReader(term.client, namespace).value(wanted)
 
     return read
-
-
-async def _until_cancelled(resolver: Resolver) -> None:
-    try:
-        await asyncio.Event().wait()
-    finally:
-        await resolver.close()

@@ -81,6 +81,10 @@ class Settings:
     metadata_key: SecretKey | None = None
     """A Secret's key, in the namespace of each resource, that its metadata map is signed with."""
 
+    @property
+    def lease(self) -> ObjectKey:
+        return ObjectKey(self.lease_namespace, f"stoker-controller-{self.shard}")
+
 
 @dataclass(frozen=True, slots=True)
 class Seams:
@@ -151,8 +155,8 @@ class Operator:
     def _elector(self, client: Client, identity: str) -> Elector:
         return Elector(
             client,
-            f"stoker-controller-{self._settings.shard}",
-            self._settings.lease_namespace,
+            self._settings.lease.name,
+            self._settings.lease.namespace,
             Terms(identity, LEASE_SECONDS, RENEW_SECONDS),
             clock=self._clock,
             metrics=self._runtime,

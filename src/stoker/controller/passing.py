@@ -166,6 +166,7 @@ class Steps:
     async def _resolve(self, context: Context) -> Context:
         """While it is paused nobody looks at the ref (C-048, C-127)."""
         if context.paused_by:
+            self._parts.resolver.rest(context.key)
             return context
         understood, effective = known(context.understood), known(context.effective)
         source = understood.intent.source._replace(ref=effective.ref)
@@ -187,8 +188,10 @@ class Steps:
         return context
 
     async def _store(self, context: Context) -> Context:
-        await self._parts.storekeeper.provide(context.key, context.kept, known(context.understood).intent)
-        return context
+        again = await self._parts.storekeeper.provide(
+            context.key, context.kept, known(context.understood).intent
+        )
+        return dataclasses.replace(context, again_in=again)
 
     async def _release(self, context: Context) -> Context:
         what = self._what(context)
@@ -235,7 +238,8 @@ class Steps:
 
     async def _tidy(self, context: Context) -> Context:
         again = await self._parts.publisher.tidy(context.key, context.fleet, context.shards)
-        return dataclasses.replace(context, again_in=again)
+        times = [each for each in (again, context.again_in) if each is not None]
+        return dataclasses.replace(context, again_in=min(times, default=None))
 
     async def _own_up(self, context: Context) -> Context:
         if context.findings:

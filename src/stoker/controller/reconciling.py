@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from stoker.api.blocks.status import SyncStatus
@@ -13,7 +11,6 @@ from stoker.controller.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
 from stoker.controller.passing import Parts, Steps
 from stoker.controller.summarizing import Summarizer
 from stoker.controller.telling import events_of
-from stoker.domain.errors import Stalled
 from stoker.kube.controlling import Result
 from stoker.kube.event_series import EventType
 from stoker.kube.events import EventRecorder
@@ -34,14 +31,11 @@ class Reconciler:
         summarize: Summarizer,
         events: EventRecorder,
         meter: Meter,
-        later: Callable[[ResourceKey, float], None],
     ) -> None:
-        """`later` brings a key back that would otherwise come later still."""
         self._parts = parts
         self._summarizer = summarize
         self._events = events
         self._meter = meter
-        self._later = later
         self._pass = Pass(
             steps=Steps(parts).listed(),
             observed=lambda context: context.status,
@@ -58,17 +52,8 @@ class Reconciler:
         if kept.header.metadata.deletion_timestamp is not None:
             await self._parts.finalizer.part(key, kept)
             return Result()
-        try:
-            ended = await self._pass.run(Context(key, kept, status_in(kept)))
-        except Stalled:
-            # What is missing does not keep the ref from being followed.
-            due = self._parts.resolver.due_in(key)
-            if due is not None:
-                self._later(key, due)
-            raise
-        due = None if ended.paused_by else self._parts.resolver.due_in(key)
-        times = [each for each in (due, ended.again_in) if each is not None]
-        return Result(after=min(times, default=None))
+        ended = await self._pass.run(Context(key, kept, status_in(kept)))
+        return Result(after=ended.again_in)
 
     def forget(self, key: ResourceKey) -> None:
         """It is gone, and so is all that was remembered of it."""

@@ -12,7 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stoker.api.adapters.requests import REQUESTED_AT, REQUESTED_BY, REQUESTED_REF, REQUESTED_SOURCE
+from stoker.api.adapters.requests import (
+    NUDGED_AT,
+    REQUESTED_AT,
+    REQUESTED_BY,
+    REQUESTED_REF,
+    REQUESTED_SOURCE,
+)
 from stoker.api.blocks.status import RequestedRef
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.intent.requests import RefRequest
@@ -46,11 +52,13 @@ def effective_ref(spec_ref: GitRef, request: RefRequest | None, recorded: Reques
 
 def asked_in(annotations: Mapping[str, str], group: str) -> tuple[str, ...]:
     """What changes with each new request, also one that names no ref and only wants somebody to look."""
-    return tuple(annotations.get(f"{group}/{name}", "") for name in _REQUEST)
+    return tuple(annotations.get(f"{group}/{name}", "") for name in (*_REQUEST, NUDGED_AT))
 
 
 def asked_by(annotations: Mapping[str, str], group: str) -> str:
-    """What sort of trigger a request is."""
+    """What sort of trigger the last request is."""
+    if annotations.get(f"{group}/{NUDGED_AT}", "") > annotations.get(f"{group}/{REQUESTED_AT}", ""):
+        return WEBHOOK
     by = annotations.get(f"{group}/{REQUESTED_BY}", "")
     return WEBHOOK if by == WEBHOOK or annotations.get(f"{group}/{REQUESTED_SOURCE}") else MANUAL
 

@@ -3,9 +3,11 @@
 A pass puts its question and waits for a moment; an answer that takes longer comes by
 itself and brings the resource back. So one repository that does not answer holds up
 nobody: neither the workers, nor another host's turn, because each host has a few
-places of its own. The same question is asked again when the polling interval is over,
-and at once when it is another one: the ref, the address, a Secret or a request changed.
-After a failure the pauses grow, and what a Secret or a webhook says ends them.
+places of its own. The same question is put again when the polling interval is over, and
+only an answer that is another than before brings the resource back: while nothing moves
+there are no passes. Another question (the ref, the address, a Secret or a request
+changed) is put at once, before all polls that wait for their turn. After a failure the
+pauses grow, and what a Secret or a webhook says ends them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from stoker.controller.objects import ResourceKey
+from stoker.controller.turns import Turns
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.source import AuthKind, Source
@@ -33,6 +36,7 @@ from stoker.git.runner import GitRunner
 from stoker.kube.backoff import Backoff
 from stoker.kube.deadlines import deadline
 from stoker.kube.judging import understood
+from stoker.kube.queue import WorkQueue
 
 GIT_TIMEOUT = 120.0
 PATIENCE = 1.0
@@ -42,6 +46,8 @@ PER_HOST = 4
 FIRST_PAUSE = 15.0
 LONGEST_PAUSE = 60.0
 JITTER = 0.1
+SPREAD = 0.9
+"""How much sooner the second look may come than the interval says: those that began together end apart."""
 
 AccessOf = Callable[[str, Source], Awaitable[Access]]
 """What opens a source for a namespace, as its Secrets are now."""
@@ -69,16 +75,24 @@ class Answer:
     asked_for: bool = False
     """Somebody's request was the reason to look, and not the clock or the spec."""
 
+    def says_the_same(self, other: Answer | None) -> bool:
+        return other is not None and _said(self) == _said(other)
+
 
 @dataclass(slots=True, eq=False)
 class _Asked:
     question: Question
+    interval: float | None
+    """None: it is put once."""
+    hurried: bool = False
+    """Something changed, and somebody waits for what follows."""
     asked_for: bool = False
     answer: Answer | None = None
+    answered: float = 0.0
     due: float = 0.0
     failures: int = 0
+    resting: bool = False
     task: asyncio.Task[None] | None = None
-    since: float = 0.0
     waiters: int = 0
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -97,7 +111,7 @@ class Resolver:
         timeout: float = GIT_TIMEOUT,
         random: Callable[[], float] = chance.random,
     ) -> None:
-        """`found` is told of answers that came late, `timed` how long each took."""
+        """`found` is told of answers that nobody waited for, `timed` how long each took."""
         self._git = git
         self._access = access
         self._clock = clock
@@ -106,29 +120,46 @@ class Resolver:
         self._timeout = timeout
         self._random = random
         self._asked: dict[ResourceKey, _Asked] = {}
-        self._places = asyncio.Semaphore(AT_ONCE)
-        self._hosts: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(PER_HOST))
+        self._polls: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
+        self._places = Turns(AT_ONCE)
+        self._hosts: defaultdict[str, Turns] = defaultdict(lambda: Turns(PER_HOST))
         self._slow: dict[str, set[ResourceKey]] = defaultdict(set)
+
+    async def run(self) -> None:
+        """Put questions again when it is time, until cancelled."""
+        try:
+            while True:
+                key = await self._polls.get()
+                self._poll(key)
+                self._polls.done(key)
+        finally:
+            await self.close()
 
     async def look(self, key: ResourceKey, question: Question, interval: float | None) -> Answer | None:
         """The newest answer; None while there is none to this question. `interval` None: asked once."""
         asked = self._asked.get(key)
         if asked is None or asked.question != question:
             anew = asked is not None and asked.question.request != question.request
+            changed = asked is not None
             self.forget(key)
-            asked = self._asked[key] = _Asked(question, asked_for=anew and any(question.request))
+            asked = self._asked[key] = _Asked(
+                question, interval, hurried=changed, asked_for=anew and any(question.request)
+            )
+        asked.resting = False
+        if asked.interval != interval:
+            asked.interval = interval
+            self._plan(key, asked, asked.answered + self._pause(asked))
         if asked.task is None and self._clock.monotonic() >= asked.due:
-            self._begin(key, asked, interval)
+            self._begin(key, asked)
         if asked.task is not None:
             await self._wait(asked)
         return asked.answer
 
-    def due_in(self, key: ResourceKey) -> float | None:
-        """Seconds until the question has to be put again; None for never, or while it is being put."""
+    def rest(self, key: ResourceKey) -> None:
+        """Put the question no more until somebody looks again."""
         asked = self._asked.get(key)
-        if asked is None or asked.task is not None or asked.due == math.inf:
-            return None
-        return max(0.0, asked.due - self._clock.monotonic())
+        if asked is not None:
+            asked.resting = True
 
     def forget(self, key: ResourceKey) -> None:
         asked = self._asked.pop(key, None)
@@ -142,10 +173,24 @@ class Resolver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, key: ResourceKey, asked: _Asked, interval: float | None) -> None:
+    def _poll(self, key: ResourceKey) -> None:
+        asked = self._asked.get(key)
+        if asked is None or asked.resting or asked.task is not None:
+            return
+        ahead = asked.due - self._clock.monotonic()
+        if ahead <= 0:
+            self._begin(key, asked)
+        elif ahead < math.inf:
+            self._polls.add_after(key, ahead)
+
+    def _plan(self, key: ResourceKey, asked: _Asked, due: float) -> None:
+        asked.due = due
+        if asked.task is None and asked.answer is not None and due < math.inf:
+            self._polls.add_after(key, max(0.0, due - self._clock.monotonic()))
+
+    def _begin(self, key: ResourceKey, asked: _Asked) -> None:
         asked.done.clear()
-        asked.since = self._clock.monotonic()
-        asked.task = asyncio.create_task(self._ask(key, asked, interval), name=f"resolve {key}")
+        asked.task = asyncio.create_task(self._ask(key, asked), name=f"resolve {key}")
 
     async def _wait(self, asked: _Asked) -> None:
         """Not where a host is known to keep everybody waiting."""
@@ -159,11 +204,14 @@ class Resolver:
         finally:
             asked.waiters -= 1
 
-    async def _ask(self, key: ResourceKey, asked: _Asked, interval: float | None) -> None:
+    async def _ask(self, key: ResourceKey, asked: _Asked) -> None:
         host = _host(asked.question.source)
         mark = asyncio.get_running_loop().call_later(PATIENCE, self._slow[host].add, key)
         try:
-            async with self._hosts[host], self._places:
+            async with (
+                self._hosts[host].turn(hurried=asked.hurried),
+                self._places.turn(hurried=asked.hurried),
+            ):
                 began = self._clock.monotonic()
                 answer = await self._answer(key, asked.question.source)
                 self._timed(key, self._clock.monotonic() - began)
@@ -172,12 +220,16 @@ class Resolver:
             self._slow[host].discard(key)
             asked.task = None
             asked.done.set()
-        late = not asked.waiters
-        asked.answer = replace(answer, asked_for=asked.asked_for)
-        asked.asked_for = False
+        self._keep(key, asked, replace(answer, asked_for=asked.asked_for))
+
+    def _keep(self, key: ResourceKey, asked: _Asked, answer: Answer) -> None:
+        news = not answer.says_the_same(asked.answer)
+        first = asked.answer is None
+        asked.answer, asked.answered = answer, self._clock.monotonic()
+        asked.asked_for = asked.hurried = False
         asked.failures = 0 if answer.error is None else asked.failures + 1
-        asked.due = self._clock.monotonic() + self._pause(asked, interval)
-        if late:
+        self._plan(key, asked, asked.answered + self._pause(asked, first=first))
+        if news and not asked.waiters:
             self._found(key)
 
     async def _answer(self, key: ResourceKey, source: Source) -> Answer:
@@ -201,15 +253,21 @@ class Resolver:
                 return Answer(error=Retry(sentence, reason=Reason.SOURCE_UNREACHABLE), token=token)
             return Answer(error=understood(error), token=token)
 
-    def _pause(self, asked: _Asked, interval: float | None) -> float:
+    def _pause(self, asked: _Asked, *, first: bool = False) -> float:
+        interval = asked.interval
         if not asked.failures:
             if interval is None:
                 return math.inf
-            return interval * (1.0 - JITTER * self._random())
-        first = min(FIRST_PAUSE, interval or FIRST_PAUSE)
+            return interval * (1.0 - (SPREAD if first else JITTER) * self._random())
+        shortest = min(FIRST_PAUSE, interval or FIRST_PAUSE)
         ceiling = max(LONGEST_PAUSE, interval or 0.0)
-        backoff = Backoff(base=first, ceiling=ceiling, jitter=JITTER, random=self._random)
+        backoff = Backoff(base=shortest, ceiling=ceiling, jitter=JITTER, random=self._random)
         return backoff.delay(asked.failures)
+
+
+def _said(answer: Answer) -> tuple[object, ...]:
+    error = answer.error
+    return answer.commit, answer.token, None if error is None else (error.reason, error.message)
 
 
 def _host(source: Source) -> str:

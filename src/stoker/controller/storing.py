@@ -16,6 +16,7 @@ from stoker.controller.objects import Kept, ResourceKey, SeenClaim, belongs_to, 
 from stoker.controller.observing import Observed
 from stoker.controller.owning import Writer
 from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.injection import shared_claim
 from stoker.domain.intent.delivery import SharedVolume
 from stoker.domain.intent.intents import ResourceIntent
 from stoker.domain.quantities import parse_quantity
@@ -27,6 +28,8 @@ from stoker.kube.store import ObjectKey
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "ignition-sync-controller"
 LEGACY_NAME_LABEL = "sync.ignition.io/cr-name"
+LOOK_EVERY = 300.0
+"""Seconds between two looks at what is not watched, such as the fetcher's Deployment."""
 
 
 class Fetcher(Protocol):
@@ -41,10 +44,6 @@ class Fetcher(Protocol):
         ...
 
 
-def claim_name(key: ResourceKey) -> str:
-    return f"ignition-sync-repo-{key.object.name}"
-
-
 def claim_for(key: ResourceKey, kept: Kept, volume: SharedVolume) -> dict[str, Any]:
     """The claim. An empty class is left out: written down, nothing would be provisioned (C-019)."""
     spec: dict[str, Any] = {
@@ -54,7 +53,7 @@ def claim_for(key: ResourceKey, kept: Kept, volume: SharedVolume) -> dict[str, A
     if volume.storage_class:
         spec["storageClassName"] = volume.storage_class
     labels = {MANAGED_BY: MANAGER, LEGACY_NAME_LABEL: key.object.name}
-    return {"metadata": head_of(key, kept, claim_name(key), labels), "spec": spec}
+    return {"metadata": head_of(key, kept, shared_claim(key.object.name), labels), "spec": spec}
 
 
 class Storekeeper:
@@ -68,10 +67,11 @@ class Storekeeper:
         self._writer = writer
         self._fetcher = fetcher
 
-    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent) -> None:
+    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent) -> float | None:
+        """Seconds until it is to be looked at again; None where nothing is kept."""
         if not self._observed.shared_volumes:
-            return
-        where = ObjectKey(key.object.namespace, claim_name(key))
+            return None
+        where = ObjectKey(key.object.namespace, shared_claim(key.object.name))
         claim = self._observed.claims.get(where)
         if intent.shared_volume is None:
             if self._fetcher is not None:
@@ -79,14 +79,17 @@ class Storekeeper:
             leaving = claim is not None and claim.metadata.deletion_timestamp is not None
             if claim is not None and not leaving and belongs_to(claim.metadata, key, kept):
                 await self._remove(where, claim)
-            return
+            return None
         body = claim_for(key, kept, intent.shared_volume)
-        if claim is None:
-            await self._writer.create(self._observed.claims, CLAIMS, body)
-        else:
-            await self._adjust(key, kept, where, claim, intent.shared_volume, body)
-        if self._fetcher is not None:
-            await self._fetcher.provide(key, kept, intent, where.name)
+        try:
+            if claim is None:
+                await self._writer.create(self._observed.claims, CLAIMS, body)
+            else:
+                await self._adjust(key, kept, where, claim, intent.shared_volume, body)
+        finally:  # a claim that cannot grow is still one that is filled
+            if self._fetcher is not None:
+                await self._fetcher.provide(key, kept, intent, where.name)
+        return LOOK_EVERY
 
     async def _adjust(
         self,

@@ -57,8 +57,9 @@ class Commands:
 
     @classmethod
     @contextmanager
-    def ready(cls) -> Iterator[Commands]:
-        command = [sys.executable, "-m", __spec__.name]
+    def ready(cls, *more: str) -> Iterator[Commands]:
+        """With `more` modules imported before the first command, so that none has to pay for them."""
+        command = [sys.executable, "-m", __spec__.name, *more]
         with (
             tempfile.TemporaryDirectory(prefix="stoker-commands-") as folder,
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent,
@@ -98,7 +99,7 @@ def _become(arguments: list[str], failures: list[str], out: str, err: str) -> in
 
 
 def main() -> None:
-    for name in _USED:
+    for name in (*_USED, *sys.argv[1:]):
         importlib.import_module(f"stoker.{name}")
     for line in sys.stdin:
         pid = os.fork()

@@ -7,7 +7,7 @@ first, unless told), does one of these: `kill` (as told nothing else) ends the
 process on the spot, as the kernel or a power cut would; `enospc`, `eio` and `erofs`
 let that step fail as a full, a broken or a read-only disk does, from then on each
 time; `pause@FILE` makes FILE and waits until somebody removes it. The names are in
-`ALL`, `WRITING` and `GATEWAY` of `stoker.domain.failpoints`.
+`ALL`, `WRITING`, `REVERSING` and `GATEWAY` of `stoker.domain.failpoints`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Failure:
         if match is None:
             raise ValueError(f"{text!r} is not NAME[:N][=ACTION]")
         action = match["action"] or "kill"
-        if match["name"] not in (*failpoints.ALL, *failpoints.WRITING, *failpoints.GATEWAY):
+        known = (*failpoints.ALL, *failpoints.WRITING, *failpoints.REVERSING, *failpoints.GATEWAY)
+        if match["name"] not in known:
             raise ValueError(f"there is no failpoint {match['name']!r}")
         if action not in ("kill", "pause", *_ERRORS) or (action == "pause") != bool(match["file"]):
             raise ValueError(f"{text!r} names no action: kill, {', '.join(_ERRORS)} or pause@FILE")

@@ -43,10 +43,7 @@ class FaultProxy(Stopped):
     @classmethod
     def start(cls, target: str) -> Self:
         """Start one in front of `host:port` or of the server that a URL names."""
-        parts = urlsplit(target if "://" in target else f"tcp://{target}")
-        if parts.hostname is None or parts.port is None:
-            raise ValueError(f"{target!r} names no host and port to stand in front of")
-        proxy = cls(parts.hostname, parts.port)
+        proxy = cls(*_place_of(target))
         proxy._loop.run(proxy._listen(0))
         return proxy
 
@@ -57,6 +54,10 @@ class FaultProxy(Stopped):
     @property
     def open_connections(self) -> int:
         return self._loop.call(lambda: len(self._links))
+
+    def turn_to(self, target: str) -> None:
+        """Lead connections to another server from now on; open ones stay where they are."""
+        self._target = _place_of(target)
 
     def arm(self, fault: Fault, connections: int | None = 1) -> None:
         """Let the next `connections` suffer it, or all to come if None; the first armed comes first."""
@@ -188,3 +189,10 @@ class _Link:
         for _, writer in self._ends.values():
             if not writer.is_closing():
                 end(writer.transport, kind)
+
+
+def _place_of(target: str) -> tuple[str, int]:
+    parts = urlsplit(target if "://" in target else f"tcp://{target}")
+    if parts.hostname is None or parts.port is None:
+        raise ValueError(f"{target!r} names no host and port to stand in front of")
+    return parts.hostname, parts.port

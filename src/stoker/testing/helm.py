@@ -83,8 +83,8 @@ class Helm:
     ) -> str:
         return self._release("upgrade", name, namespace, values, *flags)
 
-    def uninstall(self, name: str, namespace: str) -> None:
-        self.run("uninstall", name, f"--namespace={namespace}")
+    def uninstall(self, name: str, namespace: str, *flags: str) -> None:
+        self.run("uninstall", name, f"--namespace={namespace}", *flags)
 
     def _release(
         self, verb: str, name: str, namespace: str, values: Mapping[str, object] | None, *flags: str

@@ -2,7 +2,8 @@
 
 Accounts, roles, arguments and configurations are the chart's. A cluster would resolve
 Services and mount volumes; here the API server is told the address of the webhook's
-process, and files lie in a folder.
+process, and files lie in a folder. Nothing runs the pods that the cluster makes, so what
+the chart does before an uninstall runs here as a process, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from stoker.testing.waiting import eventually
 PATIENCE = 60.0
 NAME, HOME = "stoker", "stoker-system"
 CONFIGURATION = "stoker-webhook"
+LET_GO = "let-go"
 PORTS = ("health-probe-bind-address", "metrics-bind-address", "receiver-bind-address", "webhook-port")
 
 
@@ -37,6 +40,7 @@ class Release(Stopped):
     ports: dict[str, dict[str, int]] = field(default_factory=dict)
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The pod's spec of each program, by its verb."""
+    _let_go: dict[str, Any] | None = None
 
     @property
     def helm(self) -> Helm:
@@ -52,21 +56,27 @@ class Release(Stopped):
         """Where webhooks of git servers go."""
         return f"http://127.0.0.1:{self.ports['controller']['receiver-bind-address']}"
 
-    def install(self) -> None:
-        """Have it in the cluster, with nothing running yet."""
-        self.helm.install(NAME, HOME, self.values, "--create-namespace")
+    def install(self) -> str:
+        """Have it in the cluster, with nothing running yet; what helm says."""
+        said = self.helm.install(NAME, HOME, self.values, "--create-namespace")
         for one in self.helm.template(self.values, name=NAME, namespace=HOME):
             if one["kind"] == "ConfigMap" and "defaults.yaml" in one["data"]:
                 (self.folder / "defaults.yaml").write_text(one["data"]["defaults.yaml"])
             if one["kind"] == "Deployment":
                 pod = one["spec"]["template"]["spec"]
                 self.pods[pod["containers"][0]["args"][0]] = pod
+            if one["kind"] == "Job":
+                self._let_go = one["spec"]["template"]["spec"]
+        return said
 
-    def start(self, *verbs: str) -> None:
-        """Start programs, all of them unless some are named, and return when they do their work."""
+    def start(self, *verbs: str, reachable: bool = True) -> None:
+        """Start programs, all of them unless some are named, and return when they do their work.
+
+        Not `reachable`: the configurations stay as the chart has them, and nobody asks the webhook.
+        """
         for verb in verbs or tuple(self.pods):
-            self._run(verb, self.pods[verb])
-        if "webhook" in self.running:
+            self.running[verb] = self._run(verb, self.pods[verb])
+        if "webhook" in self.running and reachable:
             self._lead_to_webhook()
             eventually(self._is_asked, PATIENCE, lambda: f"pods are looked at:\n{self.said()}", interval=0.2)
 
@@ -74,7 +84,12 @@ class Release(Stopped):
         self.running.pop(verb).stop()
 
     def uninstall(self) -> None:
-        self.helm.uninstall(NAME, HOME)
+        """Take it away; what the chart does before that is done."""
+        with ThreadPoolExecutor(1) as pool:
+            going = pool.submit(self.helm.uninstall, NAME, HOME)
+            if self._let_go is not None:
+                self._play_hook(self._let_go, going)
+            going.result()
 
     def stop(self) -> None:
         while self.running:
@@ -84,7 +99,11 @@ class Release(Stopped):
         """The end of what the programs have logged."""
         return "\n".join(one.tail() for name, one in self.running.items() if verb in ("", name))
 
-    def _run(self, verb: str, pod: Mapping[str, Any]) -> None:
+    def logged(self) -> str:
+        """All that every program has logged since the beginning."""
+        return "\n".join(one.read_text(errors="replace") for one in sorted(self.folder.glob("*.log")))
+
+    def _run(self, verb: str, pod: Mapping[str, Any]) -> Process:
         account = self.cluster.service_account_kubeconfig(HOME, pod["serviceAccountName"])
         ports = self.ports.setdefault(verb, dict(zip(PORTS, free_ports(len(PORTS)), strict=True)))
         changed = {f"--{name}": f"127.0.0.1:{port}" for name, port in ports.items()}
@@ -97,7 +116,27 @@ class Release(Stopped):
             words += ["--cert-name=127.0.0.1", "--webhook-host=127.0.0.1", "--drain-seconds=0"]
         command = [sys.executable, "-m", "stoker", *words, f"--kubeconfig={account}"]
         log = self.folder / f"{verb}.log"
-        self.running[verb] = Process.start(f"stoker {verb}", command, log=log)
+        return Process.start(f"stoker {verb}", command, log=log)
+
+    def _play_hook(self, pod: Mapping[str, Any], going: Future[None]) -> None:
+        """Run the pod of the Job that helm waits for, and say how it ended, as a kubelet would."""
+        path = f"/api/v1/namespaces/{HOME}/pods"
+        selector = "labelSelector=app.kubernetes.io%2Fcomponent%3Dlet-go"
+
+        def made() -> list[str]:
+            found: Any = self.cluster.request("GET", f"{path}?{selector}").json()
+            return [one["metadata"]["name"] for one in found["items"]] or ([""] if going.done() else [])
+
+        name = eventually(made, PATIENCE, "the hook's pod is made", interval=0.1)[0]
+        if not name:
+            return  # helm has said why
+        with self._run(LET_GO, pod) as process:
+            process.wait(PATIENCE)
+            code = process.returncode
+        status = {"status": {"phase": "Succeeded" if code == 0 else "Failed"}}
+        self.cluster.request(
+            "PATCH", f"{path}/{name}/status", status, content_type="application/merge-patch+json"
+        )
 
     def _lead_to_webhook(self) -> None:
         """Name the process where the chart names its Service."""
@@ -127,7 +166,9 @@ class Release(Stopped):
             "metadata": {"name": "probe", "annotations": {"stoker.io/inject": "true"}},
             "spec": {"containers": [{"name": "gateway", "image": "gateway"}]},
         }
+        controller: Any = self.values.get("controller", {})
+        where = (*controller.get("watchNamespaces", ()), "default")[0]
         done = self.cluster.kubectl(
-            "create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod), check=False
+            "-n", where, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(pod), check=False
         )
         return "no agent is put into pod" in done.stderr

@@ -3,14 +3,13 @@
 Admission (`stoker webhook`, port 9443) puts agents into pods, judges resources and
 converts them:
 
-    serving     TLS, sizes, deadlines      ─►  answering  which question is it
-    reviews     the wire of both reviews       looking_up what else has to be known
+    reviews     the wire of both reviews   ─►  answering  which question is it
+    admitting   what becomes of a pod          looking_up what else has to be known
     injecting   pod and resource to a patch    validating resource to a verdict
     converting  one version to another
 
 Each answer is made by a function without I/O of what was asked and what was looked
-up. Certificates are `certificates` (making), `rotating` (when), `keeping` (the shared
-Secret), `files` (somebody else's) and `trusting` (who is told).
+up. The port itself and its certificate are `stoker.serving`.
 
 The receiver (`POST /webhook/…`, port 8443 of every controller) takes calls of forges and
 pipelines and writes annotations:

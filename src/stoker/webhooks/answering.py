@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from stoker.domain.clock import Clock
+from stoker.serving.server import Handler
 from stoker.telemetry.metrics import Metrics
 from stoker.webhooks.admitting import Injector
 from stoker.webhooks.converting import convert
 from stoker.webhooks.reviews import Review, Verdict, admission_answer, read_admission
-from stoker.webhooks.serving import Handler
 from stoker.webhooks.validating import Validator
 
 INJECT = "/inject"

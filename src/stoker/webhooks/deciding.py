@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from stoker.api.adapters.requests import REQUESTED_AT, REQUESTED_BY, REQUESTED_REF, REQUESTED_SOURCE
+from stoker.api.adapters.requests import (
+    NUDGED_AT,
+    NUDGED_SOURCE,
+    REQUESTED_AT,
+    REQUESTED_BY,
+    REQUESTED_REF,
+    REQUESTED_SOURCE,
+)
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import GitRef
@@ -36,14 +43,21 @@ class Wish:
     commit: str = ""
 
     def annotations(self, group: str, now: datetime) -> dict[str, str]:
-        """What is written. The time has fractions, or a second wish within a second would change nothing."""
-        said = {
-            REQUESTED_AT: rfc3339_micro(now),
-            REQUESTED_BY: BY,
-            REQUESTED_SOURCE: str(self.caller),
-        }
-        if self.ref is not None:
-            said[REQUESTED_REF] = str(self.ref)
+        """What is written. The time has fractions, or a second wish within a second would change nothing.
+
+        A nudge has annotations of its own: were it to renew the time of a request, one that
+        the spec has outlived would count again.
+        """
+        at, source = rfc3339_micro(now), str(self.caller)
+        if self.ref is None:
+            said = {NUDGED_AT: at, NUDGED_SOURCE: source}
+        else:
+            said = {
+                REQUESTED_REF: str(self.ref),
+                REQUESTED_AT: at,
+                REQUESTED_BY: BY,
+                REQUESTED_SOURCE: source,
+            }
         return {f"{group}/{key}": value for key, value in said.items()}
 
 

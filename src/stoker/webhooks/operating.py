@@ -27,37 +27,19 @@ from stoker.kube.events import EventRecorder
 from stoker.kube.lease import unique_identity
 from stoker.kube.resources import PODS
 from stoker.kube.running import Part, Unit
+from stoker.serving.certifying import SelfMade, certified
+from stoker.serving.presenting import Presented
+from stoker.serving.server import ReviewServer
 from stoker.telemetry.health import Health
-from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics, Reading
 from stoker.telemetry.probes import ProbeServer
 from stoker.webhooks.admitting import Injector
 from stoker.webhooks.answering import routes
-from stoker.webhooks.certificate_files import CertificateFiles
-from stoker.webhooks.certificates import Material
 from stoker.webhooks.injecting import Rules
-from stoker.webhooks.keeping import CertificateKeeper
 from stoker.webhooks.looking_up import LookUp
-from stoker.webhooks.presenting import Presented
-from stoker.webhooks.rotating import Terms
-from stoker.webhooks.serving import ReviewServer
-from stoker.webhooks.trusting import Target, Trusting
 from stoker.webhooks.validating import Validator
 
 OWN_CONTAINERS = ("webhook", "manager")
-
-log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SelfMade:
-    """Certificates that the webhook makes by itself."""
-
-    secret: str
-    names: tuple[str, ...]
-    """Under which names it is called."""
-    targets: tuple[Target, ...] = ()
-    terms: Terms = field(default_factory=Terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +109,7 @@ class Webhook:
             self._answer_for(server)
             parts = [
                 Part("events", events.run, events.stop),
-                *self._certificate(client),
+                *certified(client, settings.namespace, settings.certificate, self._presented, clock=clock),
                 Part("serving", lambda: self._serve(server), server.stop),
             ]
             await Unit(parts, clock=clock).run()
@@ -137,35 +119,6 @@ class Webhook:
         while not self._presented.ready and not server.stopping:
             await self._clock.sleep(0.05)
         await server.run()
-
-    def _certificate(self, client: Client) -> list[Part]:
-        made, clock = self._settings.certificate, self._clock
-        if isinstance(made, Path):
-            return [Part("certificate", CertificateFiles(made, self._presented, clock).run)]
-        trusting = Trusting(
-            client,
-            made.targets,
-            lambda: keeper.material.bundle if keeper.material else None,
-            on_settled=lambda: keeper.look_again(),  # noqa: PLW0108 - it is made below
-            clock=clock,
-        )
-
-        def changed(material: Material) -> None:
-            if self._presented.show(material.chain, material.key):
-                log.info("certificate.loaded", stored_in=made.secret)
-            trusting.look_again()
-
-        keeper = CertificateKeeper(
-            client,
-            self._settings.namespace,
-            made.secret,
-            made.names,
-            on_change=changed,
-            trusted=lambda material: trusting.in_place(material.authorities[0]),
-            terms=made.terms,
-            clock=clock,
-        )
-        return [Part("certificate", keeper.run), Part("trust", trusting.run)]
 
     async def _installation(self, client: Client) -> Installation:
         settings = self._settings

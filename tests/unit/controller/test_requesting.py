@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from stoker.api.adapters.requests import requests_of
 from stoker.api.blocks.status import RequestedRef
 from stoker.controller.requesting import Effective, asked_by, asked_in, effective_ref, without_request
 from stoker.domain.intent.requests import RefRequest
 from stoker.domain.refs import GitRef
+from stoker.webhooks.deciding import Wish
+from stoker.webhooks.payloads import Caller
 
 MAIN, V1, V2 = GitRef("main"), GitRef("v1"), GitRef("v2")
 EIGHT = datetime(2026, 3, 2, 8, tzinfo=UTC)
@@ -69,10 +72,25 @@ def test_a_request_counts_until_the_spec_changes_after_it(
 
 def test_who_asked_is_told_from_the_annotations() -> None:
     said = {"stoker.io/requested-at": AT, "stoker.io/requested-by": "webhook", "other/requested-by": "x"}
-    assert asked_in(said, "stoker.io") == ("", AT, "webhook", "")
+    assert asked_in(said, "stoker.io") == ("", AT, "webhook", "", "")
     assert asked_by(said, "stoker.io") == "webhook"
     assert asked_by({"stoker.io/requested-by": "alice"}, "stoker.io") == "manual"
     assert asked_by({"stoker.io/requested-source": "argocd"}, "stoker.io") == "webhook"
+    by_hand = {"stoker.io/requested-at": AT, "stoker.io/requested-by": "alice"}
+    for hour, by in (("07", "manual"), ("09", "webhook")):
+        nudged = {**by_hand, "stoker.io/nudged-at": f"2026-03-02T{hour}:00:00.000000Z"}
+        assert asked_by(nudged, "stoker.io") == by
+
+
+def test_a_nudge_does_not_bring_an_outlived_request_back_to_life() -> None:
+    requested = {"stoker.io/requested-ref": "v1", "stoker.io/requested-at": AT}
+    nudged = requested | Wish(Caller.GITHUB).annotations("stoker.io", datetime(2026, 3, 2, 9, tzinfo=UTC))
+    assert asked_in(nudged, "stoker.io") != asked_in(requested, "stoker.io")
+    request, _ = requests_of(nudged, "stoker.io")
+    assert effective_ref(V2, request.ref, record("v1", "main")) == Effective(V2, expired=True)
+
+
+def test_what_takes_a_request_away_leaves_nothing_of_it() -> None:
     assert set(without_request("stoker.io")) == {
         f"stoker.io/requested-{one}" for one in ("ref", "at", "by", "source")
     }

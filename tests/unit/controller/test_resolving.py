@@ -8,10 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from stoker.controller.objects import ResourceKey
-from stoker.controller.resolving import PATIENCE, Question, Resolver
+from stoker.controller.resolving import PATIENCE, PER_HOST, Question, Resolver
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
@@ -38,15 +36,26 @@ class World:
         self.gate = asyncio.Event()
         self.gate.set()
         self.error: Stalled | None = None
-        self.asked = 0
+        self.asked = self.answers = 0
+        self.order: list[str] = []
+        """The namespaces of those who were asked about."""
         self.found: list[ResourceKey] = []
         self.access = Access()
         self.resolver = Resolver(
-            GitRunner(folder / "cache"), self._access, clock, found=self.found.append, random=lambda: 0.0
+            GitRunner(folder / "cache"),
+            self._access,
+            clock,
+            found=self.found.append,
+            timed=self._answered,
+            random=lambda: 0.0,
         )
+
+    def _answered(self, key: ResourceKey, seconds: float) -> None:
+        self.answers += 1
 
     async def _access(self, namespace: str, source: Source) -> Access:
         self.asked += 1
+        self.order.append(namespace)
         await self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -57,11 +66,13 @@ class World:
 async def world(folder: Path) -> AsyncIterator[tuple[World, ManualClock]]:
     clock = ManualClock()
     made = World(folder, clock)
+    polling = asyncio.create_task(made.resolver.run())
     try:
         yield made, clock
     finally:
         made.gate.set()
-        await made.resolver.close()
+        polling.cancel()
+        await asyncio.gather(polling, return_exceptions=True)
 
 
 async def test_an_answer_is_good_for_the_polling_interval(tmp_path: Path) -> None:
@@ -70,16 +81,71 @@ async def test_an_answer_is_good_for_the_polling_interval(tmp_path: Path) -> Non
         answer = await it.resolver.look(KEY, question, 60.0)
         assert answer is not None
         assert answer.commit == it.plant.tip()
-        assert it.resolver.due_in(KEY) == pytest.approx(60.0)
         moved = it.plant.commit({"a": "2"})
         await clock.advance(59)
         await it.resolver.look(KEY, question, 60.0)
         assert it.asked == 1
         await clock.advance(1)
+        await eventually_async(lambda: it.found == [KEY], message="the resource is brought back")
         answer = await it.resolver.look(KEY, question, 60.0)
         assert answer is not None
         assert (answer.commit, answer.asked_for, it.asked) == (moved, False, 2)
-        assert it.found == [], "whoever waited needs not be told"
+
+
+async def test_while_nothing_moves_nobody_is_brought_back(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        await it.resolver.look(KEY, Question(it.source), 60.0)
+        for times in (2, 3):
+            await clock.advance(60)
+            await eventually_async(lambda times=times: it.answers == times)  # type: ignore[misc]
+        it.error = Stalled("Secret 'x' does not exist", reason=Reason.SECRET_NOT_FOUND)
+        await clock.advance(60)
+        await eventually_async(lambda: it.found == [KEY], message="what goes wrong is told")
+        await clock.advance(15)
+        await eventually_async(lambda: it.answers == 5)
+        assert it.found == [KEY], "once"
+
+
+async def test_another_interval_counts_from_the_last_answer(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        question = Question(it.source)
+        await it.resolver.look(KEY, question, 3600.0)
+        await clock.advance(10)
+        await it.resolver.look(KEY, question, 30.0)
+        assert it.asked == 1
+        await clock.advance(20)
+        await eventually_async(lambda: it.asked == 2)
+
+
+async def test_who_rests_is_not_asked_about_and_at_once_when_he_is_back(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        question = Question(it.source)
+        await it.resolver.look(KEY, question, 60.0)
+        it.resolver.rest(KEY)
+        await clock.advance(600)
+        await asyncio.sleep(0.05)
+        assert it.asked == 1
+        await it.resolver.look(KEY, question, 60.0)
+        assert it.asked == 2
+
+
+async def test_a_change_is_asked_about_before_the_polls_that_wait(tmp_path: Path) -> None:
+    """The places of a host are taken by those who poll, and more stand in line."""
+    async with world(tmp_path) as (it, _):
+        key = ResourceKey("Stoker", ObjectKey("urgent", "line"))
+        await it.resolver.look(key, Question(it.source), None)
+        it.gate.clear()
+        others = [
+            ResourceKey("Stoker", ObjectKey("plant", f"line-{number}")) for number in range(3 * PER_HOST)
+        ]
+        polls = [asyncio.create_task(it.resolver.look(one, Question(it.source), 60.0)) for one in others]
+        await eventually_async(lambda: it.asked == 1 + PER_HOST)
+        nudge = Question(it.source, request=("now",))
+        waiting = asyncio.create_task(it.resolver.look(key, nudge, None))
+        await asyncio.sleep(0)
+        it.gate.set()
+        await asyncio.gather(waiting, *polls)
+        assert it.order[1 + PER_HOST] == "urgent", "the next that gets a place is the one that changed"
 
 
 async def test_another_question_is_put_at_once(tmp_path: Path) -> None:
@@ -87,7 +153,6 @@ async def test_another_question_is_put_at_once(tmp_path: Path) -> None:
         it.plant.tag("v1", it.plant.tip())
         question = Question(it.source)
         await it.resolver.look(KEY, question, None)
-        assert it.resolver.due_in(KEY) is None, "without polling nobody comes back for it"
         for other in (
             replace(question, source=it.source._replace(ref=GitRef("v1"))),
             replace(question, secrets=("2",)),
@@ -109,7 +174,6 @@ async def test_a_slow_repository_lets_the_pass_go_on_and_comes_back_by_itself(tm
         await eventually_async(lambda: it.asked == 1)
         await clock.advance(PATIENCE)
         assert await looking is None
-        assert it.resolver.due_in(KEY) is None
         it.gate.set()
         await eventually_async(lambda: it.found == [KEY], message="the resource is brought back")
         answer = await it.resolver.look(KEY, Question(it.source), 60.0)
@@ -133,16 +197,15 @@ async def test_after_a_failure_the_pauses_grow_and_a_new_secret_ends_them(tmp_pa
     async with world(tmp_path) as (it, clock):
         it.error = Stalled("Secret 'x' does not exist", reason=Reason.SECRET_NOT_FOUND)
         question = Question(it.source)
-        pauses = []
-        for _ in range(5):
-            answer = await it.resolver.look(KEY, question, 60.0)
-            assert answer is not None
-            assert answer.error is it.error
-            pause = it.resolver.due_in(KEY)
-            assert pause is not None
-            pauses.append(pause)
-            await clock.advance(pause)
-        assert pauses == pytest.approx([15, 30, 60, 60, 60])
+        answer = await it.resolver.look(KEY, question, 60.0)
+        assert answer is not None
+        assert answer.error is it.error
+        for number, pause in enumerate((15, 30, 60, 60), start=1):
+            await clock.advance(pause - 1)
+            await asyncio.sleep(0.01)
+            assert it.asked == number
+            await clock.advance(1)
+            await eventually_async(lambda number=number: it.answers == number + 1)  # type: ignore[misc]
         it.error = None
         answer = await it.resolver.look(KEY, replace(question, secrets=("new",)), 60.0)
         assert answer is not None

@@ -97,7 +97,6 @@ def test_the_annotations_are_what_the_controller_reads() -> None:
 def test_a_nudge_leaves_the_requested_ref_as_it_is() -> None:
     written = Wish(Caller.GITLAB).annotations("sync.ignition.io", NOON)
     assert set(written) == {
-        "sync.ignition.io/requested-at",
-        "sync.ignition.io/requested-by",
-        "sync.ignition.io/requested-source",
+        "sync.ignition.io/nudged-at",
+        "sync.ignition.io/nudged-source",
     }

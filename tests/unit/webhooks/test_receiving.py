@@ -173,9 +173,8 @@ async def test_a_push_of_another_branch_is_answered_with_the_reason_and_changes_
 async def test_a_push_of_the_branch_that_is_followed_is_a_nudge_without_a_ref(stage: Stage) -> None:
     assert (await stage.post(b'{"ref": "refs/heads/main"}')).json == {"accepted": True, "ref": "main"}
     assert set(stage.written[0][1]) == {
-        "stoker.io/requested-at",
-        "stoker.io/requested-by",
-        "stoker.io/requested-source",
+        "stoker.io/nudged-at",
+        "stoker.io/nudged-source",
     }
 
 

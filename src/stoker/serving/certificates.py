@@ -1,8 +1,8 @@
-"""The webhook's own authority and the certificate that it serves with, as bytes and dates.
+"""An authority of our own and the certificate that is served with, as bytes and dates.
 
 Made here where no cert-manager is at work. All of it lies in one Secret that every
-replica reads (`stoker.webhooks.keeping`); when something is renewed is decided by
-`stoker.webhooks.rotating`. Keys are elliptic and never leave memory and that Secret.
+replica reads (`stoker.serving.keeping`); when something is renewed is decided by
+`stoker.serving.rotating`. Keys are elliptic and never leave memory and that Secret.
 """
 
 from __future__ import annotations
@@ -101,10 +101,12 @@ def certificates_in(pem: bytes) -> list[bytes]:
     return _PEM.findall(pem)
 
 
-def new_material(names: Sequence[str], now: datetime, authority_life: timedelta, life: timedelta) -> Material:
+def new_material(
+    names: Sequence[str], now: datetime, authority_life: timedelta, life: timedelta, *, mutual: bool = False
+) -> Material:
     """An authority and a certificate of it."""
     authority, key = _authority(now, authority_life)
-    return reissued(Material((authority,), key, b"", Secret("")), names, now, life)
+    return reissued(Material((authority,), key, b"", Secret("")), names, now, life, mutual=mutual)
 
 
 def with_new_authority(material: Material, now: datetime, life: timedelta) -> Material:
@@ -114,18 +116,21 @@ def with_new_authority(material: Material, now: datetime, life: timedelta) -> Ma
     return replace(material, authorities=kept, authority_key=key)
 
 
-def reissued(material: Material, names: Sequence[str], now: datetime, life: timedelta) -> Material:
-    """A new certificate for these names, by the newest authority."""
+def reissued(
+    material: Material, names: Sequence[str], now: datetime, life: timedelta, *, mutual: bool = False
+) -> Material:
+    """A new certificate for these names, by the newest authority; `mutual`: also for who calls others."""
     authority = x509.load_pem_x509_certificate(material.authorities[0])
     signer = _private(material.authority_key)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if mutual else [])]
     expires = min(now + life, authority.not_valid_after_utc)
     certificate = (
         _builder(subject, authority.subject, key.public_key(), now, expires)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
         )

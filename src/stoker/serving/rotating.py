@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from stoker.webhooks.certificates import (
+from stoker.serving.certificates import (
     Made,
     Material,
     new_material,
@@ -41,6 +41,8 @@ class Terms:
     """From telling clients of a new authority to using it."""
     farewell: timedelta = timedelta(hours=1)
     """From its last use to forgetting an old one."""
+    mutual: bool = False
+    """Whether replicas show the certificate to each other, too."""
 
 
 class Step(Enum):
@@ -95,11 +97,11 @@ def taken(step: Step, material: Material, names: Sequence[str], now: datetime, t
     """What there is after the step."""
     match step:
         case Step.START_OVER:
-            return new_material(names, now, terms.authority, terms.serving)
+            return new_material(names, now, terms.authority, terms.serving, mutual=terms.mutual)
         case Step.ADD_AUTHORITY:
             return with_new_authority(material, now, terms.authority)
         case Step.REISSUE:
-            return reissued(material, names, now, terms.serving)
+            return reissued(material, names, now, terms.serving, mutual=terms.mutual)
         case Step.DROP_OLD:
             return without_old_authorities(material)
         case Step.KEEP:

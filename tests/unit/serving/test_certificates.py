@@ -10,10 +10,10 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
+from stoker.serving.certificates import Material, new_material, reissued, with_new_authority
+from stoker.serving.presenting import Presented
+from stoker.serving.rotating import Step, Terms, decide, taken
 from stoker.testing.certificates import Authority
-from stoker.webhooks.certificates import Material, new_material, reissued, with_new_authority
-from stoker.webhooks.presenting import Presented
-from stoker.webhooks.rotating import Step, Terms, decide, taken
 
 NAMES = ("stoker-webhook.stoker.svc", "127.0.0.1")
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,10 +13,10 @@ import aiohttp
 import pytest
 
 from stoker.domain.errors import InvalidValue, Retry
+from stoker.serving.certificates import new_material
+from stoker.serving.presenting import Presented
+from stoker.serving.server import Limits, ReviewServer
 from stoker.testing.waiting import eventually_async
-from stoker.webhooks.certificates import new_material
-from stoker.webhooks.presenting import Presented
-from stoker.webhooks.serving import Limits, ReviewServer
 
 MATERIAL = new_material(("127.0.0.1",), datetime.now(UTC), timedelta(days=2), timedelta(days=1))
 SMALL = Limits(body=1000, held=1500, at_once=2)

@@ -2,7 +2,7 @@
 
 Replicas start together and find nothing: each makes an authority, and the one whose
 Secret is created first has won; the others read it. From then on the Secret is
-watched, and renewed as `stoker.webhooks.rotating` says, with the version that was
+watched, and renewed as `stoker.serving.rotating` says, with the version that was
 read: who loses that race reads again. A Secret that somebody empties or deletes is
 filled with what is in memory, so that nobody who trusts us has to notice.
 """
@@ -25,9 +25,9 @@ from stoker.kube.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.objects import Header
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import SECRETS
+from stoker.serving.certificates import Material, new_material
+from stoker.serving.rotating import Step, Terms, decide, taken
 from stoker.telemetry.logs import get_logger
-from stoker.webhooks.certificates import Material, new_material
-from stoker.webhooks.rotating import Step, Terms, decide, taken
 
 LONGEST_REST = 3600.0
 SHORTEST_REST = 0.1
@@ -116,7 +116,11 @@ class CertificateKeeper:
         material = self._parsed(found)
         if material is None:
             material = self._known or new_material(
-                self._names, self._clock.now(), self._terms.authority, self._terms.serving
+                self._names,
+                self._clock.now(),
+                self._terms.authority,
+                self._terms.serving,
+                mutual=self._terms.mutual,
             )
             await self._write(found, material)
             log.info("certificate.made", stored_in=self._name, names=list(self._names))

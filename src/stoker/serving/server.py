@@ -17,6 +17,7 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 
@@ -45,6 +46,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 log = get_logger(__name__)
 
 Handler = Callable[[bytes], Awaitable[bytes]]
+Guard = Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,10 @@ class _Refused(Exception):
 
 
 class ReviewServer:
-    """Answers POST on a few paths. `run` listens until `stop`; the certificate is the context's."""
+    """Answers POST on a few paths. `run` listens until `stop`; the certificate is the context's.
+
+    `guard` looks at the certificate that a caller has shown, where the context asks for one.
+    """
 
     def __init__(
         self,
@@ -71,6 +76,7 @@ class ReviewServer:
         routes: Mapping[str, Handler],
         *,
         limits: Limits | None = None,
+        guard: Guard | None = None,
         drain: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
@@ -81,6 +87,7 @@ class ReviewServer:
         self._context = context
         self._routes = dict(routes)
         self._limits = limits or Limits()
+        self._guard = guard
         self._drain = drain
         self._clock = clock or SystemClock()
         self._slots = asyncio.Semaphore(self._limits.at_once)
@@ -128,6 +135,8 @@ class ReviewServer:
             return response
 
     async def _judged(self, request: web.BaseRequest) -> web.Response:
+        if self._guard is not None and not self._guard(request.get_extra_info("peercert") or {}):
+            raise _Refused(403, "not for you")
         handler = self._routes.get(request.path)
         if handler is None:
             raise _Refused(404, "not found")

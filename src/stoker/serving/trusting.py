@@ -26,8 +26,8 @@ from stoker.kube.objects import Header
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import Resource
 from stoker.kube.store import ObjectKey
+from stoker.serving.certificates import certificates_in
 from stoker.telemetry.logs import get_logger
-from stoker.webhooks.certificates import certificates_in
 
 MANAGER = "stoker-webhook-trust"
 MUTATING = Resource(

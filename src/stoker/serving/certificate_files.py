@@ -7,29 +7,38 @@ too (cert-manager's injector writes `caBundle`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.secrets import Secret
 from stoker.kube.files import read_bounded
+from stoker.serving.presenting import Presented
 from stoker.telemetry.logs import get_logger
-from stoker.webhooks.presenting import Presented
 
 LOOK_SECONDS = 2.0
 
 _NAMES = ("tls.crt", "tls.key")
+_AUTHORITY = "ca.crt"
+
+Told = Callable[[bytes, Secret, bytes], None]
+"""Hears of a new certificate, its key and the authorities that signed it."""
 
 log = get_logger(__name__)
 
 
 class CertificateFiles:
-    """Shows what lies in a folder."""
+    """Shows what lies in a folder. `told` needs the authority besides, and the folder must hold it."""
 
-    def __init__(self, folder: Path, presented: Presented, clock: Clock | None = None) -> None:
+    def __init__(
+        self, folder: Path, presented: Presented, clock: Clock | None = None, told: Told | None = None
+    ) -> None:
         self._folder = folder
         self._presented = presented
         self._clock = clock or SystemClock()
+        self._told = told
+        self._names = _NAMES if told is None else (*_NAMES, _AUTHORITY)
         self._seen: object = None
         self._said = ""
 
@@ -40,16 +49,18 @@ class CertificateFiles:
 
     def look(self) -> None:
         """Show the pair if it is new; one that is being written is looked at again later."""
-        stamp = tuple(_stamp(self._folder / name) for name in _NAMES)
+        stamp = tuple(_stamp(self._folder / name) for name in self._names)
         if stamp == self._seen and self._presented.ready and not self._presented.error:
             return
         try:
-            chain, key = (
+            chain, key, *authority = (
                 read_bounded(self._folder / name, f"certificate file {self._folder / name}")
-                for name in _NAMES
+                for name in self._names
             )
             if self._presented.show(chain, Secret(key)):
                 log.info("certificate.loaded", folder=str(self._folder))
+            if self._told is not None:
+                self._told(chain, Secret(key), authority[0])
             self._seen, self._said = stamp, ""
         except (InvalidValue, Misconfigured, ValueError) as error:
             self._presented.error = f"{self._folder}: {error}"

@@ -1,0 +1,71 @@
+{{/* Names and rights of the reverser. Nothing here but what it watches, says and locks. */}}
+
+{{- define "stoker.reverser.secret" -}}
+{{- printf "%s-reverser-tls" (include "stoker.fullname" .) -}}
+{{- end -}}
+
+{{- define "stoker.reverser.configuration" -}}
+{{- printf "%s-reverser" (include "stoker.clustername" .) -}}
+{{- end -}}
+
+{{/* The kinds that rules may select, as rules of a role: (list "plural.group" …), sorted by group. */}}
+{{- define "stoker.reverser.kinds" -}}
+{{- $groups := dict -}}
+{{- range . -}}
+{{- $parts := regexSplit "\\." . 2 -}}
+{{- $group := "" -}}
+{{- if gt (len $parts) 1 -}}{{- $group = index $parts 1 -}}{{- end -}}
+{{- $_ := set $groups $group (append (get $groups $group | default list) (index $parts 0)) -}}
+{{- end -}}
+{{- range $group := keys $groups | sortAlpha }}
+- apiGroups: [{{ $group | quote }}]
+  resources: [{{ get $groups $group | uniq | sortAlpha | join ", " }}]
+  verbs: [get, list, watch]
+{{- end }}
+{{- end -}}
+
+{{/* What it needs of the whole cluster: kinds of the preset and those that are named, and its own objects. */}}
+{{- define "stoker.reverser.rules" -}}
+{{- $kinds := list
+  "deployments.apps" "statefulsets.apps" "daemonsets.apps" "services" "ingresses.networking.k8s.io"
+  "networkpolicies.networking.k8s.io" "poddisruptionbudgets.policy" "roles.rbac.authorization.k8s.io"
+  "rolebindings.rbac.authorization.k8s.io" "configmaps" "serviceaccounts" "resourcequotas" "limitranges"
+  "clusterroles.rbac.authorization.k8s.io" "clusterrolebindings.rbac.authorization.k8s.io"
+  "priorityclasses.scheduling.k8s.io" "customresourcedefinitions.apiextensions.k8s.io"
+  "apiservices.apiregistration.k8s.io" "storageclasses.storage.k8s.io" "namespaces"
+  "gitrepoconfigs.configbutler.ai" "gitdestinations.configbutler.ai" "watchrules.configbutler.ai"
+  "clusterwatchrules.configbutler.ai" -}}
+{{- if .Values.reverser.controller.includeSecrets -}}
+{{- $kinds = append $kinds "secrets" -}}
+{{- end -}}
+{{- include "stoker.reverser.kinds" (concat $kinds .Values.reverser.kinds) | trim }}
+- apiGroups: [configbutler.ai]
+  resources: [gitrepoconfigs/status, gitdestinations/status, watchrules/status, clusterwatchrules/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- if .Values.reverser.authors.enabled }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations]
+  resourceNames: [{{ include "stoker.reverser.configuration" . }}]
+  verbs: [get, list, watch, patch]
+{{- end }}
+{{- end -}}
+
+{{/* In the release's own namespace: a Lease for each branch and each replica, and Secrets that the chart makes empty. */}}
+{{- define "stoker.reverser.ownrules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, list, watch, create, update, patch, delete]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [gitops-reverser-digests]
+  verbs: [get, patch]
+{{- if and .Values.reverser.authors.enabled (not .Values.certManager.enabled) }}
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "stoker.reverser.secret" . }}]
+  verbs: [get, list, watch, patch]
+{{- end }}
+{{- end -}}

@@ -1,0 +1,87 @@
+"""What accounts ask of an API server, told by its own audit log.
+
+    with ControlPlane.start(folder, apiserver_flags=audit.flags(folder)) as plane: …
+    audit.asked(folder, "stoker-controller")
+
+Only service accounts are logged, and of a request only who, what and with which outcome.
+The policy and the log lie beside the control plane's folder, not in it: that must be empty.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_POLICY = """apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, Panic]
+rules:
+  - level: Metadata
+    userGroups: ["system:serviceaccounts"]
+  - level: None
+"""
+
+
+class Asked(NamedTuple):
+    """One request."""
+
+    verb: str
+    group: str
+    resource: str
+    """With its subresource, as rules spell it."""
+    namespace: str
+    code: int
+    at: float
+    """By the wall clock."""
+    is_further_page: bool = False
+    """Of a list that has begun before."""
+
+    @property
+    def made_anew(self) -> bool:
+        """Whether an apply has created its object, for which it takes that right too."""
+        return self.verb == "patch" and self.code == 201
+
+
+def flags(folder: Path) -> list[str]:
+    """For the API server of a control plane."""
+    policy = folder / "audit-policy.yaml"
+    policy.parent.mkdir(parents=True, exist_ok=True)
+    policy.write_text(_POLICY)
+    return [f"--audit-policy-file={policy}", f"--audit-log-path={_log(folder)}"]
+
+
+def asked(folder: Path, account: str) -> list[Asked]:
+    """All that an account has asked so far; a watch counts from its beginning."""
+    found: dict[str, Asked] = {}
+    for said in _lines(_log(folder)):
+        if said["user"]["username"].endswith(f":{account}"):
+            found.setdefault(said["auditID"], _read(said))
+    return list(found.values())
+
+
+def _log(folder: Path) -> Path:
+    return folder / "audit.log"
+
+
+def _lines(log: Path) -> Iterator[dict[str, Any]]:
+    with log.open() as lines:
+        for line in lines:
+            if line.endswith("\n"):  # the server may be in the middle of the last one
+                yield json.loads(line)
+
+
+def _read(said: dict[str, Any]) -> Asked:
+    about = said.get("objectRef", {})
+    resource, below = about.get("resource", str(said["requestURI"])), about.get("subresource", "")
+    return Asked(
+        verb=str(said["verb"]),
+        group=about.get("apiGroup", ""),
+        resource=f"{resource}/{below}" if below else resource,
+        namespace=about.get("namespace", ""),
+        code=int(said.get("responseStatus", {}).get("code", 0)),
+        at=datetime.fromisoformat(str(said["requestReceivedTimestamp"])).timestamp(),
+        is_further_page="continue=" in str(said["requestURI"]),
+    )

@@ -1,0 +1,162 @@
+"""The reverser of a release: with the account, arguments and configuration of the chart, and no more."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.serving.trusting import VALIDATING
+from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.control_plane import ControlPlane
+from stoker.testing.git_http import GitHttpServer
+from stoker.testing.helm import Helm
+from stoker.testing.processes import Process, free_ports
+from stoker.testing.repositories import Repository
+from stoker.testing.reverser_site import files_of
+from stoker.testing.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group("author-capture")
+
+PATIENCE = 60.0
+NAME, HOME = "stoker", "stoker-system"
+VALUES = {"reverser": {"enabled": True}, "webhook": {"enabled": False}, "crds": {"conversion": False}}
+RECIPIENT = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ClusterAccess]:
+    with ControlPlane.start(tmp_path / "plane") as plane:
+        for name in (HOME, "shop"):
+            plane.create_namespace(name)
+        plane.kubectl("create", "clusterrolebinding", "people", "--clusterrole=cluster-admin", "--user=alice")
+        yield plane
+
+
+@pytest.fixture
+def helm(plane: ClusterAccess) -> Helm:
+    return Helm(plane.folder, plane)
+
+
+def webhook(plane: ClusterAccess) -> dict[str, Any]:
+    answer: Any = plane.request("GET", VALIDATING.path(name="stoker-reverser")).json()
+    found: dict[str, Any] = answer["webhooks"][0]
+    return found
+
+
+def started(plane: ClusterAccess, helm: Helm, folder: Path) -> Process:
+    """The pod's program, on this machine: where the chart names a Service or a volume, a port or a folder."""
+    (deployment,) = (
+        one
+        for one in helm.template(VALUES, namespace=HOME)
+        if (one["kind"], one["metadata"]["name"]) == ("Deployment", "stoker-reverser")
+    )
+    pod = deployment["spec"]["template"]["spec"]
+    outer, inner = free_ports(2)
+    here = {
+        "--identity": "replica-0",
+        "--work-dir": str(folder / "work"),
+        "--webhook-port": str(outer),
+        "--peers-port": str(inner),
+        "--peers-service": f"127.0.0.1:{inner}",
+        "--health-port": "0",
+        "--metrics-port": "0",
+        "--batch-max-wait": "0s",
+    }
+    words = [
+        f"{flag}={here[flag]}" if (flag := word.partition("=")[0]) in here else word
+        for word in pod["containers"][0]["args"]
+    ]
+    words += ["--webhook-host=127.0.0.1", "--webhook-cert-name=127.0.0.1", "--drain-seconds=0"]
+    account = plane.service_account_kubeconfig(HOME, pod["serviceAccountName"])
+    command = [sys.executable, "-m", "stoker", *words, f"--kubeconfig={account}"]
+    # The chart names a Service; on this machine it is reached by address.
+    lead(plane, "service", "url", f"https://127.0.0.1:{outer}/process-validating-webhook")
+    return Process.start("stoker reverser", command, log=folder / "reverser.log")
+
+
+def lead(plane: ClusterAccess, away: str, to: str, value: object) -> None:
+    """Have the API server look for the webhook elsewhere."""
+    place = "/webhooks/0/clientConfig"
+    patch = [
+        {"op": "remove", "path": f"{place}/{away}"},
+        {"op": "add", "path": f"{place}/{to}", "value": value},
+    ]
+    path = VALIDATING.path(name="stoker-reverser")
+    assert plane.request("PATCH", path, patch, content_type="application/json-patch+json").status == 200
+
+
+def described(url: str) -> str:
+    plain = {"repoRef": {"name": "repo"}, "branch": "main", "baseFolder": "plain"}
+    encrypted = {"secretPolicy": "Encrypt", "encryption": {"recipients": [RECIPIENT]}}
+    objects: dict[tuple[str, str], object] = {
+        ("GitRepoConfig", "repo"): {"repoUrl": url, "allowedBranches": ["main"]},
+        ("GitDestination", "plain"): plain,
+        ("GitDestination", "sealed"): {**plain, "baseFolder": "sealed", **encrypted},
+        ("WatchRule", "maps"): {
+            "destinationRef": {"name": "plain"},
+            "rules": [{"resources": ["configmaps"]}],
+        },
+        ("WatchRule", "secrets"): {
+            "destinationRef": {"name": "sealed"},
+            "rules": [{"resources": ["secrets"]}],
+        },
+    }
+    items = [
+        {
+            "apiVersion": "configbutler.ai/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": spec,
+        }
+        for (kind, name), spec in objects.items()
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def test_the_reverser_of_a_release_works_with_its_own_rights_and_survives_an_upgrade(
+    plane: ClusterAccess, helm: Helm, git_http: GitHttpServer, tmp_path: Path
+) -> None:
+    repository = Repository.create(git_http.root / "state.git")
+    notes = helm.install(NAME, HOME, VALUES)
+    assert "The reverser writes what WatchRules and ClusterWatchRules select" in notes
+    assert "rules" not in webhook(plane)
+    service = webhook(plane)["clientConfig"]["service"]
+    with started(plane, helm, tmp_path) as process:
+        plane.kubectl("apply", "-f", "-", stdin=described(git_http.url("state.git")))
+        plane.kubectl("-n", "shop", "create", "secret", "generic", "db", "--from-literal=password=hunter2")
+        secret = "sealed/core/v1/secrets/shop/db.yaml"
+        eventually(lambda: secret in files_of(repository), PATIENCE, process.tail, interval=0.1)
+        assert b"hunter2" not in files_of(repository)[secret]
+        keys: Any = plane.request("GET", f"/api/v1/namespaces/{HOME}/secrets/gitops-reverser-digests").json()
+        assert keys["data"], "the empty Secret of the chart is filled"
+
+        number = 0
+
+        def known() -> bool:
+            """Until the API server has noticed the rules and whom to trust."""
+            nonlocal number
+            number += 1
+            path = f"plain/core/v1/configmaps/shop/m{number}.yaml"
+            plane.kubectl("-n", "shop", "create", "configmap", f"m{number}", user="alice")
+            eventually(lambda: path in files_of(repository), PATIENCE, process.tail)
+            return repository.git("log", "-1", "--format=%an", "main", "--", path) == b"alice\n"
+
+        eventually(known, PATIENCE, lambda: f"an author: {webhook(plane)}\n{process.tail()}", interval=0.1)
+        lead(plane, "url", "service", service)
+        before = webhook(plane)
+        assert {each for rule in before["rules"] for each in rule["resources"]} == {"configmaps", "secrets"}
+        own = next(each for each in before["matchConditions"] if each["name"] == "not-by-the-reverser")
+        assert f"system:serviceaccount:{HOME}:stoker-reverser" in own["expression"]
+
+        helm.upgrade(NAME, HOME, {**VALUES, "reverser": {"enabled": True, "replicas": 3}})
+        assert webhook(plane) == before
+        log = (tmp_path / "reverser.log").read_text()
+        assert "Forbidden" not in log
+        assert "403" not in log
+        helm.uninstall(NAME, HOME, "--no-hooks")
+    assert plane.request("GET", VALIDATING.path(name="stoker-reverser")).status == 404
