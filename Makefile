@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test test-again lint unit coverage test-long test-crash demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent verify generate build assets clean help
+.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -27,6 +27,9 @@ test-long: assets                   ## The long suites, whole, and the laws over
 test-crash: .venv/ready             ## A kill and a broken disk at every turn of every failpoint
 	$(BIN)/pytest -n 2 -m long tests/crash
 
+test-model: assets                  ## 500 random histories of the reverser; SEEDS=120-129 plays those alone
+	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadgroup -m long tests/e2e/test_reverser_model.py
+
 demo: .venv/ready                   ## See the main job done for real
 	$(BIN)/stoker demo
 
@@ -36,10 +39,10 @@ demo-cluster: .venv/ready           ## The whole operator, from an empty cluster
 test-stories: assets                ## The operator's stories, all of them
 	$(BIN)/pytest tests/e2e/test_operator_stories.py
 
-e2e test-e2e: assets                ## Real processes, end to end
-	$(BIN)/pytest tests/e2e
+e2e test-e2e: assets                ## Real processes, end to end; all random histories are in test-model
+	$(BIN)/pytest tests/e2e -k "not every_history"
 
-bench: bench-kube bench-sync bench-agent ## Every benchmark
+bench: bench-kube bench-sync bench-agent bench-controller bench-reverse ## Every benchmark
 
 bench-kube: assets                  ## The Kubernetes runtime beside the official client
 	$(BIN)/python bench/kube.py
@@ -49,6 +52,12 @@ bench-sync: .venv/ready             ## Git to a folder beside git with rsync, on
 
 bench-agent: assets                 ## From a changed map to files and scan, an idle agent, 100 agents
 	$(BIN)/python bench/agent.py
+
+bench-reverse: assets               ## From a rule or a change in the cluster to the push, beside kubectl and git
+	$(BIN)/python bench/reverse.py
+
+bench-controller: assets            ## 500 resources with 1,000 gateways, at rest and from webhook to map
+	$(BIN)/python bench/controller.py
 
 verify: .venv/ready                 ## Fail when a generated file is stale
 	$(BIN)/python -m stoker.api.generate --check && $(BIN)/python scripts/chart-readme --check

@@ -217,7 +217,9 @@ class Running:
             str(folder / "data"),
             str(folder / "cache"),
         ]
-        self._process = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=as_installed()
+        )
 
     def step(self, name: str) -> dict[str, float]:
         assert self._process.stdin is not None

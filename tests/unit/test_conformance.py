@@ -28,16 +28,28 @@ COMPLETE = {
     "AGENT": 29,
     "API": 188,
     "CM": 27,
+    "CTRL": 43,
     "ENG": 48,
     "GIT": 17,
     "HOOK": 17,
     "IGN": 32,
     "INJ": 31,
+    "INTEG": 13,
+    "REV": 64,
     "STOR": 10,
     "TEST": 20,
 }
 # A page is called after its area, or by its whole name.
-NAMES = {"ENG": "engine", "HOOK": "receiver", "IGN": "ignition", "INJ": "injection", "STOR": "storage"}
+NAMES = {
+    "CTRL": "controller",
+    "ENG": "engine",
+    "HOOK": "receiver",
+    "IGN": "ignition",
+    "INJ": "injection",
+    "INTEG": "integration",
+    "REV": "reverser",
+    "STOR": "storage",
+}
 
 NOTHING = "none yet"
 

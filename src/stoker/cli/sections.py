@@ -28,6 +28,8 @@ class SentenceCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Argument):  # click has explained those already
+                continue
             record = parameter.get_help_record(ctx)
             if record is not None:
                 sections.setdefault(getattr(parameter, "section", "") or "Options", []).append(record)

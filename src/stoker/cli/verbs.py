@@ -28,12 +28,20 @@ GROUPS = {
         "testing": Verb("stoker.cli.testing", "testing_group", "Start a gateway to test against."),
         "demo": Verb("stoker.cli.demo", "demo_command", "See the main job done for real on this machine."),
     },
+    "Out of a cluster": {
+        "export": Verb(
+            "stoker.cli.export", "export_command", "Write what a cluster holds to a folder or a repository."
+        ),
+    },
     "In a cluster": {
         "controller": Verb("stoker.cli.controller", "controller_command", "Run the operator's controller."),
         "webhook": Verb(
             "stoker.cli.webhook", "webhook_command", "Put agents into pods, and judge resources (admission)."
         ),
         "agent": Verb("stoker.cli.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."),
+        "reverser": Verb(
+            "stoker.cli.reverser", "reverser_command", "Write the state of the cluster to git, as it changes."
+        ),
         "fetcher": Verb(
             "stoker.cli.fetcher", "fetcher_command", "Keep a mirror on a volume that agents share."
         ),

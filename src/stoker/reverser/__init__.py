@@ -5,5 +5,10 @@
     a push ◀─ messages ◀─ authoring (who) ◀─ batching (which commits, and when) ◀─────┘
 
 Everything named here decides and touches nothing: no clock, no network, no file.
-The loops that watch and push live beside it and call it.
+The loops that watch and push live beside it and call it:
+
+    stating (what people wrote), surveying (which kinds) ─▶ conducting ─▶ watches ─▶ noticing ─▶ outboxes
+                                                                │                                  │
+    git ◀─ writing: opening, delivering ◀─ working ◀─ candidates (Leases, spreading) ◀─────────────┘
+                                                                └─▶ speaking, telling, reporting (statuses)
 """

@@ -111,6 +111,8 @@ class Authors:
             if known.overflown:
                 return None
             for fact in known.facts:
+                if fact.is_doubt and fact.operation is seen.operation:
+                    return None
                 if _fits(fact, seen):
                     users.setdefault(fact.user.name, fact.user)
         return next(iter(users.values())) if len(users) == 1 else None

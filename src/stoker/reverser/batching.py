@@ -29,6 +29,7 @@ from stoker.reverser.rules import Operation
 MAX_FILES = 200
 MAX_BYTES = 10 << 20
 MAX_WAIT = 20.0
+_ASK_AGAIN = 0.01
 
 
 class Limits(NamedTuple):
@@ -100,10 +101,16 @@ class Batcher:
         self._size = 0
         self._out = 0
         self._out_size = 0
+        self._not_before = 0.0
 
     def __len__(self) -> int:
         """Changes that are not settled yet: the depth of the queue."""
         return len(self._waiting) + self._out
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The paths of what waits."""
+        return frozenset(self._files)
 
     @property
     def is_full(self) -> bool:
@@ -119,20 +126,35 @@ class Batcher:
         self._size += change.size
         return True
 
+    def oldest_at(self) -> float | None:
+        """When the first of what waits was noticed."""
+        return self._waiting[0].at if self._waiting else None
+
     def due_at(self) -> float | None:
         """The time from which on what waits is to be taken; None if nothing waits."""
         if not self._waiting:
             return None
         first = self._waiting[0].at
         enough = len(self._files) >= self.limits.max_files or self._size >= self.limits.max_bytes
-        return first if enough or self.is_full else first + self.limits.max_wait
+        due = first if enough or self.is_full else first + self.limits.max_wait
+        return max(due, self._not_before)
 
-    def take(self, author_of: AuthorOf | None = None) -> tuple[Planned, ...]:
-        """Everything that waits, as commits in order. It stays counted until it is settled or put back."""
-        taken = _with_authors(self._waiting, author_of)
-        self._waiting = []
-        self._files = set()
-        self._size = 0
+    def take(
+        self, author_of: AuthorOf | None = None, *, now: float = 0.0, patience: float = 0.0
+    ) -> tuple[Planned, ...]:
+        """Everything that waits, as commits in order. It stays counted until it is settled or put back.
+
+        With `patience` a change whose author is not known yet, and that was noticed less than so
+        many seconds ago, goes on waiting, and so does all that came after it.
+        """
+        asked = _with_authors(self._waiting, author_of)
+        unknown = (at for at, each in enumerate(asked) if _is_unsure(each) and now < each.at + patience)
+        ready = next(unknown, len(asked))
+        taken, self._waiting = asked[:ready], self._waiting[ready:]
+        self._files = {change.path for change in self._waiting}
+        self._size = sum(change.size for change in self._waiting)
+        # Asked again soon: the fact is most often on its way.
+        self._not_before = min(self._waiting[0].at + patience, now + _ASK_AGAIN) if self._waiting else 0.0
         commits = tuple(plan(taken, self.limits))
         self._count_out(commits, 1)
         return commits
@@ -201,6 +223,11 @@ def _merged(first: Change, last: Change) -> Change:
     if last.content is not None:
         operation = Operation.CREATE if first.operation is Operation.CREATE else Operation.UPDATE
     return replace(last, operation=operation, at=first.at)
+
+
+def _is_unsure(change: Change) -> bool:
+    """Whether somebody may still say whose it is."""
+    return change.author is None and change.observed is not None
 
 
 def _with_authors(changes: Iterable[Change], author_of: AuthorOf | None) -> list[Change]:

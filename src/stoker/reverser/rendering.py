@@ -53,14 +53,18 @@ _OTHER_MEANING = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false",
 def rendered(obj: dict[str, Any], comments: Iterable[str] = ()) -> bytes:
     """The content of the object's file, with `comments` above it, one line each."""
     lines = [f"# {_UNBLOCKABLE.sub(' ', each).replace(chr(10), ' ')}" for each in comments]
-    first = [(key, obj[key]) for key in _FIRST if key in obj]
-    rest = sorted(item for item in obj.items() if item[0] not in _FIRST)
-    _put_entries([*first, *rest], "", lines, 0)
+    _put_entries(in_order(obj), "", lines, 0)
     lines.append("")
     try:
         return "\n".join(lines if len(lines) > 1 else ("{}", "")).encode()
     except UnicodeEncodeError:
         raise InvalidValue("a text in the object is not valid Unicode") from None
+
+
+def in_order(obj: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The fields of an object as they stand in its file; below them it is the order of code points."""
+    first = [(key, obj[key]) for key in _FIRST if key in obj]
+    return [*first, *sorted(item for item in obj.items() if item[0] not in _FIRST)]
 
 
 def starts_as(content: bytes, api_version: str) -> bool:

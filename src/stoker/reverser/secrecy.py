@@ -24,6 +24,10 @@ from stoker.reverser.rendering import rendered
 from stoker.reverser.sanitizing import sanitized
 
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 the name of a type
+DIGEST_KEYS = "configbutler.ai/digest-keys"
+"""The type of the Secret by which the reverser recognises what it has sealed (`stoker.reverser.digests`)."""
+PART_OF = "app.kubernetes.io/part-of"
+"""The label of what belongs to this product; its certificates carry it."""
 _VALUES = ("data", "stringData")
 
 
@@ -49,11 +53,17 @@ class Withheld(NamedTuple):
     why: str
 
 
+class Kept(NamedTuple):
+    """A sealed file that says already what is to be said: it stays as it is, under this blob id."""
+
+    blob: str
+
+
 class Sealer(Protocol):
     """Who encrypts a Secret for the recipients of a destination."""
 
-    def sealed(self, path: str, plain: dict[str, Any]) -> bytes:
-        """The file for a sanitized Secret; the same ciphertext as before where nothing changed."""
+    def sealed(self, path: str, plain: dict[str, Any]) -> bytes | Kept:
+        """The file for a sanitized Secret; `Kept` where the one that is there holds just that."""
         ...
 
 
@@ -79,11 +89,20 @@ def why_never(obj: Mapping[str, Any], key: ObjectKey, own: Collection[SecretRef]
         return None
     if SecretRef(key.namespace, key.name) in own:
         return "the reverser itself uses it to log in or to sign"
+    if _labels(obj).get(PART_OF) == "stoker":
+        return "this product serves with it"
+    if obj.get("type") == DIGEST_KEYS:
+        return "the reverser recognises by it what it has sealed"
     if obj.get("type") == SERVICE_ACCOUNT_TOKEN:
         return "it is a token of a service account"
     if is_helm_release(obj, key):
         return "it is a release of Helm"
     return None
+
+
+def _labels(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    labels = (obj.get("metadata") or {}).get("labels")
+    return labels if isinstance(labels, Mapping) else {}
 
 
 def content_of(
@@ -94,7 +113,7 @@ def content_of(
     policy: SecretPolicy = SecretPolicy.INCLUDE,
     own: Collection[SecretRef] = (),
     sealer: Sealer | None = None,
-) -> bytes | Withheld:
+) -> bytes | Kept | Withheld:
     """The file of an object of any kind, or why it gets none."""
     plain = sanitized(obj)
     if not is_secret(key):

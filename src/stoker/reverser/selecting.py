@@ -69,6 +69,14 @@ class Selection:
                 taken[rule.destination] = (*taken.get(rule.destination, ()), rule)
         return taken
 
+    def fed_by(self, watched: Watched) -> frozenset[DestinationRef]:
+        """The destinations of all rules that look at this list and watch."""
+        return frozenset(
+            rule.destination
+            for rule in self._rules.get(_kind(watched.resource), ())
+            if watched.namespace in ("", rule.namespace)
+        )
+
     def deletes(
         self,
         key: ObjectKey,

@@ -59,6 +59,7 @@ def test_the_version_costs_next_to_nothing() -> None:
         ["verify", "--help"],
         ["dev", "watch", "--help"],
         ["controller", "--help"],
+        ["export", "--help"],
         ["testing", "gateway", "--help"],
     ],
 )

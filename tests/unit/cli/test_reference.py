@@ -10,7 +10,9 @@ import pytest
 
 from stoker.cli.dev import dev_watch_command
 from stoker.cli.doctor import doctor_command
+from stoker.cli.export import export_command
 from stoker.cli.plan import plan_command
+from stoker.cli.reverser import reverser_command
 from stoker.cli.sync import sync_command
 from stoker.cli.verify import verify_command
 from stoker.testing.gateway_command import gateway_command
@@ -22,7 +24,9 @@ COMMANDS = [
     verify_command,
     dev_watch_command,
     doctor_command,
+    export_command,
     gateway_command,
+    reverser_command,
 ]
 SELF_EXPLAINING = {
     "--help",

@@ -186,3 +186,26 @@ def test_commits_are_pushed_at_once_or_as_the_repository_wants() -> None:
     assert Cadence(interval=10.0).due_at(5.0, 1) == 15.0
     assert Cadence(interval=10.0, max_commits=3).due_at(5.0, 2) == 15.0
     assert Cadence(interval=10.0, max_commits=3).due_at(5.0, 3) == 5.0
+
+
+def test_a_change_waits_a_moment_for_the_fact_of_another_replica_and_nothing_overtakes_it() -> None:
+    first = Observed(GroupResource("", "configmaps"), "u", "1", Operation.UPDATE, "blob")
+    second = first._replace(uid="v")
+    batcher = Batcher(Limits(max_wait=0.0))
+    batcher.add(change("listed", at=1.0))
+    batcher.add(change("a", observed=first, at=1.0))
+    batcher.add(change("b", observed=second, at=1.02))
+    known = {second: BOB}
+    taken = batcher.take(known.get, now=1.03, patience=0.05)
+    assert told(taken) == [(None, {"listed": b"x"})]
+    assert batcher.due_at() == pytest.approx(1.04)  # it is asked about again soon
+    known[first] = ALICE
+    assert told(batcher.take(known.get, now=1.04, patience=0.05)) == [
+        ("alice", {"a": b"x"}),
+        ("bob", {"b": b"x"}),
+    ]
+    assert batcher.due_at() is None
+    batcher.add(change("c", observed=first._replace(uid="w"), at=2.0))
+    assert batcher.take(known.get, now=2.01, patience=0.05) == ()
+    assert told(batcher.take(known.get, now=2.05, patience=0.05)) == [(None, {"c": b"x"})]
+    assert len(batcher) == 4

@@ -50,6 +50,12 @@ def test_a_deletion_is_known_by_its_object_also_where_a_collection_is_deleted(na
     assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.DELETE, USER, blob_name(deployment()))
 
 
+def test_a_deletion_of_what_is_going_already_is_nobodys() -> None:
+    going = deployment("7")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert fact_of(request("DELETE", None, going)) is None
+
+
 def test_scaling_carries_the_counts() -> None:
     fact = fact_of(request("UPDATE", scale("7", 3), scale("7", None), subResource="scale"))
     assert fact == Fact(DEPLOYMENTS, "u", "7", Operation.UPDATE, USER, "", Replicas(0, 3))

@@ -126,3 +126,10 @@ def repo_config(*, namespace: str = "shop", **spec: Any) -> GitRepoConfig:
         },
         GitRepoConfig,
     )
+
+
+def test_the_certificates_of_this_product_are_never_written() -> None:
+    metadata = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "stoker"}}
+    assert content_of({**SECRET, "metadata": metadata}, KEY, "p") == Withheld("this product serves with it")
+    other = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "shop"}}
+    assert isinstance(content_of({**SECRET, "metadata": other}, KEY, "p"), bytes)

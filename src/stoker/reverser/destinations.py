@@ -1,0 +1,287 @@
+"""The four kinds as values: which destinations can be written, by whom, and what is wrong with the others.
+
+Pure. What stands in the cluster goes in (`Stated`), an `Arrangement` comes out, and a
+new one whenever something changes. Of two destinations whose folders overlap the older
+one stays: what works must not stop because somebody added something. Whatever is refused
+carries its reason, for the condition of the very object that caused it.
+
+A worker is a repository and a branch (`Place`). Addresses that differ in their spelling
+alone, or in the way that leads there, are one repository.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.domain.errors import InvalidValue, Stalled, StokerError, Wait
+from stoker.domain.paths import RelPath
+from stoker.domain.quantities import parse_duration, parse_quantity
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import RepoUrl
+from stoker.reverser.batching import Cadence, Limits
+from stoker.reverser.messages import MessageTemplate
+from stoker.reverser.rules import DestinationRef, Rule, rules_of
+from stoker.reverser.secrecy import SecretPolicy, SecretRef, own_secrets
+
+AnyRule = WatchRule | ClusterWatchRule
+
+_PORTS = {"https": 443, "http": 80, "ssh": 22}
+_SCP = re.compile(r"(?:[^@/]+@)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<path>.*)")
+_LATER = 60.0
+_LIMITS = Limits()
+_CADENCE = Cadence()
+
+
+class ConfigRef(NamedTuple):
+    """A `GitRepoConfig`: whose credentials are used."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class RuleKey(NamedTuple):
+    """An object with rules; the namespace of a ClusterWatchRule is empty."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class Place(NamedTuple):
+    """What one worker writes to."""
+
+    repository: str
+    """The address without what does not tell repositories apart."""
+    branch: str
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(f"{self.repository}\n{self.branch}".encode()).hexdigest()[:16]
+
+    @property
+    def lease(self) -> str:
+        return f"gitops-reverser-{self.hash}"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A GitDestination that can be written."""
+
+    ref: DestinationRef
+    uid: str
+    config: ConfigRef
+    url: RepoUrl
+    place: Place
+    base: str
+    login: SecretRef | None = None
+    signing: SecretRef | None = None
+    exclusive: bool = False
+    prune: str = "Always"
+    policy: SecretPolicy = SecretPolicy.INCLUDE
+    recipients: tuple[str, ...] = ()
+    limits: Limits = _LIMITS
+    cadence: Cadence = _CADENCE
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What people have written into the cluster."""
+
+    configs: Sequence[GitRepoConfig] = ()
+    destinations: Sequence[GitDestination] = ()
+    rules: Sequence[AnyRule] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What is to be done about it."""
+
+    destinations: Mapping[DestinationRef, Destination] = field(default_factory=dict)
+    refused: Mapping[DestinationRef, StokerError] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    """Those whose destination can be written."""
+    refused_rules: Mapping[RuleKey, StokerError] = field(default_factory=dict)
+    own: frozenset[SecretRef] = frozenset()
+    """Secrets that the reverser itself uses."""
+
+    @property
+    def places(self) -> frozenset[Place]:
+        return frozenset(each.place for each in self.destinations.values())
+
+
+def arrange(stated: Stated, *, restrict_namespaces: bool = False, limits: Limits = _LIMITS) -> Arrangement:
+    """Judge everything that is there; `limits` hold for destinations that set none."""
+    configs = {ConfigRef(one.metadata.namespace, one.metadata.name): one for one in stated.configs}
+    usable: dict[DestinationRef, Destination] = {}
+    refused: dict[DestinationRef, StokerError] = {}
+    owners: list[Destination] = []  # also the suspended ones: a folder stays theirs
+    for one in sorted(stated.destinations, key=_age):
+        ref = DestinationRef(one.metadata.namespace, one.metadata.name)
+        try:
+            made = _destination(one, ref, configs, restrict_namespaces, limits)
+            _check_overlap(made, owners)
+            owners.append(made)
+            _check_suspended(one, configs[made.config])
+        except StokerError as error:
+            refused[ref] = error
+        else:
+            usable[ref] = made
+    rules: list[Rule] = []
+    refused_rules: dict[RuleKey, StokerError] = {}
+    for each in stated.rules:
+        key = key_of(each)
+        why = _why_not(each, usable, refused, restrict_namespaces)
+        if why is None:
+            rules += rules_of(each)
+        else:
+            refused_rules[key] = why
+    own = own_secrets(list(stated.configs))
+    return Arrangement(usable, refused, tuple(rules), refused_rules, own)
+
+
+def key_of(rule: AnyRule) -> RuleKey:
+    namespace = rule.metadata.namespace if isinstance(rule, WatchRule) else ""
+    return RuleKey(type(rule).__name__, namespace, rule.metadata.name)
+
+
+def destination_of(rule: AnyRule) -> DestinationRef:
+    to = rule.spec.destination_ref
+    return DestinationRef(to.namespace or rule.metadata.namespace, to.name)
+
+
+def repository_of(url: str) -> str:
+    """An address without scheme, user, default port, final slash and `.git`, its host in lower case."""
+    if "://" not in url and (scp := _SCP.fullmatch(url)):
+        host, path = scp["host"].lower(), scp["path"]
+    else:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port and parts.port != _PORTS.get(parts.scheme) else ""
+        host, path = (parts.hostname or "").lower() + port, parts.path
+    return f"{host}/{path.strip('/').removesuffix('.git').rstrip('/')}"
+
+
+def _destination(
+    one: GitDestination,
+    ref: DestinationRef,
+    configs: Mapping[ConfigRef, GitRepoConfig],
+    restrict_namespaces: bool,
+    limits: Limits,
+) -> Destination:
+    spec = one.spec
+    wanted = ConfigRef(spec.repo_ref.namespace or ref.namespace, spec.repo_ref.name)
+    if restrict_namespaces and wanted.namespace != ref.namespace:
+        raise Stalled(
+            f"GitRepoConfig {wanted} is in another namespace, which this installation does not allow",
+            reason=Reason.REPO_POLICY_DENIED,
+        )
+    config = configs.get(wanted)
+    if config is None:
+        raise Wait(f"GitRepoConfig {wanted} does not exist", after=_LATER, reason=Reason.WAITING_DEPENDENCIES)
+    if spec.branch not in config.spec.allowed_branches:
+        raise Stalled(
+            f"GitRepoConfig {wanted} does not allow branch {spec.branch!r}", reason=Reason.BRANCH_NOT_ALLOWED
+        )
+    base = RelPath.clean(spec.base_folder)
+    if not base:
+        raise InvalidValue("spec.baseFolder names no folder", reason=Reason.INVALID_SPEC)
+    template = spec.commit.template if spec.commit and spec.commit.template else ""
+    if template:
+        MessageTemplate(template)
+    login, signing = config.spec.secret_ref, config.spec.signing
+    url = RepoUrl(config.spec.repo_url)
+    return Destination(
+        ref,
+        one.metadata.uid,
+        wanted,
+        url,
+        Place(repository_of(url), spec.branch),
+        base,
+        SecretRef(wanted.namespace, login.name) if login else None,
+        SecretRef(wanted.namespace, signing.secret_ref.name) if signing else None,
+        spec.exclusive_mode,
+        spec.prune,
+        SecretPolicy(spec.secret_policy),
+        tuple(spec.encryption.recipients) if spec.encryption else (),
+        _limits(one, limits),
+        _cadence(config),
+        template,
+    )
+
+
+def _limits(one: GitDestination, limits: Limits) -> Limits:
+    batch = one.spec.batch
+    if batch is None:
+        return limits
+    if batch.max_files is not None:
+        limits = limits._replace(max_files=batch.max_files)
+    if batch.max_bytes is not None:
+        limits = limits._replace(max_bytes=max(1, parse_quantity(batch.max_bytes)))
+    if batch.max_wait is not None:
+        limits = limits._replace(max_wait=parse_duration(batch.max_wait))
+    return limits
+
+
+def _cadence(config: GitRepoConfig) -> Cadence:
+    push = config.spec.push
+    if push is None:
+        return Cadence()
+    return Cadence(parse_duration(push.interval) if push.interval else 0.0, push.max_commits)
+
+
+def _check_overlap(own: Destination, others: Iterable[Destination]) -> None:
+    for other in others:
+        if own.place != other.place:
+            continue
+        mine, theirs = RelPath(own.base), RelPath(other.base)
+        if mine.is_below(theirs) or theirs.is_below(mine):
+            raise Stalled(
+                f"spec.baseFolder {own.base!r} overlaps {other.base!r} of GitDestination {other.ref}, "
+                f"which is older, on branch {own.place.branch!r} of the same repository",
+                reason=Reason.FOLDERS_OVERLAP,
+            )
+
+
+def _check_suspended(one: GitDestination, config: GitRepoConfig) -> None:
+    for spec, what in ((one.spec, "spec.suspend"), (config.spec, "spec.suspend of its GitRepoConfig")):
+        if spec.suspend:
+            raise Wait(f"nothing is written while {what} is true", after=_LATER, reason=Reason.SUSPENDED)
+
+
+def _why_not(
+    rule: AnyRule,
+    usable: Mapping[DestinationRef, Destination],
+    refused: Mapping[DestinationRef, StokerError],
+    restrict_namespaces: bool,
+) -> StokerError | None:
+    ref = destination_of(rule)
+    home = rule.metadata.namespace if isinstance(rule, WatchRule) else ""
+    if restrict_namespaces and home and ref.namespace != home:
+        return Stalled(
+            f"GitDestination {ref} is in another namespace, which this installation does not allow",
+            reason=Reason.DESTINATION_POLICY_DENIED,
+        )
+    if ref in usable:
+        return None
+    why = refused.get(ref)
+    if why is None:
+        return Wait(f"GitDestination {ref} does not exist", after=_LATER, reason=Reason.WAITING_DEPENDENCIES)
+    sentence = f"GitDestination {ref} cannot be written: {why.message}"
+    if isinstance(why, Wait):
+        return Wait(sentence, after=_LATER, reason=why.reason)
+    return Stalled(sentence, reason=why.reason)
+
+
+def _age(one: GitDestination) -> tuple[str, str, str]:
+    head = one.metadata
+    return head.creation_timestamp or "", head.namespace, head.name

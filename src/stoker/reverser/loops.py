@@ -1,0 +1,69 @@
+"""Whether two parties undo each other: a file that goes from A to B and back to A, twice, in a short time.
+
+That is what it looks like when git is applied to the cluster again while somebody
+changes the cluster. Such a path is held: it is not written until it has been quiet for
+a whole window, and everything else goes on. Pure bookkeeping; it is told the time, and
+it remembers a bounded number of paths.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+WINDOW = 60.0
+MOST_PATHS = 10_000
+# A, something else, A, something else, A.
+_TELLING = 5
+
+
+class _Step(NamedTuple):
+    state: str
+    at: float
+
+
+class Loops:
+    """Remembers the last states of the paths that change."""
+
+    def __init__(self, window: float = WINDOW, most: int = MOST_PATHS) -> None:
+        self._window = window
+        self._most = most
+        self._steps: OrderedDict[str, tuple[_Step, ...]] = OrderedDict()
+        self._held: dict[str, float] = {}
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The paths that are not written for now."""
+        return tuple(self._held)
+
+    def goes_on(self, path: str, known: str, now: str, at: float) -> bool:
+        """Take note of a change from one state to another; whether its path is in a loop."""
+        steps = self._steps.pop(path, ())
+        if not steps or (steps[-1].state != known and path not in self._held):
+            steps = (_Step(known, at),)
+        steps = (*steps, _Step(now, at))[-_TELLING:]
+        self._steps[path] = steps
+        if len(self._steps) > self._most:
+            self._steps.popitem(last=False)
+        if path in self._held or self._is_loop(steps):
+            self._held[path] = at + self._window
+            return True
+        return False
+
+    def calmed(self, at: float) -> tuple[str, ...]:
+        """The paths that have been quiet for long enough; they may be written again."""
+        quiet = tuple(path for path, until in self._held.items() if until <= at)
+        for path in quiet:
+            del self._held[path]
+            self._steps.pop(path, None)
+        return quiet
+
+    def next_calm(self) -> float | None:
+        """When the first of them is to be looked at again."""
+        return min(self._held.values(), default=None)
+
+    def _is_loop(self, steps: tuple[_Step, ...]) -> bool:
+        if len(steps) < _TELLING or steps[-1].at - steps[0].at > self._window:
+            return False
+        first, _, third, _, last = (step.state for step in steps)
+        return first == third == last

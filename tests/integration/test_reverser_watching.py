@@ -1,0 +1,128 @@
+"""Watches that break: what is noticed all the same, what is told, and that nothing is deleted by mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.faults import Fault, FaultKind
+from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.repositories import Repository
+from stoker.testing.reverser_site import ReverserSite, files_of
+from stoker.testing.waiting import eventually
+
+
+def refusal(code: int, reason: str) -> Answered:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
+    words = {403: 'services is forbidden: User "reverser" cannot list resource "services"'}
+    body = json.dumps({**status, "message": words.get(code, f"no: {reason}")}).encode()
+    return Answered(code, body, {"Content-Type": "application/json"})
+
+
+@pytest.fixture
+def proxied(kinds: ClusterAccess, http_fault_proxy: HttpFaultProxy) -> Path:
+    return kinds.kubeconfig(server=http_fault_proxy.url)
+
+
+def test_an_expired_watch_is_listed_anew_and_what_went_meanwhile_is_swept(
+    site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
+) -> None:
+    site.follow_maps()
+    for name in ("stays", "goes"):
+        site.config_map(name)
+    site.start(kubeconfig=proxied)
+    site.until_files(prod, {site.map_path(name): "value" for name in ("stays", "goes")})
+    watch = rf"/namespaces/{site.namespace}/configmaps\?.*watch=true"
+    http_fault_proxy.arm(refusal(410, "Expired"), watch, times=None)
+    http_fault_proxy.arm(
+        refusal(503, "ServiceUnavailable"), rf"{site.namespace}/configmaps\?limit", times=None
+    )
+    http_fault_proxy.inject(Fault(FaultKind.RESET))
+    site.delete("ConfigMap", "goes")
+    site.config_map("comes")
+    site.config_map("stays", {"key": "changed"})
+    site.until("WatchRule", "maps", "APIServerError", "WatchErrored")
+    assert set(files_of(prod)) >= {site.map_path("goes")}, "a list that fails says nothing"
+    http_fault_proxy.lift()
+    wanted = {site.map_path("goes"): None, site.map_path("comes"): "value", site.map_path("stays"): "changed"}
+    site.until_files(prod, wanted)
+    site.until("WatchRule", "maps", "NoneFound", "WatchErrored")
+
+
+def test_a_kind_that_may_not_be_listed_is_told_and_the_others_go_on(
+    site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
+) -> None:
+    service = f"clusters/prod/core/v1/services/{site.namespace}/kept.yaml"
+    prod.commit({service: "apiVersion: v1\nkind: Service\n"})
+    listing = rf"/namespaces/{site.namespace}/services\?limit"
+    http_fault_proxy.arm(refusal(403, "Forbidden"), listing, times=None)
+    site.repo_config()
+    site.destination()
+    site.rule("both", ["configmaps", "services"])
+    site.config_map("prices")
+    site.start(kubeconfig=proxied)
+    files = site.until_files(prod, {site.map_path("prices"): "value"})
+    message = site.until("WatchRule", "both", "RBACDenied", "WatchErrored")
+    assert "1 of 2 watches" in message
+    site.until_event("WatchRule", "RBACDenied")
+    assert service in files, "what could not be listed is no orphan"
+    http_fault_proxy.lift()
+    site.until_files(prod, {service: None})
+    site.until("WatchRule", "both", "Initialized")
+
+
+def test_a_dead_connection_loses_no_change(
+    site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
+) -> None:
+    site.follow_maps()
+    site.start(kubeconfig=proxied)
+    site.until("WatchRule", "maps", "Initialized")
+    for n in range(6):
+        site.config_map("prices", {"key": f"state {n}"})
+        http_fault_proxy.inject(Fault(FaultKind.RESET if n % 2 else FaultKind.TRUNCATE))
+    site.until_files(prod, {site.map_path("prices"): "state 5"})
+
+
+def test_a_second_rule_for_a_watched_kind_is_served_from_the_same_watch(
+    site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
+) -> None:
+    site.follow_maps()
+    site.config_map("prices")
+    site.start(kubeconfig=proxied)
+    site.until_files(prod, {site.map_path("prices"): "value"})
+    site.destination("second", baseFolder="second")
+    site.rule("again", to="second")
+    site.until_files(prod, {site.map_path("prices", "second"): "value"})
+    site.config_map("prices", {"key": "both"})
+    site.until_files(prod, {site.map_path("prices", base): "both" for base in ("clusters/prod", "second")})
+    watches = http_fault_proxy.seen(rf"/namespaces/{site.namespace}/configmaps\?.*watch=true")
+    assert len(watches) == 1
+
+
+def test_a_lease_whose_holder_does_not_show_up_is_told(site: ReverserSite, prod: Repository) -> None:
+    site.follow_maps()
+    site.config_map("prices")
+    first = site.start()
+    site.until_files(prod, {site.map_path("prices"): "value"})
+    (lease,) = (
+        one["metadata"]["name"]
+        for one in site.get("Lease")["items"]
+        if "-member-" not in one["metadata"]["name"]
+    )
+    first.stop()
+    site.patch("Lease", lease, {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 3600}})
+    site.start()
+    message = site.until("GitDestination", "production", "LeaseHeldElsewhere", "LeaseNotAcquired")
+    assert "somebody" in message
+    site.until_event("GitDestination", "LeaseHeldElsewhere")
+    site.config_map("prices", {"key": "later"})
+    site.patch("Lease", lease, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
+    site.until_files(prod, {site.map_path("prices"): "later"})
+    eventually(
+        lambda: site.condition("GitDestination", "production", "LeaseNotAcquired")[0] == "False",
+        20.0,
+        site.tail,
+    )

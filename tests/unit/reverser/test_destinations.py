@@ -1,0 +1,182 @@
+"""The four kinds as values: what can be written, by whom, and why the rest cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.domain.errors import Stalled, Wait
+from stoker.domain.reasons import Reason
+from stoker.reverser.batching import Cadence, Limits
+from stoker.reverser.destinations import (
+    Arrangement,
+    ConfigRef,
+    Place,
+    RuleKey,
+    Stated,
+    arrange,
+    repository_of,
+)
+from stoker.reverser.rules import DestinationRef
+from stoker.reverser.secrecy import SecretPolicy, SecretRef
+
+HEAD = {"apiVersion": "configbutler.ai/v1alpha1"}
+
+
+def config(name: str = "repo", namespace: str = "system", **spec: Any) -> GitRepoConfig:
+    whole = {"repoUrl": "https://git.example.com/a/b.git", "allowedBranches": ["main"], **spec}
+    meta = {"name": name, "namespace": namespace}
+    return msgspec.convert({**HEAD, "kind": "GitRepoConfig", "metadata": meta, "spec": whole}, GitRepoConfig)
+
+
+def destination(
+    name: str = "prod", namespace: str = "system", made: str = "2026", **spec: Any
+) -> GitDestination:
+    whole = {"repoRef": {"name": "repo"}, "branch": "main", "baseFolder": "clusters/prod", **spec}
+    meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "creationTimestamp": made}
+    return msgspec.convert(
+        {**HEAD, "kind": "GitDestination", "metadata": meta, "spec": whole}, GitDestination
+    )
+
+
+def rule(name: str = "r", namespace: str = "shop", to: str = "prod") -> WatchRule:
+    spec = {
+        "destinationRef": {"name": to, "namespace": "system"},
+        "rules": [{"resources": ["configmaps"]}],
+    }
+    meta = {"name": name, "namespace": namespace}
+    return msgspec.convert({**HEAD, "kind": "WatchRule", "metadata": meta, "spec": spec}, WatchRule)
+
+
+def refused(arrangement: Arrangement, name: str = "prod") -> Reason:
+    return arrangement.refused[DestinationRef("system", name)].reason
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://git.example.com/a/b.git",
+        "https://git.example.com/a/b",
+        "https://GIT.example.com:443/a/b/",
+        "http://git.example.com/a/b.git/",
+        "ssh://git@git.example.com/a/b.git",
+        "ssh://git@git.example.com:22/a/b",
+        "git@git.example.com:a/b.git",
+        "git@git.example.com:/a/b",
+    ],
+)
+def test_one_repository_has_many_spellings(url: str) -> None:
+    assert repository_of(url) == "git.example.com/a/b"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://git.example.com/a/c", "https://git.example.com:8443/a/b", "https://other.com/a/b"]
+)
+def test_other_repositories_are_told_apart(url: str) -> None:
+    assert repository_of(url) != "git.example.com/a/b"
+
+
+def test_a_destination_carries_everything_that_its_worker_needs() -> None:
+    repo = config(
+        secretRef={"name": "login"},
+        signing={"secretRef": {"name": "key"}},
+        push={"interval": "10s", "maxCommits": 4},
+    )
+    to = destination(batch={"maxFiles": 7, "maxWait": "0s"}, secretPolicy="Redact", prune="OnEvent")
+    arrangement = arrange(Stated([repo], [to], [rule()]))
+    (made,) = arrangement.destinations.values()
+    assert made.place == Place("git.example.com/a/b", "main")
+    assert made.config == ConfigRef("system", "repo")
+    assert (made.login, made.signing) == (SecretRef("system", "login"), SecretRef("system", "key"))
+    assert made.limits == Limits(max_files=7, max_wait=0.0)
+    assert made.cadence == Cadence(10.0, 4)
+    assert (made.policy, made.prune) == (SecretPolicy.REDACT, "OnEvent")
+    assert arrangement.own == {SecretRef("system", "login"), SecretRef("system", "key")}
+    assert [each.destination for each in arrangement.rules] == [DestinationRef("system", "prod")]
+
+
+def test_the_name_of_a_lease_is_short_and_follows_repository_and_branch() -> None:
+    one, other = Place("git.example.com/a/b", "main"), Place("git.example.com/a/b", "release/1")
+    assert one.lease.startswith("gitops-reverser-")
+    assert one.lease != other.lease
+    assert len(one.lease) < 63
+
+
+def test_a_branch_that_is_not_allowed_is_refused() -> None:
+    arrangement = arrange(Stated([config()], [destination(branch="dev")], [rule()]))
+    assert refused(arrangement) is Reason.BRANCH_NOT_ALLOWED
+    error = arrangement.refused_rules[RuleKey("WatchRule", "shop", "r")]
+    assert isinstance(error, Stalled)
+    assert error.reason is Reason.BRANCH_NOT_ALLOWED
+    assert not arrangement.rules
+
+
+def test_what_does_not_exist_yet_is_waited_for() -> None:
+    arrangement = arrange(Stated([], [destination()], [rule(), rule("lost", to="nowhere")]))
+    assert refused(arrangement) is Reason.WAITING_DEPENDENCIES
+    assert all(isinstance(each, Wait) for each in arrangement.refused_rules.values())
+
+
+@pytest.mark.parametrize(
+    ("folder", "overlaps"),
+    [("clusters/prod", True), ("clusters", True), ("clusters/prod/x", True), ("clusters/production", False)],
+)
+def test_of_overlapping_folders_the_older_one_stays(folder: str, overlaps: bool) -> None:
+    same = config("same", repoUrl="git@git.example.com:a/b")
+    young = destination("young", made="2027", baseFolder=folder, repoRef={"name": "same"})
+    arrangement = arrange(Stated([config(), same], [young, destination()]))
+    assert DestinationRef("system", "prod") in arrangement.destinations
+    assert (DestinationRef("system", "young") in arrangement.refused) is overlaps
+
+
+def test_folders_of_different_branches_do_not_meet() -> None:
+    repo = config(allowedBranches=["main", "dev"])
+    arrangement = arrange(Stated([repo], [destination(), destination("dev", branch="dev")]))
+    assert len(arrangement.places) == 2
+
+
+@pytest.mark.parametrize("which", ["destination", "config"])
+def test_what_is_suspended_is_not_written(which: str) -> None:
+    repo = config(suspend=which == "config")
+    to = destination(suspend=which == "destination")
+    arrangement = arrange(Stated([repo], [to], [rule()]))
+    assert refused(arrangement) is Reason.SUSPENDED
+    assert not arrangement.destinations
+
+
+def test_a_suspended_destination_still_owns_its_folder() -> None:
+    younger = destination("young", made="2027")
+    arrangement = arrange(Stated([config()], [destination(suspend=True), younger]))
+    assert refused(arrangement, "young") is Reason.FOLDERS_OVERLAP
+
+
+def test_references_across_namespaces_can_be_refused() -> None:
+    far = destination("far", "shop", baseFolder="x", repoRef={"name": "repo", "namespace": "system"})
+    stated = Stated([config()], [destination(), far], [rule()])
+    assert not arrange(stated).refused
+    arrangement = arrange(stated, restrict_namespaces=True)
+    assert arrangement.refused[DestinationRef("shop", "far")].reason is Reason.REPO_POLICY_DENIED
+    (error,) = arrangement.refused_rules.values()
+    assert error.reason is Reason.DESTINATION_POLICY_DENIED
+
+
+def test_a_cluster_rule_may_name_any_namespace() -> None:
+    spec = {
+        "destinationRef": {"name": "prod", "namespace": "system"},
+        "rules": [{"resources": ["clusterroles"], "scope": "Cluster"}],
+    }
+    body = {**HEAD, "kind": "ClusterWatchRule", "metadata": {"name": "c"}, "spec": spec}
+    stated = Stated([config()], [destination()], [msgspec.convert(body, ClusterWatchRule)])
+    assert not arrange(stated, restrict_namespaces=True).refused_rules
+
+
+@pytest.mark.parametrize(
+    "spec", [{"commit": {"template": "{{.Wrong}}"}}, {"baseFolder": "."}], ids=["template", "no folder"]
+)
+def test_a_spec_that_cannot_be_meant_is_refused(spec: dict[str, Any]) -> None:
+    (error,) = arrange(Stated([config()], [destination(**spec)])).refused.values()
+    assert isinstance(error, Stalled)
