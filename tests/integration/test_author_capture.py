@@ -25,16 +25,16 @@ from stoker.kube.client import Client
 from stoker.kube.discovery import Discovery
 from stoker.kube.resources import CONFIG_MAPS, CRDS, DEPLOYMENTS, SECRETS
 from stoker.kube.running import Unit
-from stoker.reverser.admission import PATH
-from stoker.reverser.authoring import Observed
-from stoker.reverser.capturing import WEBHOOK
-from stoker.reverser.facts import blob_name
-from stoker.reverser.preset import PRESET, GroupResource
-from stoker.reverser.rendering import rendered
-from stoker.reverser.rules import DestinationRef, Operation, Rule, preset_rules, rules_of
-from stoker.reverser.sanitizing import sanitized
-from stoker.reverser.selecting import select
-from stoker.reverser.witnessing import AuthorCapture, Settings
+from stoker.reverser.authors.admission import PATH
+from stoker.reverser.authors.authoring import Observed
+from stoker.reverser.authors.capturing import WEBHOOK
+from stoker.reverser.authors.facts import blob_name
+from stoker.reverser.authors.witnessing import AuthorCapture, Settings
+from stoker.reverser.files.rendering import rendered
+from stoker.reverser.files.sanitizing import sanitized
+from stoker.reverser.selection.preset import PRESET, GroupResource
+from stoker.reverser.selection.rules import DestinationRef, Operation, Rule, preset_rules, rules_of
+from stoker.reverser.selection.selecting import select
 from stoker.serving.certifying import SelfMade
 from stoker.serving.rotating import Terms
 from stoker.serving.trusting import VALIDATING, Target
@@ -417,7 +417,7 @@ async def test_the_rules_follow_the_selection_and_survive_others(
 async def test_rules_that_somebody_takes_away_come_back(
     make: Making, admin: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.reverser.capturing.SETTLE", 0.3)
+    monkeypatch.setattr("stoker.reverser.authors.capturing.SETTLE", 0.3)
     site = await make(*watch_rule(namespace, "configmaps"))
     before = await site.webhook()
     changes: tuple[dict[str, object], ...] = (

@@ -17,9 +17,9 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.registry import KINDS
 from stoker.api.schema import fields_of
 from stoker.cli.verbs import VERBS, Verbs, cli
-from stoker.reverser.admission import PATH
-from stoker.reverser.capturing import WEBHOOK
-from stoker.reverser.preset import EXCLUDED, PRESET, GroupResource
+from stoker.reverser.authors.admission import PATH
+from stoker.reverser.authors.capturing import WEBHOOK
+from stoker.reverser.selection.preset import EXCLUDED, PRESET, GroupResource
 from stoker.testing.helm import CHART, Helm
 
 ROOT = CHART.parents[1]

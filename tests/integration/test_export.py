@@ -20,7 +20,7 @@ import pytest
 from stoker.domain.errors import Stalled
 from stoker.kube.client import Client
 from stoker.kube.config import load
-from stoker.reverser.digest_keys import ensure_keys
+from stoker.reverser.sealed.digest_keys import ensure_keys
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.commands import Commands, Ended
 from stoker.testing.git_http import GitHttpServer

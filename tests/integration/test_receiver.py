@@ -62,7 +62,8 @@ class Serving:
         return {
             key.rpartition("/")[2]: value
             for key, value in annotations.items()
-            if ("requested-" in key or "nudged-" in key) and key.startswith(("stoker.io/", "sync.ignition.io/"))
+            if ("requested-" in key or "nudged-" in key)
+            and key.startswith(("stoker.io/", "sync.ignition.io/"))
         }
 
     async def post(

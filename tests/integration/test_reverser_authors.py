@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stoker.kube.resources import CONFIG_MAPS
-from stoker.reverser.admission import PATH
-from stoker.reverser.capturing import WEBHOOK
+from stoker.reverser.authors.admission import PATH
+from stoker.reverser.authors.capturing import WEBHOOK
 from stoker.serving.trusting import VALIDATING
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories import Repository

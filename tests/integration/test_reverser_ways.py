@@ -10,7 +10,7 @@ import pyrage  # type: ignore[import-untyped]
 import pytest
 
 from stoker.kube.config import load
-from stoker.reverser.batching import Capacity
+from stoker.reverser.branches.batching import Capacity
 from stoker.reverser.operating import Reverser, Settings
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.git_ssh import GitSshServer

@@ -16,13 +16,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from stoker.engine.objects import blob_of
-from stoker.reverser.authoring import Authors, Observed, with_replicas
-from stoker.reverser.facts import Fact, User, fact_of
-from stoker.reverser.identities import author_of as identity_of
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rendering import rendered
-from stoker.reverser.rules import Operation
-from stoker.reverser.sanitizing import sanitized
+from stoker.reverser.authors.authoring import Authors, Observed, with_replicas
+from stoker.reverser.authors.facts import Fact, User, fact_of
+from stoker.reverser.authors.identities import author_of as identity_of
+from stoker.reverser.files.rendering import rendered
+from stoker.reverser.files.sanitizing import sanitized
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import Operation
 
 KIND = GroupResource("apps", "deployments")
 

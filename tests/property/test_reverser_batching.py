@@ -7,10 +7,10 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.reverser.batching import Batcher, Capacity, Change, Limits, Planned, plan
-from stoker.reverser.facts import User
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.rules import Operation
+from stoker.reverser.authors.facts import User
+from stoker.reverser.branches.batching import Batcher, Capacity, Change, Limits, Planned, plan
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.rules import Operation
 
 USERS = (None, User("alice"), User("bob"))
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.paths import MAX_PART_BYTES, collision_key
-from stoker.reverser.placing import ObjectKey, place, placed
-from stoker.reverser.rendering import rendered
-from stoker.reverser.sanitizing import sanitized
+from stoker.reverser.files.placing import ObjectKey, place, placed
+from stoker.reverser.files.rendering import rendered
+from stoker.reverser.files.sanitizing import sanitized
 
 TRAPS: list[str] = json.loads((Path(__file__).parents[1] / "data" / "yaml_traps.json").read_text())
 

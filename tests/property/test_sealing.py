@@ -9,8 +9,8 @@ import pyrage  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.reverser.age import Recipient
-from stoker.reverser.sops import sealed_document
+from stoker.reverser.sealed.age import Recipient
+from stoker.reverser.sealed.sops import sealed_document
 from stoker.testing.sops import opened
 
 IDENTITY = pyrage.x25519.Identity.generate()

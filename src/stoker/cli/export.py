@@ -24,7 +24,7 @@ from stoker.domain.errors import InvalidValue
 if TYPE_CHECKING:
     from stoker.domain.refs import RepoUrl
     from stoker.kube.config import ClusterConfig
-    from stoker.reverser.exports import Exported, ExportJob
+    from stoker.reverser.export.exports import Exported, ExportJob
 
 _WHAT, _WHERE, _SECRETS, _CLUSTER = "What", "Where to", "Secrets", "Cluster"
 POLICIES = ("Redact", "Exclude", "Encrypt", "Include")
@@ -168,8 +168,8 @@ _LOGIN_FIELDS = frozenset(
 async def _into_folder(config: ClusterConfig, job: ExportJob, place: Path) -> Exported:
     from stoker.cli.progress import ProgressBar  # noqa: PLC0415
     from stoker.kube.client import Client  # noqa: PLC0415
-    from stoker.reverser.export_folder import FolderStore  # noqa: PLC0415
-    from stoker.reverser.exporting import Exporter  # noqa: PLC0415
+    from stoker.reverser.export.export_folder import FolderStore  # noqa: PLC0415
+    from stoker.reverser.export.exporting import Exporter  # noqa: PLC0415
 
     with ProgressBar() as bar, FolderStore.opened(place) as store:
         async with Client(config, user_agent="stoker-export") as client:
@@ -185,8 +185,8 @@ async def _into_branch(
     from stoker.git.runner import GitRunner  # noqa: PLC0415
     from stoker.git.writing import Author  # noqa: PLC0415
     from stoker.kube.client import Client  # noqa: PLC0415
-    from stoker.reverser.export_branch import BranchStore  # noqa: PLC0415
-    from stoker.reverser.exporting import Exporter  # noqa: PLC0415
+    from stoker.reverser.export.export_branch import BranchStore  # noqa: PLC0415
+    from stoker.reverser.export.exporting import Exporter  # noqa: PLC0415
 
     access, cache = _access(url, branch, given)
     signer = None if key_file is None else await _signer(key_file, cache)
@@ -216,7 +216,7 @@ def _access(url: RepoUrl, branch: str, given: Given) -> tuple[Any, Path]:
 async def _signer(key_file: Path, cache: Path) -> Any:
     from stoker.cli.secret_files import SecretFiles  # noqa: PLC0415
     from stoker.domain.secrets import Secret  # noqa: PLC0415
-    from stoker.reverser.signers import tried  # noqa: PLC0415
+    from stoker.reverser.branches.signers import tried  # noqa: PLC0415
 
     secrets, key = SecretFiles().flag("--signing-key-file", key_file)
     if key is None:

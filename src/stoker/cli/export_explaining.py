@@ -14,11 +14,11 @@ from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
 from stoker.kube.errors import ApiError, Unauthorized
 from stoker.kube.resources import Resource
-from stoker.reverser.explaining import Around, Explanation, explain
-from stoker.reverser.exporting import why_left
-from stoker.reverser.exports import ExportJob
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.viewing import View, object_named, objects_of, view_of
+from stoker.reverser.export.exporting import why_left
+from stoker.reverser.export.exports import ExportJob
+from stoker.reverser.export.viewing import View, object_named, objects_of, view_of
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.explaining import Around, Explanation, explain
 
 
 class _Told(NamedTuple):

@@ -28,12 +28,12 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.reverser.digests import LEAST_BYTES, DigestKeys
-from stoker.reverser.explaining import Target
-from stoker.reverser.exports import Budget, ExportJob
-from stoker.reverser.preset import excluded_with
-from stoker.reverser.rules import DestinationRef, Rule, preset_rules, rules_of
-from stoker.reverser.secrecy import SecretPolicy, own_secrets
+from stoker.reverser.export.exports import Budget, ExportJob
+from stoker.reverser.files.secrecy import SecretPolicy, own_secrets
+from stoker.reverser.sealed.digests import LEAST_BYTES, DigestKeys
+from stoker.reverser.selection.explaining import Target
+from stoker.reverser.selection.preset import excluded_with
+from stoker.reverser.selection.rules import DestinationRef, Rule, preset_rules, rules_of
 
 HERE = DestinationRef("", "the export")
 """The destination of whatever goes to none of the files."""
@@ -184,7 +184,7 @@ def _check_recipients(
             if value:
                 raise InvalidValue(f"{flag} means nothing without --secret-policy Encrypt")
         return
-    from stoker.reverser.sealing import recipients_of  # noqa: PLC0415 - few encrypt, and it takes a library
+    from stoker.reverser.sealed.sealing import recipients_of  # noqa: PLC0415 - few encrypt, and it takes a library
 
     for ref in encrypting:
         if not recipients.get(ref):

@@ -9,9 +9,9 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.quantities import parse_duration, parse_quantity
 from stoker.kube.config import ClusterConfig
 from stoker.kube.rates import Rate
-from stoker.reverser.batching import Limits
+from stoker.reverser.branches.batching import Limits
 from stoker.reverser.operating import Settings
-from stoker.reverser.preset import excluded_with
+from stoker.reverser.selection.preset import excluded_with
 
 
 def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:

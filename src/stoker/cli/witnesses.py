@@ -15,9 +15,9 @@ from stoker.domain.quantities import parse_duration
 if TYPE_CHECKING:
     from stoker.kube.catalog import Catalog
     from stoker.kube.running import Part
+    from stoker.reverser.authors.witnessing import AuthorCapture, Settings
     from stoker.reverser.operating import Seams, Started
-    from stoker.reverser.selecting import Selection
-    from stoker.reverser.witnessing import AuthorCapture, Settings
+    from stoker.reverser.selection.selecting import Selection
 
 CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - where the papers mount it
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -112,14 +112,14 @@ class _Witnesses:
     """Author capture, which can be built only when there is a client."""
 
     def __init__(self, settings: Settings) -> None:
-        from stoker.reverser.authoring import Authors  # noqa: PLC0415
+        from stoker.reverser.authors.authoring import Authors  # noqa: PLC0415
 
         self.authors = Authors()
         self._settings = settings
         self._capture: AuthorCapture | None = None
 
     def parts(self, started: Started) -> Sequence[Part]:
-        from stoker.reverser.witnessing import AuthorCapture  # noqa: PLC0415
+        from stoker.reverser.authors.witnessing import AuthorCapture  # noqa: PLC0415
 
         capture = self._capture = AuthorCapture(
             started.client, self._settings, self.authors, metrics=started.metrics, clock=started.clock
@@ -133,7 +133,7 @@ class _Witnesses:
 
 
 def _settings(options: Mapping[str, Any], home: str) -> Settings:
-    from stoker.reverser.witnessing import Settings  # noqa: PLC0415
+    from stoker.reverser.authors.witnessing import Settings  # noqa: PLC0415
     from stoker.serving.certifying import SelfMade  # noqa: PLC0415
     from stoker.serving.rotating import Terms  # noqa: PLC0415
     from stoker.serving.trusting import VALIDATING, Target  # noqa: PLC0415

@@ -18,24 +18,24 @@ from stoker.kube.lease import Terms
 from stoker.kube.rates import TokenBucket
 from stoker.kube.reflector import Reflector
 from stoker.kube.running import Part
-from stoker.reverser.candidates import Candidate
+from stoker.reverser.branches.candidates import Candidate
+from stoker.reverser.branches.messages import Origin
+from stoker.reverser.branches.signing_keys import SigningKeys
+from stoker.reverser.branches.spreading import Members
+from stoker.reverser.branches.tools import Tools
+from stoker.reverser.branches.working import Slots, Worker
 from stoker.reverser.destinations import Arrangement, Place, arrange
-from stoker.reverser.feeding import Turns
-from stoker.reverser.messages import Origin
 from stoker.reverser.metering import Meter
-from stoker.reverser.noticing import Around
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.reporting import Reporter
-from stoker.reverser.selecting import Selection, select
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.selecting import Selection, select
 from stoker.reverser.settings import NAME, Seams, Settings
-from stoker.reverser.signing_keys import SigningKeys
-from stoker.reverser.speaking import Truths
-from stoker.reverser.spreading import Members
-from stoker.reverser.stating import Stating
-from stoker.reverser.surveying import Survey
-from stoker.reverser.tools import Tools
-from stoker.reverser.watches import Watches
-from stoker.reverser.working import Slots, Worker
+from stoker.reverser.status.reporting import Reporter
+from stoker.reverser.status.speaking import Truths
+from stoker.reverser.watched.feeding import Turns
+from stoker.reverser.watched.noticing import Around
+from stoker.reverser.watched.stating import Stating
+from stoker.reverser.watched.surveying import Survey
+from stoker.reverser.watched.watches import Watches
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -25,10 +25,10 @@ from stoker.domain.paths import RelPath
 from stoker.domain.quantities import parse_duration, parse_quantity
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.reverser.batching import Cadence, Limits
-from stoker.reverser.messages import MessageTemplate
-from stoker.reverser.rules import DestinationRef, Rule, rules_of
-from stoker.reverser.secrecy import SecretPolicy, SecretRef, own_secrets
+from stoker.reverser.branches.batching import Cadence, Limits
+from stoker.reverser.branches.messages import MessageTemplate
+from stoker.reverser.files.secrecy import SecretPolicy, SecretRef, own_secrets
+from stoker.reverser.selection.rules import DestinationRef, Rule, rules_of
 
 AnyRule = WatchRule | ClusterWatchRule
 

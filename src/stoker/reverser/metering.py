@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.reverser.batching import Planned
+from stoker.reverser.branches.batching import Planned
 from stoker.reverser.destinations import Place
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.rules import DestinationRef
-from stoker.reverser.selecting import Watched
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.rules import DestinationRef
+from stoker.reverser.selection.selecting import Watched
 from stoker.telemetry.metrics import Metrics
 
 _KIND = ("gvk", "scope")

@@ -22,8 +22,8 @@ from stoker.kube.lease import Terms, unique_identity
 from stoker.kube.objects import Header
 from stoker.kube.resources import NAMESPACES
 from stoker.kube.running import Unit
+from stoker.reverser.branches.messages import Origin
 from stoker.reverser.conducting import Operated
-from stoker.reverser.messages import Origin
 from stoker.reverser.metering import Meter
 from stoker.reverser.settings import NAME, AuthorFacts, Seams, Settings, Started
 from stoker.telemetry.health import Health

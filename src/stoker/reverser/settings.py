@@ -13,13 +13,13 @@ from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
 from stoker.kube.rates import Rate
 from stoker.kube.running import Part
-from stoker.reverser.authoring import Authors, Observed
-from stoker.reverser.batching import Capacity, Limits
-from stoker.reverser.facts import User
-from stoker.reverser.preset import EXCLUDED, MAX_KINDS, GroupResource
-from stoker.reverser.selecting import Selection
-from stoker.reverser.surveying import REFRESH
-from stoker.reverser.sweeping import DELETE_CAP
+from stoker.reverser.authors.authoring import Authors, Observed
+from stoker.reverser.authors.facts import User
+from stoker.reverser.branches.batching import Capacity, Limits
+from stoker.reverser.branches.sweeping import DELETE_CAP
+from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
+from stoker.reverser.selection.selecting import Selection
+from stoker.reverser.watched.surveying import REFRESH
 from stoker.telemetry.health import Health
 from stoker.telemetry.metrics import Metrics
 

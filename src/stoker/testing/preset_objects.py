@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stoker.reverser.preset import PRESET
-from stoker.reverser.sanitizing import sanitized
+from stoker.reverser.files.sanitizing import sanitized
+from stoker.reverser.selection.preset import PRESET
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.waiting import eventually
 

@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.reverser.admission import PATH
-from stoker.reverser.capturing import WEBHOOK
+from stoker.reverser.authors.admission import PATH
+from stoker.reverser.authors.capturing import WEBHOOK
 from stoker.testing.certificates import KeyPair
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.fault_proxy import FaultProxy

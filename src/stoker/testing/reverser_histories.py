@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stoker.engine.objects import blob_of
-from stoker.reverser.placing import ObjectKey, place
-from stoker.reverser.rendering import rendered
-from stoker.reverser.sanitizing import sanitized
+from stoker.reverser.files.placing import ObjectKey, place
+from stoker.reverser.files.rendering import rendered
+from stoker.reverser.files.sanitizing import sanitized
 from stoker.testing.repositories import Repository
 from stoker.testing.reverser_people import MERGE, PEOPLE, Person
 from stoker.testing.reverser_strangers import Strangers

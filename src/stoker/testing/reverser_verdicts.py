@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stoker.engine.objects import blob_of
-from stoker.reverser.facts import User
-from stoker.reverser.identities import author_of
-from stoker.reverser.marking import marker_path
-from stoker.reverser.messages import UNKNOWN
+from stoker.reverser.authors.facts import User
+from stoker.reverser.authors.identities import author_of
+from stoker.reverser.branches.marking import marker_path
+from stoker.reverser.branches.messages import UNKNOWN
 from stoker.testing.repositories import Repository
 from stoker.testing.reverser_histories import History, Life, all_lives
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from stoker.reverser.placing import ObjectKey, place
+from stoker.reverser.files.placing import ObjectKey, place
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.fault_proxy import FaultProxy
 from stoker.testing.git_http import GitHttpServer

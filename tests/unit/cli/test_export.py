@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 from stoker.cli.export_orders import HERE, Wanted, digest_keys, job_from, repository_of
 from stoker.cli.verbs import cli
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
-from stoker.reverser.explaining import Target
-from stoker.reverser.exports import Budget
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rules import DestinationRef
-from stoker.reverser.secrecy import SecretPolicy, SecretRef
+from stoker.reverser.export.exports import Budget
+from stoker.reverser.files.secrecy import SecretPolicy, SecretRef
+from stoker.reverser.selection.explaining import Target
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import DestinationRef
 
 RECIPIENT = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 KUBECONFIG = """\

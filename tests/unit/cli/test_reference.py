@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from stoker.cli.agent import agent_command
+from stoker.cli.controller import controller_command
 from stoker.cli.dev import dev_watch_command
 from stoker.cli.doctor import doctor_command
 from stoker.cli.export import export_command
@@ -25,6 +27,8 @@ COMMANDS = [
     dev_watch_command,
     doctor_command,
     export_command,
+    agent_command,
+    controller_command,
     gateway_command,
     reverser_command,
 ]

@@ -10,7 +10,7 @@ import pytest
 from stoker.cli.reverser import reverser_command
 from stoker.cli.witnesses import CERT_DIR, _settings, author_seams
 from stoker.domain.errors import Misconfigured
-from stoker.reverser.authoring import Authors
+from stoker.reverser.authors.authoring import Authors
 from stoker.serving.certifying import SelfMade
 
 

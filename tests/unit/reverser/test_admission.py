@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.admission import LARGE, AuthorIntake, Bounds
-from stoker.reverser.authoring import Authors, Observed
-from stoker.reverser.facts import Fact, blob_name
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rules import Operation
+from stoker.reverser.authors.admission import LARGE, AuthorIntake, Bounds
+from stoker.reverser.authors.authoring import Authors, Observed
+from stoker.reverser.authors.facts import Fact, blob_name
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import Operation
 from stoker.telemetry.metrics import Metrics
 from stoker.testing.clock import ManualClock
 

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.age import PIECE, Recipient, armored, encrypted
+from stoker.reverser.sealed.age import PIECE, Recipient, armored, encrypted
 
 IDENTITY = pyrage.x25519.Identity.from_str(
     "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX"

@@ -10,9 +10,9 @@ import pytest
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.kube.catalog import Catalog, Served, prefer_first
 from stoker.kube.resources import Resource
-from stoker.reverser.asking import CONDITIONS, MAX_EXPRESSION, Asked, asked_in, asked_of, webhook
-from stoker.reverser.rules import DestinationRef, Rule, preset_rules, rules_of
-from stoker.reverser.selecting import Selection, select
+from stoker.reverser.authors.asking import CONDITIONS, MAX_EXPRESSION, Asked, asked_in, asked_of, webhook
+from stoker.reverser.selection.rules import DestinationRef, Rule, preset_rules, rules_of
+from stoker.reverser.selection.selecting import Selection, select
 
 VERBS = frozenset({"get", "list", "watch"})
 CHANGES = ("CREATE", "UPDATE", "DELETE")

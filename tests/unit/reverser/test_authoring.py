@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from stoker.engine.objects import blob_of
-from stoker.reverser.authoring import Authors, Observed, with_replicas
-from stoker.reverser.facts import Fact, Replicas, User
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rendering import rendered
-from stoker.reverser.rules import Operation
+from stoker.reverser.authors.authoring import Authors, Observed, with_replicas
+from stoker.reverser.authors.facts import Fact, Replicas, User
+from stoker.reverser.files.rendering import rendered
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import Operation
 
 KIND = GroupResource("apps", "deployments")
 CREATE, UPDATE, DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE

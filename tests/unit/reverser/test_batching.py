@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.authoring import Observed
-from stoker.reverser.batching import Batcher, Cadence, Capacity, Change, Limits, Planned, plan
-from stoker.reverser.facts import User
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rules import Operation
+from stoker.reverser.authors.authoring import Observed
+from stoker.reverser.authors.facts import User
+from stoker.reverser.branches.batching import Batcher, Cadence, Capacity, Change, Limits, Planned, plan
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import Operation
 
 ALICE, BOB = User("alice"), User("bob")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from stoker.domain.refs import RepoUrl
 from stoker.git.writing import FileEdit
-from stoker.reverser.batching import Change, Planned
-from stoker.reverser.committing import Made, Maker
+from stoker.reverser.authors.facts import User
+from stoker.reverser.branches.batching import Change, Planned
+from stoker.reverser.branches.committing import Made, Maker
+from stoker.reverser.branches.marking import Marked, Standing, marker_path
+from stoker.reverser.branches.messages import Origin
+from stoker.reverser.branches.outboxes import Outbox
 from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.facts import User
-from stoker.reverser.marking import Marked, Standing, marker_path
-from stoker.reverser.messages import Origin
-from stoker.reverser.outboxes import Outbox
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.rules import DestinationRef, Operation
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.rules import DestinationRef, Operation
 from stoker.testing.clock import ManualClock
 
 MAKER = Maker(Origin("uid", "system", "gitops-reverser", "pod-0"))

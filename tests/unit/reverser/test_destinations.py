@@ -11,7 +11,7 @@ from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.domain.errors import Stalled, Wait
 from stoker.domain.reasons import Reason
-from stoker.reverser.batching import Cadence, Limits
+from stoker.reverser.branches.batching import Cadence, Limits
 from stoker.reverser.destinations import (
     Arrangement,
     ConfigRef,
@@ -21,8 +21,8 @@ from stoker.reverser.destinations import (
     arrange,
     repository_of,
 )
-from stoker.reverser.rules import DestinationRef
-from stoker.reverser.secrecy import SecretPolicy, SecretRef
+from stoker.reverser.files.secrecy import SecretPolicy, SecretRef
+from stoker.reverser.selection.rules import DestinationRef
 
 HEAD = {"apiVersion": "configbutler.ai/v1alpha1"}
 

@@ -8,12 +8,12 @@ import pytest
 
 from stoker.kube.catalog import Catalog, Served, prefer_first
 from stoker.kube.resources import Resource
-from stoker.reverser.explaining import Around, Explanation, Target, explain
-from stoker.reverser.labels import Requirement, Selector
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.rules import DestinationRef, Named, Operation, Rule, RuleRef
-from stoker.reverser.secrecy import SecretPolicy, SecretRef
-from stoker.reverser.selecting import select
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.files.secrecy import SecretPolicy, SecretRef
+from stoker.reverser.selection.explaining import Around, Explanation, Target, explain
+from stoker.reverser.selection.labels import Requirement, Selector
+from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
+from stoker.reverser.selection.selecting import select
 
 TO = DestinationRef("system", "prod")
 CLOSED = DestinationRef("system", "closed")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from stoker.reverser.facts import Fact, Replicas, User, blob_name, fact_of
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rules import Operation
+from stoker.reverser.authors.facts import Fact, Replicas, User, blob_name, fact_of
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import Operation
 
 DEPLOYMENTS = GroupResource("apps", "deployments")
 ALICE = {"username": "alice", "uid": "7", "groups": ["dev", "system:authenticated"], "extra": {"x": ["y"]}}

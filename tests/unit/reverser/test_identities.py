@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.facts import User
-from stoker.reverser.identities import DOMAIN, author_of
+from stoker.reverser.authors.facts import User
+from stoker.reverser.authors.identities import DOMAIN, author_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from stoker.reverser.loops import Loops
+from stoker.reverser.branches.loops import Loops
 
 
 def run(loops: Loops, states: str, every: float = 1.0, path: str = "p") -> list[bool]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.marking import Standing, judged, marker_of, marker_path
-from stoker.reverser.messages import Origin
+from stoker.reverser.branches.marking import Standing, judged, marker_of, marker_path
+from stoker.reverser.branches.messages import Origin
 
 ORIGIN = Origin("uid-1", "configbutler-system", "gitops-reverser", "pod-0")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.batching import Change, Planned
-from stoker.reverser.facts import User
-from stoker.reverser.messages import MessageTemplate, Origin, message_of
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.rules import Operation
+from stoker.reverser.authors.facts import User
+from stoker.reverser.branches.batching import Change, Planned
+from stoker.reverser.branches.messages import MessageTemplate, Origin, message_of
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.rules import Operation
 
 ORIGIN = Origin("6d2c", "configbutler-system", "gitops-reverser", "gitops-reverser-0")
 TRAILERS = """\

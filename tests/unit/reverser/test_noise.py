@@ -8,8 +8,8 @@ import pytest
 
 from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol.names import labels_of
-from stoker.reverser.noise import LEADER_ANNOTATION, why_noise
-from stoker.reverser.placing import ObjectKey
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.noise import LEADER_ANNOTATION, why_noise
 
 RBAC = "rbac.authorization.k8s.io"
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"

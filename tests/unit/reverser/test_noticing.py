@@ -11,15 +11,15 @@ from stoker.domain.refs import RepoUrl
 from stoker.kube.catalog import Catalog, Served, prefer_first
 from stoker.kube.resources import Resource
 from stoker.kube.store import ObjectKey as Name
-from stoker.reverser.batching import Change
+from stoker.reverser.authors.facts import blob_name
+from stoker.reverser.branches.batching import Change
+from stoker.reverser.branches.outboxes import Outbox
 from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.facts import blob_name
-from stoker.reverser.labels import Requirement, Selector
-from stoker.reverser.noticing import Around, Noticer, Outboxes
-from stoker.reverser.outboxes import Outbox
-from stoker.reverser.rules import DestinationRef, Named, Operation, Rule, RuleRef
-from stoker.reverser.secrecy import SecretPolicy, SecretRef
-from stoker.reverser.selecting import Watched, select
+from stoker.reverser.files.secrecy import SecretPolicy, SecretRef
+from stoker.reverser.selection.labels import Requirement, Selector
+from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
+from stoker.reverser.selection.selecting import Watched, select
+from stoker.reverser.watched.noticing import Around, Noticer, Outboxes
 from stoker.testing.clock import ManualClock
 
 A, B = DestinationRef("s", "a"), DestinationRef("s", "b")

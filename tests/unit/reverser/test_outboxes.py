@@ -9,14 +9,14 @@ import pytest
 from stoker.domain.refs import RepoUrl
 from stoker.engine.objects import blob_of
 from stoker.kube.resources import Resource
-from stoker.reverser.authoring import Observed
-from stoker.reverser.batching import Capacity, Planned
+from stoker.reverser.authors.authoring import Observed
+from stoker.reverser.branches.batching import Capacity, Planned
+from stoker.reverser.branches.outboxes import Outbox
 from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.outboxes import Outbox
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rules import DestinationRef, Operation
-from stoker.reverser.selecting import Watched
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import DestinationRef, Operation
+from stoker.reverser.selection.selecting import Watched
 from stoker.testing.clock import ManualClock
 
 WATCHED = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True))

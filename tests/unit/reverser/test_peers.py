@@ -18,12 +18,20 @@ from hypothesis import strategies as st
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.engine.objects import blob_of
-from stoker.reverser.authoring import Authors, Observed
-from stoker.reverser.facts import Fact, Replicas, User
-from stoker.reverser.linking import BATCH, MAX_WAITING, MAX_WAITING_BYTES, TOO_OLD, Link, Peer, Waiting
-from stoker.reverser.peers import Peers, resolving
-from stoker.reverser.preset import GroupResource
-from stoker.reverser.rules import Operation
+from stoker.reverser.authors.authoring import Authors, Observed
+from stoker.reverser.authors.facts import Fact, Replicas, User
+from stoker.reverser.authors.linking import (
+    BATCH,
+    MAX_WAITING,
+    MAX_WAITING_BYTES,
+    TOO_OLD,
+    Link,
+    Peer,
+    Waiting,
+)
+from stoker.reverser.authors.peers import Peers, resolving
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import Operation
 from stoker.serving.certificates import Material, new_material
 from stoker.serving.mutual import Mutual
 from stoker.serving.server import ReviewServer

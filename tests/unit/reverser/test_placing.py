@@ -6,7 +6,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import MAX_PART_BYTES
-from stoker.reverser.placing import ObjectKey, place, placed
+from stoker.reverser.files.placing import ObjectKey, place, placed
 
 RBAC = "rbac.authorization.k8s.io"
 

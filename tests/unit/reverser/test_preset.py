@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.preset import (
+from stoker.reverser.selection.preset import (
     CLUSTER_WIDE,
     EXCLUDED,
     MAX_KINDS,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.rendering import MAX_DEPTH, rendered, starts_as
+from stoker.reverser.files.rendering import MAX_DEPTH, rendered, starts_as
 
 TRAPS: list[str] = json.loads((Path(__file__).parents[2] / "data" / "yaml_traps.json").read_text())
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from stoker.reverser.rendering import rendered
+from stoker.reverser.files.rendering import rendered
 from stoker.testing.asset_cache import cache_root, pin
 from stoker.testing.go_toolchain import go_command
 from stoker.testing.locks import locked

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoker.reverser.sanitizing import LAST_APPLIED, sanitized
+from stoker.reverser.files.sanitizing import LAST_APPLIED, sanitized
 
 OF_THE_SERVER: dict[str, Any] = {
     "managedFields": [{"manager": "kubectl"}],

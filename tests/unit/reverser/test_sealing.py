@@ -13,10 +13,10 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.objects import blob_of
 from stoker.git.writing import FileEdit
-from stoker.reverser.digests import NEWEST, DigestKeys
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.sealing import SopsSealer
-from stoker.reverser.secrecy import DIGEST_KEYS, Kept, SecretPolicy, Withheld, content_of
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.files.secrecy import DIGEST_KEYS, Kept, SecretPolicy, Withheld, content_of
+from stoker.reverser.sealed.digests import NEWEST, DigestKeys
+from stoker.reverser.sealed.sealing import SopsSealer
 from stoker.testing.sops import opened
 
 BASE = "clusters/prod"

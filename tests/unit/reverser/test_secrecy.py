@@ -9,9 +9,9 @@ import pytest
 
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.errors import Stalled
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.sanitizing import LAST_APPLIED
-from stoker.reverser.secrecy import SecretPolicy, SecretRef, Withheld, content_of, own_secrets
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.files.sanitizing import LAST_APPLIED
+from stoker.reverser.files.secrecy import SecretPolicy, SecretRef, Withheld, content_of, own_secrets
 
 KEY = ObjectKey("", "v1", "secrets", "shop", "db")
 PASSWORD = "aHVudGVyMg=="

@@ -10,11 +10,11 @@ import pytest
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.kube.catalog import Catalog, Served, Unavailable, prefer_first
 from stoker.kube.resources import Resource
-from stoker.reverser.placing import ObjectKey
-from stoker.reverser.preset import excluded_with
-from stoker.reverser.resolving import Why
-from stoker.reverser.rules import DestinationRef, Named, Operation, Rule, preset_rules, rules_of
-from stoker.reverser.selecting import Selection, Watched, select
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.preset import excluded_with
+from stoker.reverser.selection.resolving import Why
+from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, preset_rules, rules_of
+from stoker.reverser.selection.selecting import Selection, Watched, select
 
 PRODUCTION = DestinationRef("system", "production")
 ALL_VERBS = frozenset({"get", "list", "watch", "create", "update"})

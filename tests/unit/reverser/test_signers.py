@@ -15,7 +15,7 @@ from stoker.git.remote import on_disk
 from stoker.git.runner import GitRunner
 from stoker.git.signing import SigningFailed
 from stoker.git.writing import Author, FileEdit, NewCommit
-from stoker.reverser.signers import tried
+from stoker.reverser.branches.signers import tried
 from stoker.testing.repositories import WHEN, GitFailed, Repository
 from stoker.testing.ssh_keys import KeyKind, make_ssh_key
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.age import Recipient
-from stoker.reverser.sops import sealed_document
+from stoker.reverser.sealed.age import Recipient
+from stoker.reverser.sealed.sops import sealed_document
 from stoker.testing.sops import NotOpened, opened
 
 WHEN = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from stoker.reverser.spreading import chosen
+from stoker.reverser.branches.spreading import chosen
 
 BRANCHES = [f"gitops-reverser-{n:016x}" for n in range(300)]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from stoker.kube.catalog import Catalog, Served, Unavailable, prefer_first
 from stoker.kube.resources import Resource
-from stoker.reverser.placing import ObjectKey, place
-from stoker.reverser.rules import DestinationRef, Named, Operation, Rule, RuleRef
-from stoker.reverser.selecting import Selection, Watched, select
-from stoker.reverser.sweeping import Sweep, sweep
+from stoker.reverser.branches.sweeping import Sweep, sweep
+from stoker.reverser.files.placing import ObjectKey, place
+from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
+from stoker.reverser.selection.selecting import Selection, Watched, select
 
 TO = DestinationRef("system", "prod")
 BASE = "clusters/prod"

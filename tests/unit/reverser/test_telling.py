@@ -12,11 +12,11 @@ from stoker.domain.reasons import Reason
 from stoker.kube.conditions import Moment
 from stoker.kube.errors import ApiError
 from stoker.kube.resources import Resource
-from stoker.reverser.marking import Marked, Standing
-from stoker.reverser.resolving import Inert, Why
-from stoker.reverser.rules import RuleRef
-from stoker.reverser.selecting import Watched
-from stoker.reverser.telling import (
+from stoker.reverser.branches.marking import Marked, Standing
+from stoker.reverser.selection.resolving import Inert, Why
+from stoker.reverser.selection.rules import RuleRef
+from stoker.reverser.selection.selecting import Watched
+from stoker.reverser.status.telling import (
     Aspect,
     DestinationTruth,
     LeaseTruth,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.reverser.facts import User
-from stoker.reverser.identities import author_of
+from stoker.reverser.authors.facts import User
+from stoker.reverser.authors.identities import author_of
 from stoker.testing.repositories import Repository
 from stoker.testing.reverser_histories import History, Step
 from stoker.testing.reverser_verdicts import REVERSER, Commit, Edit, Judge, commits_of, differences

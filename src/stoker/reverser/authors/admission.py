@@ -1,0 +1,235 @@
+"""Answers the API server, which asks before it stores a change: yes, always, and at once.
+
+First in the way of an author, before `stoker.reverser.authors.authoring`. The answer is made from
+the head of the review and is on its way before anything else is looked at; what was
+asked, and by whom, is read afterwards, remembered here and handed to the other replicas
+(`stoker.reverser.authors.peers`). What waits to be read is bounded: beyond that a review leaves
+a doubt, which makes an author unknown and never a wrong one.
+
+It must never refuse a change, never look anything up, and never keep an object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import InvalidValue
+from stoker.reverser.authors.authoring import Authors
+from stoker.reverser.authors.facts import SCALE, Fact, User, doubt_of, fact_of
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics, Reading
+
+PATH = "/process-validating-webhook"
+
+MAX_WAITING = 2000
+MAX_WAITING_BYTES = 16 << 20
+# From here on a review is read in a thread: an object of 1.5 MB must not hold up the answers of others.
+LARGE = 64 << 10
+MAX_UID = 256
+MAX_USERS = 1000
+
+log = get_logger(__name__)
+
+
+class Told(Protocol):
+    """Who else wants to know."""
+
+    def tell(self, fact: Fact) -> None: ...
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Resource(msgspec.Struct):
+    group: str = ""
+    resource: str = ""
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    """The head of a request: enough for an answer, and for a doubt."""
+
+    uid: str
+    operation: str = ""
+    resource: _Resource = msgspec.field(default_factory=_Resource)
+    sub_resource: str = ""
+    dry_run: bool | None = None
+    user_info: _User = msgspec.field(default_factory=_User)
+    object: _Object | None = None
+    old_object: _Object | None = None
+
+
+class _Review(msgspec.Struct):
+    request: _Request
+
+
+class _Uid(msgspec.Struct):
+    uid: str
+
+
+class _Nameless(msgspec.Struct):
+    """A review of which no more can be read than whom to answer."""
+
+    request: _Uid
+
+
+_REVIEW = msgspec.json.Decoder(_Review)
+_NAMELESS = msgspec.json.Decoder(_Nameless)
+
+
+class Bounds(NamedTuple):
+    """How much may wait to be read."""
+
+    reviews: int = MAX_WAITING
+    size: int = MAX_WAITING_BYTES
+
+
+class AuthorIntake:
+    """Takes reviews from the API server. `review` answers one; `run` reads what they say."""
+
+    def __init__(
+        self,
+        authors: Authors,
+        peers: Told | None = None,
+        *,
+        bounds: Bounds | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._authors = authors
+        self._peers = peers
+        self._bounds = bounds or Bounds()
+        self._clock = clock or SystemClock()
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._taken = 0
+        self._read = 0
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._users: dict[User, User] = {}
+        self.counts = dict.fromkeys(("fact", "none", "dry_run", "malformed", "doubt"), 0)
+        """What became of the reviews that were answered."""
+        if metrics is not None:
+            metrics.collect_from(self._readings)
+
+    async def review(self, body: bytes) -> bytes:
+        """The answer; nothing in a review that has a uid makes it another one."""
+        try:
+            asked = _REVIEW.decode(body).request
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            self.counts["malformed"] += 1
+            return _allowed(_uid_of(body))
+        if len(asked.uid) > MAX_UID:
+            self.counts["malformed"] += 1
+            raise InvalidValue("the uid of the review is too long")
+        if asked.dry_run:
+            self.counts["dry_run"] += 1
+        elif asked.sub_resource not in ("", SCALE):
+            self.counts["none"] += 1
+        else:
+            self._take(body, asked)
+        return _allowed(asked.uid)
+
+    async def run(self) -> None:
+        """Read what was asked, after its answer, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                # Answers that are due go first, also those to reviews that came meanwhile.
+                await asyncio.sleep(0)
+                body = self._waiting.popleft()
+                fact = await asyncio.to_thread(_fact_in, body) if len(body) > LARGE else _fact_in(body)
+                self._size -= len(body)
+                self._read += 1
+                self._learn(fact, "fact")
+                self._progress.set()
+
+    async def settle(self) -> None:
+        """Return when everything that was asked before this call is known."""
+        wanted = self._taken
+        while self._read < wanted:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def _take(self, body: bytes, asked: _Request) -> None:
+        if len(self._waiting) < self._bounds.reviews and self._size + len(body) <= self._bounds.size:
+            self._waiting.append(body)
+            self._size += len(body)
+            self._taken += 1
+            self._wake.set()
+        else:
+            self._learn(doubt_of(msgspec.to_builtins(asked)), "doubt")
+
+    def _learn(self, fact: Fact | None, result: str) -> None:
+        self.counts["none" if fact is None else result] += 1
+        if fact is None:
+            return
+        fact = fact._replace(user=self._same(fact.user))
+        self._authors.learn(fact, self._clock.monotonic())
+        if self._peers is not None:
+            self._peers.tell(fact)
+
+    def _same(self, user: User) -> User:
+        """One object for all facts of a user: the groups of a person can be long."""
+        if len(self._users) >= MAX_USERS:
+            self._users.clear()
+        return self._users.setdefault(user, user)
+
+    def _readings(self) -> Iterable[Reading]:
+        for result, count in self.counts.items():
+            yield Reading(
+                "author_reviews_total",
+                "Reviews of the API server that were answered, by what they told.",
+                count,
+                {"result": result},
+                counter=True,
+            )
+        yield Reading("author_reviews_waiting", "Reviews that are answered and not read.", len(self._waiting))
+        yield Reading("author_facts_known", "Versions of objects with known requests.", len(self._authors))
+
+
+def _fact_in(body: bytes) -> Fact | None:
+    try:
+        review = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return fact_of(review["request"])
+
+
+def _uid_of(body: bytes) -> str:
+    """Whom to answer, of a review that is wrong elsewhere."""
+    try:
+        uid = _NAMELESS.decode(body).request.uid
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise InvalidValue("the body is no AdmissionReview with a uid") from None
+    if len(uid) > MAX_UID:
+        raise InvalidValue("the uid of the review is too long")
+    return uid
+
+
+def _allowed(uid: str) -> bytes:
+    return msgspec.json.encode(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": {"uid": uid, "allowed": True},
+        }
+    )

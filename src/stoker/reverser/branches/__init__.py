@@ -1,0 +1,1 @@
+"""What goes into git: one worker to a branch, its Lease, outboxes, commits, pushes, and the sweep."""

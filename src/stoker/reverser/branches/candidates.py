@@ -1,0 +1,108 @@
+"""A worker's way to its Lease: claim it, keep it, and give it back to the replica that it is meant for.
+
+Every replica is a candidate for every branch, so that a branch whose holder dies is taken
+over by whoever sees it first. `stoker.reverser.branches.spreading` says whose it ought to be:
+others wait a moment before they claim what is free, and give back what is not theirs
+once the one that it is meant for has lived for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.kube.client import Client
+from stoker.kube.electing import Elector
+from stoker.kube.lease import Terms
+from stoker.reverser.branches.spreading import Members
+from stoker.reverser.branches.working import Worker
+from stoker.reverser.metering import Meter
+from stoker.reverser.status.telling import LeaseTruth
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+_LOOK = 1.0
+_AFTER_A_CRASH = 5.0
+
+
+class Candidate:
+    """One replica's claim to one branch."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        client: Client,
+        namespace: str,
+        terms: Terms,
+        members: Members,
+        clock: Clock,
+        meter: Meter,
+    ) -> None:
+        self.worker = worker
+        self._members = members
+        self._terms = terms
+        self._clock = clock
+        self._meter = meter
+        self._failing: StokerError | None = None
+        self._elector = Elector(client, worker.place.lease, namespace, terms, clock=clock)
+
+    @property
+    def lease(self) -> LeaseTruth:
+        standing = self._elector.standing
+        return LeaseTruth(self.worker.leading, standing.holder, standing.error)
+
+    @property
+    def is_spoken_for(self) -> bool:
+        """Whether another replica that lives holds the branch, and so tells about it."""
+        holder = self._elector.standing.holder
+        return not self.worker.leading and holder != self._terms.identity and holder in self._members.living
+
+    async def run(self) -> None:
+        """Work whenever the branch is ours, until cancelled."""
+        while True:
+            if not self._is_mine():
+                await self._hold_back()
+            try:
+                await self._stand()
+            except Exception:
+                log.exception("worker.crashed", lease=self.worker.place.lease)
+                await self._clock.sleep(_AFTER_A_CRASH)
+
+    async def _stand(self) -> None:
+        """Be a candidate until the branch is held and meant for another."""
+        election = asyncio.create_task(self._elector.run(self.worker.work), name=self.worker.place.lease)
+        strange_since: float | None = None
+        try:
+            while not election.done():
+                await asyncio.wait({election}, timeout=_LOOK)
+                self._count(self._elector.standing.error)
+                now = self._clock.monotonic()
+                if self._is_mine() or not self.worker.leading:
+                    strange_since = None
+                elif strange_since is None:
+                    strange_since = now
+                elif now - strange_since > self._terms.renew:
+                    log.info("lease.handed_over", lease=self.worker.place.lease)
+                    return
+            election.result()
+        finally:
+            election.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({election})
+
+    async def _hold_back(self) -> None:
+        """Leave what is free to the one that it is meant for, for a while."""
+        until = self._clock.monotonic() + self._terms.renew
+        while self._clock.monotonic() < until and not self._is_mine():
+            await self._clock.sleep(min(_LOOK, self._terms.renew))
+
+    def _is_mine(self) -> bool:
+        return self._members.is_mine(self.worker.place.lease)
+
+    def _count(self, error: StokerError | None) -> None:
+        if error is not None and error is not self._failing:
+            self._meter.lease_failed(self.worker.place)
+        self._failing = error

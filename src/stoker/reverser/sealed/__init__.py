@@ -1,0 +1,1 @@
+"""Secrets that only their recipients can read: age, files for sops, and what tells an unchanged one."""

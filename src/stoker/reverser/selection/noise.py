@@ -1,0 +1,94 @@
+"""Objects that something in the cluster makes again by itself, and that would only fill the history.
+
+Asked once for each object that a rule selects, before it is rendered. Each answer
+is a reason in words, for `--explain` and for nobody to wonder. A kind is always its
+group and its plural: a `Service` of another group is not the one of the core.
+
+What merely could be noise is written: leaving out what a person made is worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.preset import GroupResource
+
+CONFIG_MAPS = GroupResource("", "configmaps")
+SECRETS = GroupResource("", "secrets")
+_SERVICES = GroupResource("", "services")
+_RBAC = "rbac.authorization.k8s.io"
+
+LEADER_ANNOTATION = "control-plane.alpha.kubernetes.io/leader"
+HELM_RELEASE_NAME = "sh.helm.release.v1."
+HELM_RELEASE_TYPE = "helm.sh/release.v1"
+
+# ConfigMaps that a controller puts into every namespace, or that the control plane keeps for itself.
+_GENERATED_MAPS = {
+    "kube-root-ca.crt": "the control plane puts it into every namespace",
+    "openshift-service-ca.crt": "the control plane puts it into every namespace",
+    "istio-ca-root-cert": "the mesh puts it into every namespace",
+    "linkerd-identity-trust-roots": "the mesh keeps it",
+}
+_KEPT_MAPS = {
+    ("kube-system", "extension-apiserver-authentication"): "the API server keeps it",
+    ("kube-system", "kube-apiserver-legacy-service-account-token-tracking"): "the API server keeps it",
+    ("kube-public", "cluster-info"): "it changes with every token to join the cluster",
+}
+
+
+def why_noise(obj: Mapping[str, Any], key: ObjectKey) -> str | None:
+    """Why the object is not worth a file; None if it is."""
+    metadata = obj.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    annotations = metadata.get("annotations") or {}
+    kind = GroupResource(key.group, key.resource)
+    if kind == CONFIG_MAPS and (why := _why_noisy_map(key, labels)):
+        return why
+    if LEADER_ANNOTATION in annotations:
+        return "it is where controllers elect their leader"
+    if (owner := _controller_of(metadata)) is not None:
+        return f"{owner} owns it and makes it again"
+    if kind in (CONFIG_MAPS, SECRETS) and is_helm_release(obj, key):
+        return "it is a release of Helm, which keeps its own history"
+    return _why_kept_by_the_server(kind, key, labels, annotations)
+
+
+def is_helm_release(obj: Mapping[str, Any], key: ObjectKey) -> bool:
+    """Whether Helm keeps a release in this Secret or ConfigMap."""
+    labels = (obj.get("metadata") or {}).get("labels") or {}
+    return (
+        obj.get("type") == HELM_RELEASE_TYPE
+        or key.name.startswith(HELM_RELEASE_NAME)
+        or labels.get("OWNER") == "TILLER"
+    )
+
+
+def _why_noisy_map(key: ObjectKey, labels: Mapping[str, str]) -> str | None:
+    if CR_NAME_LABEL in labels and CR_KIND_LABEL in labels:
+        return "controller and agents of this product speak through it"
+    return _GENERATED_MAPS.get(key.name) or _KEPT_MAPS.get((key.namespace, key.name))
+
+
+def _controller_of(metadata: Mapping[str, Any]) -> str | None:
+    """The owner that manages the object; one that merely takes it along when it goes does not count."""
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"{owner.get('kind', '')} {owner.get('name', '')}"
+    return None
+
+
+def _why_kept_by_the_server(
+    kind: GroupResource, key: ObjectKey, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> str | None:
+    if kind == _SERVICES and (key.namespace, key.name) == ("default", "kubernetes"):
+        return "the API server keeps it"
+    if kind.group == _RBAC and labels.get("kubernetes.io/bootstrapping") == "rbac-defaults":
+        # Who takes such a role over sets autoupdate to false, and then it is theirs.
+        if annotations.get("rbac.authorization.kubernetes.io/autoupdate") == "true":
+            return "the API server keeps it as long as its annotation autoupdate is true"
+    elif kind.group == "apiregistration.k8s.io" and "kube-aggregator.kubernetes.io/automanaged" in labels:
+        return "the API server registers it by itself"
+    return None

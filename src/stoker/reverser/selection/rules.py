@@ -1,0 +1,189 @@
+"""One rule: which kinds it names, in which namespaces, with which labels, and for which changes.
+
+`WatchRule` and `ClusterWatchRule` become these here, and so does the preset; nothing
+behind this module knows from which of them a rule came. A rule of a `WatchRule` is
+bound to its own namespace when it is built, so no later step can forget it.
+
+A name in `resources` has one of the forms of C-150: `deployments`, `deployments.apps`,
+`deployments/scale` (understood and without effect) or `*` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from stoker.api.kinds.watchrules import ClusterResourceRule, ClusterWatchRule, ResourceRule, WatchRule
+from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.selection.labels import EVERYTHING, Labels, Selector
+from stoker.reverser.selection.preset import CLUSTER_WIDE, NAMESPACED
+
+ANY = "*"
+
+
+class Operation(StrEnum):
+    """What happened to an object."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+class Named(NamedTuple):
+    """One entry of `resources`."""
+
+    resource: str
+    group: str | None = None
+    """None where the entry names no group."""
+    subresource: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Named:
+        name, _, subresource = text.partition("/")
+        resource, dot, group = name.partition(".")
+        return cls(resource, group if dot else None, subresource)
+
+    def names(self, group: str, resource: str) -> bool:
+        return self.resource in (ANY, resource) and self.group in (None, group) and not self.subresource
+
+    def __str__(self) -> str:
+        group = f".{self.group}" if self.group is not None else ""
+        below = f"/{self.subresource}" if self.subresource else ""
+        return f"{self.resource}{group}{below}"
+
+
+class DestinationRef(NamedTuple):
+    """A `GitDestination`."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class RuleRef(NamedTuple):
+    """Where a rule is written: the object, and which entry of its `rules`, counted from 0."""
+
+    kind: str
+    namespace: str
+    name: str
+    position: int = 0
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {where} rules[{self.position}]".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A selection of objects and where they go. An empty set of names, groups, … excludes nothing."""
+
+    source: RuleRef
+    destination: DestinationRef
+    resources: tuple[Named, ...]
+    namespaced: bool
+    """Whether objects within namespaces are meant, or those outside."""
+    namespace: str = ""
+    """The only namespace it looks into; empty for all."""
+    operations: frozenset[Operation] = frozenset()
+    groups: frozenset[str] = frozenset()
+    versions: frozenset[str] = frozenset()
+    labels: Selector = EVERYTHING
+    namespace_labels: Selector = EVERYTHING
+
+    @property
+    def writes(self) -> bool:
+        """Whether it has files written: to see a creation or an update is enough (C-158)."""
+        return not self.operations or not self.operations.isdisjoint((Operation.CREATE, Operation.UPDATE))
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it has files deleted, those of orphans among them."""
+        return not self.operations or Operation.DELETE in self.operations
+
+    @property
+    def unconditional(self) -> bool:
+        """Whether it takes every object of its kinds and namespaces, whatever their labels."""
+        return not self.labels.requirements and not self.namespace_labels.requirements
+
+    def names(self, group: str, resource: str) -> bool:
+        """Whether it names a kind, in whatever version."""
+        return (not self.groups or group in self.groups) and any(
+            each.names(group, resource) for each in self.resources
+        )
+
+    def reaches(self, namespace: str) -> bool:
+        """Whether objects there, or in no namespace if it is empty, can be meant."""
+        if bool(namespace) is not self.namespaced:
+            return False
+        return not self.namespace or self.namespace == namespace
+
+    def takes(self, key: ObjectKey, labels: Labels, namespace_labels: Labels | None) -> bool:
+        """Whether it selects an object of a kind that it names. The labels of a namespace may be unknown."""
+        if not self.reaches(key.namespace) or not self.labels.fits(labels):
+            return False
+        if not self.namespace_labels.requirements:
+            return True
+        return namespace_labels is not None and self.namespace_labels.fits(namespace_labels)
+
+
+def rules_of(resource: WatchRule | ClusterWatchRule) -> tuple[Rule, ...]:
+    """The rules of one object of the API."""
+    name, to = resource.metadata.name, resource.spec.destination_ref
+    if isinstance(resource, WatchRule):
+        home = resource.metadata.namespace
+        destination = DestinationRef(to.namespace or home, to.name)
+        return tuple(
+            _rule(each, RuleRef("WatchRule", home, name, index), destination, namespaced=True, namespace=home)
+            for index, each in enumerate(resource.spec.rules)
+        )
+    destination = DestinationRef(to.namespace or "", to.name)
+    return tuple(
+        _rule(
+            each,
+            RuleRef("ClusterWatchRule", "", name, index),
+            destination,
+            namespaced=each.scope == "Namespaced",
+        )
+        for index, each in enumerate(resource.spec.rules)
+    )
+
+
+def preset_rules(destination: DestinationRef, namespaces: Iterable[str] = ()) -> tuple[Rule, ...]:
+    """The desired-state preset: of the whole cluster, or of the namespaced kinds in these namespaces."""
+    source = RuleRef("preset", "", "")
+    inside = tuple(Named(each.resource, each.group) for each in NAMESPACED)
+    outside = tuple(Named(each.resource, each.group) for each in CLUSTER_WIDE)
+    if chosen := sorted(set(namespaces)):
+        return tuple(Rule(source, destination, inside, namespaced=True, namespace=each) for each in chosen)
+    return (
+        Rule(source, destination, inside, namespaced=True),
+        Rule(source._replace(position=1), destination, outside, namespaced=False),
+    )
+
+
+def _rule(
+    said: ResourceRule, source: RuleRef, destination: DestinationRef, *, namespaced: bool, namespace: str = ""
+) -> Rule:
+    around = said.namespace_selector if isinstance(said, ClusterResourceRule) else None
+    return Rule(
+        source,
+        destination,
+        tuple(map(Named.of, said.resources)),
+        namespaced=namespaced,
+        namespace=namespace,
+        operations=frozenset(map(Operation, _all_or(said.operations))),
+        groups=_all_or(said.api_groups),
+        versions=_all_or(said.api_versions),
+        labels=Selector.of(said.label_selector),
+        namespace_labels=Selector.of(around),
+    )
+
+
+def _all_or(words: Iterable[str] | None) -> frozenset[str]:
+    """What was listed; nothing where that is all."""
+    listed = frozenset(words or ())
+    return frozenset() if ANY in listed else listed

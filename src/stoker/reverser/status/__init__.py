@@ -1,0 +1,1 @@
+"""What is told about it: conditions and Events of the four kinds."""
