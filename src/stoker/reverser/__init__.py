@@ -12,7 +12,7 @@ The loops that watch and push live beside it and call it:
     git ◀─ writing: opening, delivering ◀─ working ◀─ candidates (Leases, spreading) ◀─────────────┘
                                                                 └─▶ speaking, telling, reporting (statuses)
 
-The folders: `selection` (which objects), `files` (an object as a file), `sealed` (Secrets for recipients), `authors`
-(who), `watched` (what comes out of the cluster), `branches` (what goes into git), `status` (what is told), `export`
-(the same once, for a person).
+The folders: `selection` (which objects), `files` (an object as a file), `sealed` (Secrets for
+recipients), `authors` (who), `watched` (what comes out of the cluster), `branches` (what goes
+into git), `status` (what is told), `export` (the same once, for a person).
 """
