@@ -83,14 +83,14 @@ def test_told_to_end_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_
 
 def test_it_works_in_a_root_that_is_read_only_as_somebody_without_rights(plant: AgentPlant) -> None:
     pod = plant.pod()
-    sealed = SealedRoot(pod, user=2003)
+    sealed = SealedRoot(pod)
     first = plant.commit(project("filler", 1))
     plant.publish(first, agent_spec=plant.spec())
     process = sealed.start(plant.kubeconfig)
     eventually(lambda: pod.ask("/startupz")[0] == 200, 30.0, pod.tail)
     status = Path(f"/proc/{process.pid}/status").read_text()
     said = {line.partition(":")[0]: line.partition(":")[2].split() for line in status.splitlines()}
-    assert (said["Uid"], said["CapEff"]) == (["2003"] * 4, ["0" * 16])
+    assert (said["Uid"], said["CapEff"]) == ([str(sealed.user)] * 4, ["0" * 16])
     mounts = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
     rights = {line.split()[1]: line.split()[3].split(",")[0] for line in mounts}
     assert rights["/"] == "ro"
@@ -102,7 +102,7 @@ def test_it_works_in_a_root_that_is_read_only_as_somebody_without_rights(plant: 
     report = plant.until_converged(pod, second)
     assert (report.scan_result, set(gateway.projects)) == ("projects=200 config=200", {"filler", "packer"})
     owner = (pod.data_dir / FILLER).stat()
-    assert (owner.st_uid, stat.S_IMODE(owner.st_mode) & 0o022) == (2003, 0)
+    assert (owner.st_uid, stat.S_IMODE(owner.st_mode) & 0o022) == (sealed.user, 0)
     pod.stop()
     assert process.returncode == 0
     assert not [line for line in pod.lines() if line.get("level") == "error"], pod.tail()

@@ -71,10 +71,10 @@ def commands() -> Iterator[Commands]:
         "cli.export",
         "cli.export_orders",
         "cli.export_explaining",
-        "reverser.exporting",
-        "reverser.export_folder",
-        "reverser.export_branch",
-        "reverser.sealing",
+        "reverser.export.exporting",
+        "reverser.export.export_folder",
+        "reverser.export.export_branch",
+        "reverser.sealed.sealing",
         "cli.logins",
     ) as ready:
         yield ready

@@ -79,7 +79,11 @@ def test_a_branch_that_is_not_allowed_is_refused_by_name(site: ReverserSite, pro
     assert site.condition("GitDestination", "production", "Stalled")[0] == "True"
     site.repo_config(allowedBranches=["main", "secret"])
     site.until_files(prod, {site.map_path("prices"): "value"}, branch="secret")
-    assert site.condition("GitDestination", "production", "Stalled") == ("", "", "")
+    eventually(
+        lambda: site.condition("GitDestination", "production", "Stalled") == ("", "", ""),
+        30.0,
+        "it is no longer stalled",
+    )
 
 
 def test_what_is_missing_is_waited_for(site: ReverserSite, prod: Repository) -> None:

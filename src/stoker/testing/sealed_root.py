@@ -2,7 +2,8 @@
 
 The pod's folders are laid over this machine's own root, so that every place is where it is
 in a cluster and the programs of the image are this machine's. It lives in a mount namespace
-of its own and is gone with its processes. Needs root and overlayfs.
+of its own and is gone with its processes. Root enters it as another user; whoever is not
+root enters it as himself, in a user namespace in which he may mount. Needs overlayfs.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from pathlib import Path
 from stoker.testing.agent_pod import AgentPod
 from stoker.testing.processes import Process
 
+SOMEBODY = 2003
 WRITABLE = ("repo", "tmp", "ignition-data")
 _READ_ONLY = ("etc/stoker", "etc/podinfo")
 
-# $1 is the pod's root, $2 the user, $3 folders that shall be there for everybody; the rest is run in it.
+# $1 is the pod's root, $2 options of setpriv, $3 folders that shall be there for everybody, $4 what of this
+# machine a folder of the pod would hide; the rest is run in it.
 _ENTER = """\
 set -e
-pod=$1 user=$2 folders=$3; shift 3
+pod=$1 rights=$2 folders=$3 hidden=$4; shift 4
 mount --make-rprivate /
 mount -t tmpfs none /mnt
 mkdir /mnt/upper /mnt/root
@@ -32,10 +35,13 @@ mount -t overlay -o ro,lowerdir=/mnt/upper:/ none /mnt/root
 for place in $folders; do
     [ ! -d "$pod/$place" ] || mount --rbind "$pod/$place" "/mnt/root/$place"
 done
+for place in $hidden; do
+    mkdir -p "/mnt/root$place"
+    mount --rbind "$place" "/mnt/root$place"
+done
 mount --rbind /proc /mnt/root/proc
 mount --rbind /dev /mnt/root/dev
-exec chroot /mnt/root setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs \\
-    --bounding-set=-all --inh-caps=-all "$@"
+exec chroot /mnt/root setpriv $rights --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
 """
 
 
@@ -44,13 +50,17 @@ class SealedRoot:
     """How the agent of one pod is started there."""
 
     pod: AgentPod
-    user: int = 2003
+
+    @property
+    def user(self) -> int:
+        """Who the agent is."""
+        return SOMEBODY if os.geteuid() == 0 else os.geteuid()
 
     def start(self, kubeconfig: Path, *flags: str) -> Process:
         """The agent, which finds everything where it is in a cluster."""
         self.pod.mount("kubeconfig", {"config": kubeconfig.read_text()})
         for name in WRITABLE:
-            _give(self.pod.root / name, self.user)
+            _give(self.pod.root / name, self.user)  # nothing changes hands where we are nobody else
         return self.pod.start(
             Path("/etc/stoker/kubeconfig/config"),
             "--root=/",
@@ -60,12 +70,15 @@ class SealedRoot:
         )
 
     def _command(self) -> Sequence[str]:
-        closed = _closed_above(Path(sys.executable), Path(sys.base_prefix), *map(Path, sys.path))
-        folders = " ".join((*closed, *_READ_ONLY, *WRITABLE))
+        needed = (Path(sys.executable), Path(sys.base_prefix), *map(Path, sys.path))
+        folders = " ".join((*_closed_above(*needed), *_READ_ONLY, *WRITABLE))
+        as_root = os.geteuid() == 0
+        enter = ("unshare", "--mount") if as_root else ("unshare", "--user", "--map-root-user", "--mount")
+        rights = f"--reuid={self.user} --regid={self.user} --clear-groups" if as_root else ""
         inside = ("env", "-u", "COVERAGE_PROCESS_START", sys.executable, "-m", "stoker")
         return (
-            *("unshare", "--mount", "sh", "-c", _ENTER, "sh"),
-            *(str(self.pod.root), str(self.user), folders),
+            *(*enter, "sh", "-c", _ENTER, "sh"),
+            *(str(self.pod.root), rights, folders, " ".join(_hidden(*needed))),
             *inside,
         )
 
@@ -73,6 +86,17 @@ class SealedRoot:
 def _give(folder: Path, user: int) -> None:
     for path in (folder, *folder.rglob("*")):
         os.chown(path, user, user, follow_symlinks=False)
+
+
+def _hidden(*paths: Path) -> list[str]:
+    """Folders of the program that lie where the pod has a volume of its own: a checkout below /tmp."""
+    below = {
+        str(path if path.is_dir() else path.parent)
+        for one in (Path(sys.prefix), *paths)
+        for path in (one, one.resolve())
+        if path.exists() and path.is_absolute() and path.parts[1:2] and path.parts[1] in WRITABLE
+    }
+    return sorted(below)
 
 
 def _closed_above(*paths: Path) -> list[str]:
