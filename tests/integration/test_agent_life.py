@@ -81,6 +81,7 @@ def test_told_to_end_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_
     plant.until_converged(pod, third)
 
 
+@pytest.mark.long  # only root can seal a root; `make test` is for everybody
 def test_it_works_in_a_root_that_is_read_only_as_somebody_without_rights(plant: AgentPlant) -> None:
     pod = plant.pod()
     sealed = SealedRoot(pod)

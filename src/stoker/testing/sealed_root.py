@@ -2,8 +2,7 @@
 
 The pod's folders are laid over this machine's own root, so that every place is where it is
 in a cluster and the programs of the image are this machine's. It lives in a mount namespace
-of its own and is gone with its processes. Root enters it as another user; whoever is not
-root enters it as himself, in a user namespace in which he may mount. Needs overlayfs.
+of its own and is gone with its processes. Only root can make it, on a kernel with overlayfs.
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ from pathlib import Path
 from stoker.testing.agent_pod import AgentPod
 from stoker.testing.processes import Process
 
-SOMEBODY = 2003
 WRITABLE = ("repo", "tmp", "ignition-data")
 _READ_ONLY = ("etc/stoker", "etc/podinfo")
 
-# $1 is the pod's root, $2 options of setpriv, $3 folders that shall be there for everybody, $4 what of this
+# $1 is the pod's root, $2 the user, $3 folders that shall be there for everybody, $4 what of this
 # machine a folder of the pod would hide; the rest is run in it.
 _ENTER = """\
 set -e
-pod=$1 rights=$2 folders=$3 hidden=$4; shift 4
+pod=$1 user=$2 folders=$3 hidden=$4; shift 4
 mount --make-rprivate /
 mount -t tmpfs none /mnt
 mkdir /mnt/upper /mnt/root
@@ -41,7 +39,8 @@ for place in $hidden; do
 done
 mount --rbind /proc /mnt/root/proc
 mount --rbind /dev /mnt/root/dev
-exec chroot /mnt/root setpriv $rights --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
+exec chroot /mnt/root setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs \\
+    --bounding-set=-all --inh-caps=-all "$@"
 """
 
 
@@ -50,17 +49,13 @@ class SealedRoot:
     """How the agent of one pod is started there."""
 
     pod: AgentPod
-
-    @property
-    def user(self) -> int:
-        """Who the agent is."""
-        return SOMEBODY if os.geteuid() == 0 else os.geteuid()
+    user: int = 2003
 
     def start(self, kubeconfig: Path, *flags: str) -> Process:
         """The agent, which finds everything where it is in a cluster."""
         self.pod.mount("kubeconfig", {"config": kubeconfig.read_text()})
         for name in WRITABLE:
-            _give(self.pod.root / name, self.user)  # nothing changes hands where we are nobody else
+            _give(self.pod.root / name, self.user)
         return self.pod.start(
             Path("/etc/stoker/kubeconfig/config"),
             "--root=/",
@@ -72,13 +67,10 @@ class SealedRoot:
     def _command(self) -> Sequence[str]:
         needed = (Path(sys.executable), Path(sys.base_prefix), *map(Path, sys.path))
         folders = " ".join((*_closed_above(*needed), *_READ_ONLY, *WRITABLE))
-        as_root = os.geteuid() == 0
-        enter = ("unshare", "--mount") if as_root else ("unshare", "--user", "--map-root-user", "--mount")
-        rights = f"--reuid={self.user} --regid={self.user} --clear-groups" if as_root else ""
         inside = ("env", "-u", "COVERAGE_PROCESS_START", sys.executable, "-m", "stoker")
         return (
-            *(*enter, "sh", "-c", _ENTER, "sh"),
-            *(str(self.pod.root), rights, folders, " ".join(_hidden(*needed))),
+            *("unshare", "--mount", "sh", "-c", _ENTER, "sh"),
+            *(str(self.pod.root), str(self.user), folders, " ".join(_hidden(*needed))),
             *inside,
         )
 
