@@ -249,5 +249,10 @@ def test_another_type_anywhere_is_an_answer_and_never_an_accident(
 @given(st.binary(max_size=200), st.sampled_from(["push", "release", "create", "repo:push", "", "Push Hook"]))
 def test_any_bytes_are_answered(body: bytes, event: str) -> None:
     for header in ("X-GitHub-Event", "X-Gitlab-Event", "X-Event-Key", "X-Gitea-Event"):
-        with pytest.raises(InvalidValue):
-            read_request({header: event}, body)
+        try:
+            asked = read_request({header: event}, body)
+        except InvalidValue:
+            continue
+        # Only an object can be read at all, and one of these asks for nothing: `{}` is a known event without news.
+        assert isinstance(json.loads(body), dict)
+        assert (asked.ref, asked.pushed, bool(asked.nothing)) == (None, (), True)
