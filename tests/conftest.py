@@ -20,12 +20,14 @@ from hypothesis import settings
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 from stoker.api import registry
+from stoker.testing.agent_plant import AgentPlant
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.control_plane import ControlPlane
 from stoker.testing.fault_proxy import FaultProxy
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.git_ssh import GitSshServer
 from stoker.testing.http_fault_proxy import HttpFaultProxy
+from stoker.testing.repositories import Repository
 from stoker.testing.sharing import run_folder, shared_control_plane
 from stoker.testing.waiting import eventually
 
@@ -145,6 +147,16 @@ def git_http(repositories: Path) -> Iterator[GitHttpServer]:
     """A git server over HTTP, open to all until the test adds `users` or `tokens`."""
     with GitHttpServer.start(repositories) as server:
         yield server
+
+
+@pytest.fixture
+def plant(
+    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
+) -> Iterator[AgentPlant]:
+    """Agents of one resource and the repository that they follow."""
+    repository = Repository.create(git_http.root / "plant.git")
+    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
+        yield made
 
 
 @pytest.fixture

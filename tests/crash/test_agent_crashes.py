@@ -13,8 +13,6 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,10 +22,8 @@ from stoker.domain.protocol import SyncStatus
 from stoker.domain.refs import CommitId
 from stoker.ignition.attending import FIRST_BOOT
 from stoker.testing.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.gateway import SimulatedGateway
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Entry, Repository, executable
+from stoker.testing.repositories import Entry, executable
 from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0
@@ -115,15 +111,6 @@ class Sufferer:
 
     def _story(self) -> str:
         return f"{self.commit} is reported; it is {self.plant.maps.report()}\n{self.pod.tail()}"
-
-
-@pytest.fixture
-def plant(
-    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
-    repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
-        yield made
 
 
 def turns(sufferer: Sufferer, name: str, most: int) -> int:

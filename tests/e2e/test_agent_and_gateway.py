@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-
-import pytest
+from collections.abc import Mapping
 
 from stoker.domain.protocol import HeldProject, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.testing.agent_plant import AgentPlant, check, files_of, project
 from stoker.testing.agent_pod import AgentPod
-from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.gateway_mind import State
 from stoker.testing.gateway_pair import RedundantPair
 from stoker.testing.gateway_sessions import Designer
 from stoker.testing.gateway_settings import ApiKey, Settings
-from stoker.testing.git_http import GitHttpServer
 from stoker.testing.plant import resource
-from stoker.testing.repositories import Repository
 from stoker.testing.waiting import eventually
 
 FILLER, PACKER = "projects/filler/project.json", "projects/packer/project.json"
-
-
-@pytest.fixture
-def plant(
-    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
-    repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
-        yield made
 
 
 def both(version: int) -> dict[str, str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
@@ -15,24 +13,13 @@ from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.testing.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.fault_proxy import FaultProxy
 from stoker.testing.faults import Fault, FaultKind
 from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
 from stoker.testing.waiting import eventually
 
 AWAY = max(ASK_SECONDS, WRITE_SECONDS) + 2.0
 FILLER = "projects/filler/project.json"
-
-
-@pytest.fixture
-def plant(
-    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
-    repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
-        yield made
 
 
 def stay_away(began: float) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
@@ -25,15 +22,6 @@ from stoker.testing.waiting import eventually
 
 CORE = "config/resources/core"
 KEYS = ("filler", "packer")
-
-
-@pytest.fixture
-def plant(
-    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
-    repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
-        yield made
 
 
 def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_made_of_one(

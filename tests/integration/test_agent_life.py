@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,10 @@ from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.testing.agent_plant import AgentPlant, check, files_of, project
 from stoker.testing.agent_pod import AgentPod
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
 from stoker.testing.sealed_root import WRITABLE, SealedRoot
 from stoker.testing.waiting import eventually
 
 FILLER = "projects/filler/project.json"
-
-
-@pytest.fixture
-def plant(
-    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
-    repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
-        yield made
 
 
 class HeldUp:

@@ -38,6 +38,7 @@ from stoker.reverser.selection.selecting import select
 from stoker.serving.certifying import SelfMade
 from stoker.serving.rotating import Terms
 from stoker.serving.trusting import VALIDATING, Target
+from stoker.testing.author_webhook import without_rules
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.control_plane import ControlPlane
 from stoker.testing.processes import free_ports
@@ -130,21 +131,7 @@ class Site:
 
     async def install(self) -> None:
         """As the chart does: one webhook, where it is, and no rules."""
-        body = {
-            "apiVersion": VALIDATING.api_version,
-            "kind": VALIDATING.kind,
-            "metadata": {"name": CONFIGURATION},
-            "webhooks": [
-                {
-                    "name": WEBHOOK,
-                    "admissionReviewVersions": ["v1"],
-                    "sideEffects": "None",
-                    "failurePolicy": "Ignore",
-                    "timeoutSeconds": 1,
-                    "clientConfig": {"url": f"https://127.0.0.1:{self.ports[0][0]}{PATH}"},
-                }
-            ],
-        }
+        body = without_rules(CONFIGURATION, f"https://127.0.0.1:{self.ports[0][0]}{PATH}")
         await self.client.create(VALIDATING, body, into=dict[str, Any])
 
     async def start(self, *rules: Rule) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from stoker.kube.resources import CONFIG_MAPS
 from stoker.reverser.authors.admission import PATH
-from stoker.reverser.authors.capturing import WEBHOOK
 from stoker.serving.trusting import VALIDATING
+from stoker.testing.author_webhook import without_rules
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories import Repository
 from stoker.testing.reverser_site import PATIENCE, ReverserSite
@@ -36,21 +36,7 @@ class Captured:
         """What an installation makes: the configuration without rules, and people who may write."""
         ports = free_ports(2 * replicas)
         self.ports = list(zip(ports[::2], ports[1::2], strict=True))
-        body = {
-            "apiVersion": VALIDATING.api_version,
-            "kind": VALIDATING.kind,
-            "metadata": {"name": self.name},
-            "webhooks": [
-                {
-                    "name": WEBHOOK,
-                    "admissionReviewVersions": ["v1"],
-                    "sideEffects": "None",
-                    "failurePolicy": "Ignore",
-                    "timeoutSeconds": 1,
-                    "clientConfig": {"url": self.url(0)},
-                }
-            ],
-        }
+        body = without_rules(self.name, self.url(0))
         self.site.cluster.kubectl("create", "-f", "-", stdin=json.dumps(body))
         people = ("--clusterrole=cluster-admin", "--user=alice", "--user=bob")
         where = f"--namespace={self.site.namespace}"

@@ -9,20 +9,17 @@ test` holds a few syncs of it, `make test-long` a hundred with a thousand looks.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from stoker.testing.agent_plant import AgentPlant
-from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.gateway import SimulatedGateway
 from stoker.testing.gateway_resources import MANIFEST, LoadedResource, digest_of
 from stoker.testing.gateway_settings import Settings
 from stoker.testing.gateway_sightings import Sightings, Version
-from stoker.testing.git_http import GitHttpServer
 from stoker.testing.plant import VIEWS, resource
-from stoker.testing.repositories import Repository
 
 VIEW_COUNT = 145
 MOVED = 5
@@ -42,15 +39,6 @@ def tree(version: int) -> dict[str, str]:
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
     found: dict[str, str | None] = dict.fromkeys(before.keys() - after.keys())
     return found | {path: text for path, text in after.items() if before.get(path) != text}
-
-
-@pytest.fixture
-def plant(
-    control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
-    repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
-        yield made
 
 
 def in_between(seen: Sightings, history: Sequence[Version]) -> int:

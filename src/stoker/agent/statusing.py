@@ -99,9 +99,8 @@ class Board:
             rollback=self._asked_back(direction.rollback),
         )
         if before.sync_status is SyncStatus.SYNCED and telling.wanted(self.report) != telling.wanted(before):
-            self.report = replace(
-                self.report, sync_status=SyncStatus.PENDING
-            )  # it was synced to something else
+            # It was synced to something else.
+            self.report = replace(self.report, sync_status=SyncStatus.PENDING)
 
     def remark(self, warning: str) -> None:
         """Something that holds for this turn beside what the intent says."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stoker.telemetry.logs import LEVELS
+from stoker.cli.servers import server_options
 
 
 @click.command("agent")
@@ -22,16 +22,7 @@ from stoker.telemetry.logs import LEVELS
     show_default=True,
     help="Folder before all places of the pod; for tests and demos.",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="Default: KUBECONFIG, the pod's account, ~/.kube/config.",
-)
-@click.option("--context", help="Context of the kubeconfig.")
-@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
-@click.option(
-    "--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True
-)
+@server_options
 def agent_command(
     health_address: str,
     metrics_address: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stoker.cli import values
 from stoker.cli.calls import Calls, receiver_for
 from stoker.cli.webhook import defaults_in, secret_key_in
 from stoker.controller.fetchers import FetcherDeployments
@@ -32,13 +33,13 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         leader_elect=options["leader_elect"],
         health_address=options["health_probe_bind_address"],
         metrics_address=options["metrics_bind_address"],
-        namespaces=_listed(options["watch_namespaces"]),
+        namespaces=values.listed(options["watch_namespaces"]),
         labels=options["watch_label_selector"],
         workers=options["workers"],
         git_timeout=options["git_timeout"],
         require_known_hosts=options["require_known_hosts"],
         cluster_name=options["cluster_name"],
-        github_app_namespaces=_listed(",".join(options["github_app_namespace"])),
+        github_app_namespaces=values.listed(",".join(options["github_app_namespace"])),
         defaults=defaults_in(options["defaults"]),
         forget_after=options["forget_reports_after"],
         shared_volumes=options["shared_volumes"],
@@ -105,7 +106,3 @@ def _fetchers(
     if installation is None:
         raise Misconfigured("--shared-volumes needs --agent-image: the fetchers run that image, too")
     return lambda observed, client: FetcherDeployments(observed, client, installation, SystemClock())
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -9,7 +9,6 @@ says nothing about Secrets gets `Redact`, because what lies in a folder is soon 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,9 @@ from typing import NamedTuple
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.api.loading import MAX_BYTES
 from stoker.api.manifests import read_manifests
 from stoker.cli import values
-from stoker.cli.options import STDIN
+from stoker.cli.manifest_files import at_home, content_of
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
@@ -66,8 +64,8 @@ def job_from(wanted: Wanted, home: str) -> Found:
     if wanted.rules and wanted.preset:
         raise InvalidValue("--rules and --preset are two ways to say what is exported; give one")
     base = RelPath.clean(wanted.base_folder) if wanted.base_folder else RelPath("")
-    resources = [each for name in wanted.rules for each in read_manifests(_content(name), name)]
-    stated = [_at_home(each, home) for each in resources]
+    resources = [each for name in wanted.rules for each in read_manifests(content_of(name), name)]
+    stated = [each if isinstance(each, ClusterWatchRule) else at_home(each, home) for each in resources]
     rules, targets, recipients, warnings = _stated(stated, wanted, base)
     if not wanted.rules:
         rules = preset_rules(HERE)
@@ -190,22 +188,3 @@ def _check_recipients(
         if not recipients.get(ref):
             raise InvalidValue(f"--recipient is missing: nobody could read the Secrets of {ref}")
         recipients_of(recipients[ref])
-
-
-def _at_home(resource: Resource, home: str) -> Resource:
-    if resource.metadata.namespace or isinstance(resource, ClusterWatchRule):
-        return resource
-    import msgspec  # noqa: PLC0415
-
-    meta = msgspec.structs.replace(resource.metadata, namespace=home)
-    return msgspec.structs.replace(resource, metadata=meta)
-
-
-def _content(name: str) -> bytes:
-    try:
-        if name == STDIN:
-            return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with Path(name).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise Misconfigured(f"file {name} cannot be read: {error.strerror}") from None

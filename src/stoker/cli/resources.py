@@ -8,13 +8,8 @@ guessed: they are listed.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
-
-import msgspec
 
 from stoker.api.adapters import (
     MODELS,
@@ -31,21 +26,19 @@ from stoker.api.adapters.trees import Tree
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.loading import MAX_BYTES
 from stoker.api.manifests import read_manifests
 from stoker.cli import values
+from stoker.cli.manifest_files import at_home, content_of
 from stoker.cli.options import STDIN, Given
 from stoker.cli.orders import Order, data_dir_of, job_from
 from stoker.cli.secret_files import SecretFiles
 from stoker.cli.unserved import refuse_gates, without_effect
-from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import Receiver
 from stoker.domain.intent.intents import Notice
 from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-
-R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +97,7 @@ def read_files(names: Sequence[str], namespace: str) -> Found:
     if names.count(STDIN) > 1:
         raise InvalidValue("standard input can be read once: -f - is given twice")
     every = [
-        _at_home(one, namespace) for name in names for one in read_manifests(_content(name), _title(name))
+        at_home(one, namespace) for name in names for one in read_manifests(content_of(name), _title(name))
     ]
     mains = tuple(one for one in every if isinstance(one, MODELS))
     bases = tuple(one for one in every if isinstance(one, IgnitionSyncBase))
@@ -119,25 +112,8 @@ def read_files(names: Sequence[str], namespace: str) -> Found:
     return Found(mains, bases, profiles, others)
 
 
-def _content(name: str) -> bytes:
-    try:
-        if name == STDIN:
-            return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with Path(name).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise Misconfigured(f"file {name} cannot be read: {error.strerror}") from None
-
-
 def _title(name: str) -> str:
     return "standard input" if name == STDIN else name
-
-
-def _at_home(resource: R, namespace: str) -> R:
-    if resource.metadata.namespace:
-        return resource
-    meta = msgspec.structs.replace(resource.metadata, namespace=namespace)
-    return msgspec.structs.replace(resource, metadata=meta)
 
 
 def _annotations(given: Given) -> dict[str, str]:

@@ -7,17 +7,11 @@ from typing import Any
 
 import click
 
+from stoker.cli.servers import server_options
 from stoker.cli.witnesses import author_options, author_seams
-from stoker.telemetry.logs import LEVELS
 
 
 @click.command("reverser")
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="Default: KUBECONFIG, the pod's account, ~/.kube/config.",
-)
-@click.option("--context", help="Context of the kubeconfig.")
 @click.option(
     "--namespace",
     help="The reverser's own namespace, for its Leases. Default: the namespace of the context.",
@@ -149,10 +143,7 @@ from stoker.telemetry.logs import LEVELS
     "--metrics-port", default=":8080", show_default=True, help="Port or address of metrics; 0: none."
 )
 @click.option("--metrics-prefix", default="", help="Put before the name of every metric.")
-@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
-@click.option(
-    "--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True
-)
+@server_options
 @author_options
 def reverser_command(
     kubeconfig: Path | None,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stoker.cli import values
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.quantities import parse_duration, parse_quantity
+from stoker.domain.quantities import parse_quantity
 from stoker.kube.config import ClusterConfig
 from stoker.kube.rates import Rate
 from stoker.reverser.branches.batching import Limits
@@ -19,14 +20,14 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
     if duration != int(duration):
         raise Misconfigured("--lease-duration must be whole seconds")
     try:
-        excluded = excluded_with(_listed(",".join(options["exclude"])))
+        excluded = excluded_with(values.listed(",".join(options["exclude"])))
     except InvalidValue as error:
         raise Misconfigured(f"--exclude: {error.message}") from None
     return Settings(
         config=config,
         namespace=home,
         work_dir=options["work_dir"],
-        namespaces=_listed(options["watch_namespaces"]),
+        namespaces=values.listed(options["watch_namespaces"]),
         identity=options["identity"],
         excluded=excluded,
         watch_all=options["watch_all"],
@@ -52,10 +53,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
 
 
 def _seconds(options: Mapping[str, Any], name: str) -> float:
-    try:
-        seconds = parse_duration(options[name])
-    except InvalidValue as error:
-        raise Misconfigured(f"--{name.replace('_', '-')}: {error.message}") from None
+    seconds = values.seconds(f"--{name.replace('_', '-')}", options[name])
     if seconds <= 0:
         raise Misconfigured(f"--{name.replace('_', '-')} must be more than nothing")
     return seconds
@@ -77,7 +75,3 @@ def _wait(options: Mapping[str, Any]) -> float:
 def _address(text: str) -> str:
     """A port alone is one of every interface."""
     return f":{text}" if text.isdecimal() and text != "0" else text
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stoker.domain.errors import InvalidValue
+from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import DeletionPolicy, Mapping, MappingKind, Orphans, WhenMissing
+from stoker.domain.quantities import parse_duration
 
 MAX_ID = 2**32 - 2
 
@@ -82,3 +83,15 @@ def proxy(text: str) -> str:
     if not re.fullmatch(r"(https?|socks5h?)://[A-Za-z0-9.\-_\[\]:]+/?", text):
         raise InvalidValue(f"--proxy {text[:120]!r} is not of the form http://host:port")
     return text.rstrip("/")
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Names with commas between."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def seconds(flag: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except InvalidValue as error:
+        raise Misconfigured(f"{flag}: {error.message}") from None

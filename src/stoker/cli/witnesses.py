@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.domain.quantities import parse_duration
+from stoker.cli import values
+from stoker.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
     from stoker.kube.catalog import Catalog
@@ -104,7 +104,7 @@ def author_seams(options: Mapping[str, Any], home: str) -> Seams:
         authors=witnesses.authors,
         parts=witnesses.parts,
         selected=witnesses.selected,
-        author_patience=_patience(options["author_patience"]),
+        author_patience=values.seconds("--author-patience", options["author_patience"]),
     )
 
 
@@ -161,14 +161,6 @@ def _settings(options: Mapping[str, Any], home: str) -> Settings:
     )
 
 
-def _patience(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except InvalidValue as error:
-        raise Misconfigured(f"--author-patience: {error.message}") from None
-
-
 def _names(text: str, home: str) -> tuple[str, ...]:
     """A Service of our own namespace is written without it."""
-    listed = [each.strip() for each in text.split(",") if each.strip()]
-    return tuple(each if "." in each or ":" in each else f"{each}.{home}.svc" for each in listed)
+    return tuple(each if "." in each or ":" in each else f"{each}.{home}.svc" for each in values.listed(text))

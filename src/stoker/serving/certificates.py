@@ -129,12 +129,12 @@ def reissued(
     certificate = (
         _builder(subject, authority.subject, key.public_key(), now, expires)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(key_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
         )
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([general_name(name) for name in names]), critical=False)
         .sign(signer, hashes.SHA256())
     )
     return replace(
@@ -152,7 +152,7 @@ def _authority(now: datetime, life: timedelta) -> tuple[bytes, Secret]:
     certificate = (
         _builder(subject, subject, key.public_key(), now, now + life)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(key_usage(signs=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -235,7 +235,7 @@ def _builder(
     )
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
+def key_usage(*, signs: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=signs,
@@ -249,7 +249,7 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

@@ -7,7 +7,6 @@ here is meant to protect anything that outlives it.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stoker.domain.errors import InvalidValue
+from stoker.serving.certificates import general_name, key_usage
 
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 VALID_FOR = timedelta(days=365)
@@ -59,7 +59,7 @@ class Authority:
         self._certificate = (
             _builder(subject, subject, self._key.public_key(), VALID_FOR)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(key_usage(signs=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -87,7 +87,7 @@ class Authority:
     def server(self, names: Sequence[str] = LOCAL_NAMES, *, valid_for: timedelta = VALID_FOR) -> Certificate:
         """For a server known under these host names and addresses; a negative time makes an expired one."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        alternatives = x509.SubjectAlternativeName([general_name(name) for name in names])
         return self._sign(subject, ExtendedKeyUsageOID.SERVER_AUTH, valid_for, alternatives)
 
     def client(
@@ -111,7 +111,7 @@ class Authority:
         builder = (
             _builder(subject, self._certificate.subject, key.public_key(), valid_for)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(key_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
@@ -153,24 +153,3 @@ def _builder(
         .not_valid_before(begins)
         .not_valid_after(now + valid_for)
     )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)

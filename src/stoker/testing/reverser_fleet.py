@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.reverser.authors.admission import PATH
-from stoker.reverser.authors.capturing import WEBHOOK
+from stoker.testing.author_webhook import without_rules
 from stoker.testing.certificates import KeyPair
 from stoker.testing.cluster_access import ClusterAccess
 from stoker.testing.fault_proxy import FaultProxy
@@ -152,21 +152,7 @@ class Fleet(Stopped):
 
     def _install(self) -> None:
         """As the chart does: one webhook, where it is, and no rules."""
-        body = {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": CONFIGURATION},
-            "webhooks": [
-                {
-                    "name": WEBHOOK,
-                    "admissionReviewVersions": ["v1"],
-                    "sideEffects": "None",
-                    "failurePolicy": "Ignore",
-                    "timeoutSeconds": 1,
-                    "clientConfig": {"url": f"https://{self.door.address}{PATH}"},
-                }
-            ],
-        }
+        body = without_rules(CONFIGURATION, f"https://{self.door.address}{PATH}")
         path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
         answer = self._cluster.request("POST", path, body)
         assert answer.status == 201, answer.body  # noqa: S101
