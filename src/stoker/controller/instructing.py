@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF, RELEASED
 from stoker.api.agent_spec import AgentSpec, encode
 from stoker.api.blocks.git import GitAuth, TokenAuth
 from stoker.api.kinds.resource import Resource as Model
@@ -32,7 +32,7 @@ from stoker.domain.protocol import Metadata, RollbackRequest
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 
 # What asks for a sync is the controller's business, and changes with every webhook.
-_FOR_AGENTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
+_FOR_AGENTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN, RELEASED)
 
 
 @dataclass(frozen=True, slots=True)

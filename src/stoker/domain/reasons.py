@@ -191,6 +191,36 @@ class Reason(StrEnum):
     SHARED_MIRROR_BEHIND = "SharedMirrorBehind"
     GITHUB_APP_NOT_PERMITTED = "GitHubAppNotPermitted"
 
+    # Safe delivery: gates before a change, and going back after it.
+    SERVICE_UNREACHABLE = "ServiceUnreachable"
+    VALIDATION_REJECTED = "ValidationRejected"
+    WAITING_FOR_WINDOW = "WaitingForWindow"
+    WAITING_FOR_STAGE = "WaitingForStage"
+    WAITING_FOR_TURN = "WaitingForTurn"
+    PENDING_APPROVAL = "PendingApproval"
+    APPROVED = "Approved"
+    APPROVAL_EXPIRED = "ApprovalExpired"
+    APPROVAL_IGNORED = "ApprovalIgnored"
+    CANARY_STAGE_FAILED = "CanaryStageFailed"
+    SYNC_QUEUE_GROWING = "SyncQueueGrowing"
+    SNAPSHOT_FAILED = "SnapshotFailed"
+    SNAPSHOT_CORRUPT = "SnapshotCorrupt"
+    SNAPSHOT_NOT_FOUND = "SnapshotNotFound"
+    ROLLED_BACK = "RolledBack"
+    SCAN_FAILURE_AUTO_ROLLBACK = "ScanFailureAutoRollback"
+    AUTO_ROLLBACK = "AutoRollback"
+    ROLLBACK_FAILED = "RollbackFailed"
+    COMMIT_QUARANTINED = "CommitQuarantined"
+    ALERT_FAILED = "AlertFailed"
+
+    # The way back from a gateway to git.
+    WATCHERS_ACTIVE = "WatchersActive"
+    CHANGE_PENDING = "ChangePending"
+    CHANGE_REFUSED = "ChangeRefused"
+    CHANGE_HELD = "ChangeHeld"
+    PR_CREATED = "PRCreated"
+    FORGE_REFUSED = "ForgeRefused"
+
     # What a pass found.
     PAUSED = "Paused"
     SYNC_PARTIAL = "SyncPartial"

@@ -19,13 +19,14 @@ from datetime import datetime
 from functools import partial
 from urllib.parse import urlsplit
 
+from stoker.calling import Answer
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.access import TOKEN_USER, Access, Password
 from stoker.git.errors import SourceUnreachable
-from stoker.git.github_api import ApiAnswer, explained, post
+from stoker.git.github_api import explained, post
 
 MAX_KEPT = 256
 _BACKDATED = 60
@@ -143,7 +144,7 @@ def _encoded(raw: bytes) -> bytes:
     return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
 
-def _token(answer: ApiAnswer, app: GitHubApp, asked: float) -> tuple[Secret, float]:
+def _token(answer: Answer, app: GitHubApp, asked: float) -> tuple[Secret, float]:
     """The token and the monotonic time at which it is to be renewed."""
     try:
         content = json.loads(answer.body)

@@ -11,25 +11,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
-from stoker.domain.errors import InvalidValue
-
-_SCHEMES = ("http", "https", "socks5", "socks5h")
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
-
-
-def checked(proxy: str) -> str:
-    """The address of a proxy; one that is none is refused without being shown, for it may hold a password."""
-    try:
-        parts = urlsplit(proxy)
-        usable = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and proxy.isprintable()
-    except ValueError:
-        usable = False
-    if not usable:
-        raise InvalidValue("git.proxy is not of the form http://host:port, https://… or socks5h://…")
-    return proxy
 
 
 def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

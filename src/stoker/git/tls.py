@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from pathlib import Path
 
-from stoker.domain.errors import InvalidValue
+from stoker.calling.trust import certificates
 from stoker.git.private import write_private
 
-MAX_CA_BYTES = 1 << 20
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
 # Debian and Alpine, Fedora and its family, SUSE, macOS.
 _SYSTEM = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -25,16 +22,6 @@ _SYSTEM = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-
-
-def certificates(ca: bytes) -> bytes:
-    """The certificates of a PEM text and nothing else of it; raises if there is none."""
-    if len(ca) > MAX_CA_BYTES:
-        raise InvalidValue(f"the CA certificates are larger than {MAX_CA_BYTES} bytes")
-    found = _CERTIFICATE.findall(ca.replace(b"\r\n", b"\n"))
-    if not found:
-        raise InvalidValue("the CA certificates hold no certificate in PEM form")
-    return b"\n".join(found) + b"\n"
 
 
 def bundle(folder: Path, ca: bytes) -> Path:

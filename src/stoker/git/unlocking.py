@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from stoker.calling.proxies import checked
 from stoker.domain.errors import Misconfigured
 from stoker.domain.refs import RepoUrl, without_userinfo
 from stoker.git import proxies
@@ -86,7 +87,7 @@ def _over_http(helpers: Helpers, url: RepoUrl, access: Access) -> Unlocked:
 
         config["http.sslCAInfo"] = str(bundle(helpers.home, access.ca))
     if access.proxy:
-        config["http.proxy"] = proxies.checked(access.proxy)
+        config["http.proxy"] = checked(access.proxy)
         environment |= proxies.exceptions()
         return Unlocked(environment, config, tuple(access.hidden()))
     inherited = proxies.inherited()

@@ -36,7 +36,7 @@ def test_a_maps_name_follows_the_kind_and_a_shard_is_nobodys_main_map() -> None:
     assert status_map(FrontDoor.STOKER, "line") == "stoker-status-line"
     assert status_map(FrontDoor.IGNITION_SYNC, "line", 2) == "ignition-sync-statusshard-2-line"
     assert status_map(FrontDoor.STOKER, "line", 1) != status_map(FrontDoor.STOKER, "line-1")
-    assert changes_map(FrontDoor.IGNITION_SYNC, "line") == "ignition-sync-changes-line"
+    assert changes_map(FrontDoor.IGNITION_SYNC, "line", 7) == "ignition-sync-changes-7-line"
     assert labels_of(FrontDoor.STOKER, "line") == {CR_NAME_LABEL: "line", CR_KIND_LABEL: "Stoker"}
 
 

@@ -145,6 +145,12 @@ def digests(annotation: Annotation) -> tuple[str, ...]:
     return _listed(annotation, r"[A-Za-z0-9:_-]{8,128}", "it must be digests of plans, separated by commas")
 
 
+def commits(annotation: Annotation) -> tuple[str, ...]:
+    return _listed(
+        annotation, r"[0-9a-f]{40}|[0-9a-f]{64}", "it must be full commit ids, separated by commas"
+    )
+
+
 def tag_providers(annotation: Annotation) -> tuple[str, ...]:
     return _listed(
         annotation,

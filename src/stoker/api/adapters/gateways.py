@@ -84,6 +84,7 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
         depends_on=content.depends_on,
         ref_overridden=settings.ref_override is not None,
         approved_plans=(*door.requests()[0].approved_plans, *settings.approved_plans),
+        released_commits=door.requests()[0].released_commits,
         dry_run=content.dry_run,
         paused=bool(spec.paused) or content.paused,
         notices=(

@@ -28,6 +28,7 @@ APPROVED_BY = "approved-by"
 APPROVED_AT = "approved-at"
 APPROVED_REF = "approved-ref"
 APPROVED_PLAN = "approved-plan"
+RELEASED = "release-quarantine"
 
 
 def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, tuple[Notice, ...]]:
@@ -49,6 +50,7 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, t
         if approver and approved_at
         else None,
         approved_plans=reader.read(APPROVED_PLAN, values.digests) or (),
+        released_commits=reader.read(RELEASED, values.commits) or (),
     )
     return requests, tuple(reader.notices)
 

@@ -87,6 +87,28 @@ class HeldProject(Block):
     user: Annotated[Word | None, about("Who has it open.")] = None
 
 
+class Quarantine(Block):
+    """A commit that was taken back on a gateway and is not tried again there."""
+
+    commit: Annotated[Word, about("The commit.")]
+    reason: Annotated[Word | None, about("One word for machines: why it was taken back.")] = None
+    message: Annotated[Line | None, about("The same in a sentence.")] = None
+    since: Annotated[Timestamp | None, about("When it was taken back.")] = None
+
+
+class OwnChanges(Block):
+    """What somebody changed on a gateway and git does not have."""
+
+    pending: Annotated[Count | None, about("Files on their way to git.")] = None
+    refused: Annotated[Count | None, about("Files that do not go to git.")] = None
+    held: Annotated[Count | None, about("Files that are not overwritten until somebody decides.")] = None
+    paths: Annotated[_Paths | None, about("The first twenty of them.")] = None
+    reason: Annotated[Word | None, about("One word for machines: what keeps them.")] = None
+    message: Annotated[Line | None, about("The same in a sentence.")] = None
+    branch: Annotated[Word | None, about("Branch that the changes were pushed to.")] = None
+    pull_request: Annotated[Line | None, about("Address of the open pull request.")] = None
+
+
 class GatewayStatus(Block):
     """One gateway that refers to the resource."""
 
@@ -136,6 +158,14 @@ class GatewayStatus(Block):
     pending_plan: Annotated[PendingPlan | None, about("A plan that waits for approval.")] = None
     drift: Annotated[DriftReport | None, about("Files that somebody else has changed.")] = None
     last_snapshot: Annotated[SnapshotInfo | None, about("The newest snapshot.")] = None
+    snapshots_kept: Annotated[Count | None, about("How many snapshots there are.")] = None
+    quarantine: Annotated[
+        Quarantine | None, about("A commit that was taken back here and is not tried again.")
+    ] = None
+    waits_until: Annotated[
+        Timestamp | None, about("When the next maintenance window opens, while a change waits for it.")
+    ] = None
+    changes: Annotated[OwnChanges | None, about("What was changed on the gateway and is not in git.")] = None
     sync_history: Annotated[
         Annotated[tuple[SyncHistoryEntry, ...], items(10)] | None, about("The last ten syncs, newest first.")
     ] = None
@@ -158,6 +188,50 @@ class RollbackOutcome(Block):
     time: Annotated[Timestamp | None, about("When it ended.")] = None
 
 
+class StageProgress(Block):
+    """One stage of a release."""
+
+    name: Annotated[Word, about("Name of the stage.")]
+    state: Annotated[
+        Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"], about("How far it is.")
+    ]
+    synced_at: Annotated[Timestamp | None, about("When the last of its gateways was synced.")] = None
+    checked_at: Annotated[Timestamp | None, about("When its health check passed.")] = None
+    message: Annotated[Line | None, about("What it waits for, or why it failed.")] = None
+
+
+class ReleaseProgress(Block):
+    """How far a commit has come on its way through the fleet."""
+
+    commit: Annotated[Word, about("The commit.")]
+    started_at: Annotated[Timestamp | None, about("When it was first let go.")] = None
+    stages: Annotated[
+        Annotated[tuple[StageProgress, ...], items(32)] | None, about("Its stages, in their order.")
+    ] = None
+    queued: Annotated[Count | None, about("Gateways that wait for their turn.")] = None
+    syncing: Annotated[Count | None, about("Gateways that sync now.")] = None
+
+
+class ApprovalRequest(Block):
+    """A commit that waits for a person, or was given one."""
+
+    commit: Annotated[Word, about("The commit.")]
+    ref: Annotated[Word | None, about("Ref that led to it.")] = None
+    stage: Annotated[Word | None, about("Stage that waits; absent: the whole resource.")] = None
+    digest: Annotated[
+        Word | None, about("What is approved: SHA-256 over the sorted lines `gateway digest` of all plans.")
+    ] = None
+    state: Annotated[Literal["Planning", "Pending", "Approved", "Expired"], about("How far it is.")]
+    requested_at: Annotated[Timestamp | None, about("When it began to wait.")] = None
+    expires_at: Annotated[Timestamp | None, about("When the request lapses.")] = None
+    approved_by: Annotated[Word | None, about("Who approved it.")] = None
+    approved_at: Annotated[Timestamp | None, about("When it was approved.")] = None
+    files_added: Annotated[Count | None, about("Files that would be added, over all gateways.")] = None
+    files_modified: Annotated[Count | None, about("Files that would be changed.")] = None
+    files_deleted: Annotated[Count | None, about("Files that would be deleted.")] = None
+    message: Annotated[Line | None, about("Why an approval that is there does not count.")] = None
+
+
 class SyncStatus(Block):
     """How far the sync has come."""
 
@@ -175,6 +249,10 @@ class SyncStatus(Block):
         None
     )
     rollback: Annotated[RollbackOutcome | None, about("What became of spec.rollback.")] = None
+    release: Annotated[
+        ReleaseProgress | None, about("How far the commit has come, where stages, order or limits hold it.")
+    ] = None
+    approval: Annotated[ApprovalRequest | None, about("What waits for a person.")] = None
     discovered_gateways: Annotated[
         Annotated[tuple[GatewayStatus, ...], items(1000, keyed_by=("name", "podName"))] | None,
         about("The gateways that refer to the resource."),

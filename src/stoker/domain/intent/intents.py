@@ -88,6 +88,7 @@ class GatewayIntent:
     depends_on: tuple[str, ...] = ()
     ref_overridden: bool = False
     approved_plans: tuple[str, ...] = ()
+    released_commits: tuple[str, ...] = ()
     dry_run: bool = False
     paused: bool = False
     notices: tuple[Notice, ...] = ()

@@ -39,3 +39,5 @@ class Requests:
     ref: RefRequest | None = None
     approval: GivenApproval | None = None
     approved_plans: tuple[str, ...] = ()
+    released_commits: tuple[str, ...] = ()
+    """Commits that may be tried again where they were taken back."""

@@ -3,6 +3,7 @@
     names      which map belongs to which resource, and its labels
     metadata   controller to agents: what to be at, and how
     reports    agent to controller: where one gateway stands
+    changes    agent to controller: what somebody changed on a gateway
     signing    whether the metadata is what the controller wrote
     shapes     frozen values to JSON objects and back, checked
 
@@ -11,6 +12,14 @@ text of a map by itself. Every reader takes what an older or newer counterpart
 may have written: unknown keys mean nothing, a newer protocol is refused by name.
 """
 
+from stoker.domain.protocol.changes import (
+    CHANGE_MAPS,
+    Action,
+    ChangedFile,
+    ChangesAnswer,
+    ChangeSet,
+    ChangesResult,
+)
 from stoker.domain.protocol.metadata import (
     Metadata,
     Mode,
@@ -36,18 +45,27 @@ from stoker.domain.protocol.reports import (
     GatewayReport,
     HeldProject,
     HistoryEntry,
+    OwnChanges,
     PendingPlan,
+    Quarantine,
     RollbackOutcome,
+    SnapshotTaken,
     SyncStatus,
 )
 from stoker.domain.protocol.signing import check_signature, signature, signed
 from stoker.domain.protocol.words import PROTOCOL_VERSION
 
 __all__ = [
+    "CHANGE_MAPS",
     "CR_KIND_LABEL",
     "CR_NAME_LABEL",
     "MAX_REPORT_BYTES",
     "PROTOCOL_VERSION",
+    "Action",
+    "ChangeSet",
+    "ChangedFile",
+    "ChangesAnswer",
+    "ChangesResult",
     "Checksums",
     "Diff",
     "DriftFound",
@@ -57,9 +75,12 @@ __all__ = [
     "HistoryEntry",
     "Metadata",
     "Mode",
+    "OwnChanges",
     "PendingPlan",
+    "Quarantine",
     "RollbackOutcome",
     "RollbackRequest",
+    "SnapshotTaken",
     "StatusKeyMode",
     "SyncStatus",
     "Target",

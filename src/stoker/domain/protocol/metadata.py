@@ -19,6 +19,7 @@ from typing import TypeVar
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.source import AuthKind, SecretKey
 from stoker.domain.protocol import words
+from stoker.domain.protocol.changes import ChangesAnswer, answers_in
 from stoker.domain.protocol.shapes import compact, parse_object, plain, shown
 from stoker.domain.protocol.words import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
 from stoker.domain.reasons import Reason
@@ -90,6 +91,8 @@ class Metadata:
     status_shards: Mapping[str, int] = field(default_factory=dict)
     """By status key; who is not in it reports to the main map."""
     rollback: RollbackRequest | None = None
+    changes: Mapping[str, ChangesAnswer] = field(default_factory=dict)
+    """By gateway, or by pod: what became of what was changed there."""
 
     def data(self) -> dict[str, str]:
         """The map's data; `parse` of it is this value again."""
@@ -118,6 +121,7 @@ class Metadata:
             "targets": compact(plain(self.targets)) if self.targets else "",
             "statusShards": compact(plain(self.status_shards)) if self.status_shards else "",
             "rollback": compact(plain(self.rollback)) if self.rollback else "",
+            "changes": compact(plain(self.changes)) if self.changes else "",
         }
         return {name: str(value) for name, value in {**flat, **larger}.items() if name in flat or value}
 
@@ -145,6 +149,7 @@ class Metadata:
             status_key_mode=_read(data, "statusKeyMode", words.one_of(StatusKeyMode), StatusKeyMode.GATEWAY),
             status_shards=_read(data, "statusShards", _shards, {}),
             rollback=_read(data, "rollback", _rollback, None),
+            changes=_read(data, "changes", _changes, {}),
         )
 
 
@@ -220,6 +225,13 @@ def _rollback(text: str) -> RollbackRequest:
     if bool(commit) == bool(snapshot):
         raise InvalidValue("it names either a commit or a snapshot to go back to")
     return RollbackRequest(values["id"] or commit or snapshot, CommitId(commit) if commit else None, snapshot)
+
+
+def _changes(text: str) -> dict[str, ChangesAnswer]:
+    entries = parse_object(text, "it", at_most=MAX_JSON)
+    if len(entries) > MAX_ENTRIES:
+        raise InvalidValue(f"it holds more than {MAX_ENTRIES} gateways")
+    return answers_in(entries)
 
 
 def _bool(value: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intents import FrontDoor
+from stoker.domain.protocol.changes import CHANGE_MAPS
 
 CR_NAME_LABEL = "stoker.io/cr-name"
 CR_KIND_LABEL = "stoker.io/cr-kind"
@@ -31,9 +32,11 @@ def status_map(door: FrontDoor, resource: str, shard: int = 0) -> str:
     )
 
 
-def changes_map(door: FrontDoor, resource: str) -> str:
-    """What gateways changed by themselves and git shall get."""
-    return f"{_PREFIXES[door]}-changes-{resource}"
+def changes_map(door: FrontDoor, resource: str, number: int) -> str:
+    """What gateways changed by themselves and git shall get; there are eight, numbered in the middle too."""
+    if not 0 <= number < CHANGE_MAPS:
+        raise InvalidValue(f"there is no changes map {number}")
+    return f"{_PREFIXES[door]}-changes-{number}-{resource}"
 
 
 def labels_of(door: FrontDoor, resource: str) -> dict[str, str]:

@@ -124,6 +124,42 @@ class HistoryEntry:
     projects_synced: tuple[str, ...] = ()
     duration: str = ""
     result: str = ""
+    snapshot_id: str = ""
+    diff: Diff | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """A copy that can be gone back to."""
+
+    id: str
+    bytes: int = 0
+    timestamp: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """A commit that was taken back here and is not tried again."""
+
+    commit: str
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChanges:
+    """What somebody changed on this gateway and git does not have yet, or never gets."""
+
+    id: str = ""
+    """Of the set that is on its way; empty: none."""
+    pending: int = 0
+    refused: int = 0
+    held: int = 0
+    paths: tuple[str, ...] = ()
+    """The first of them."""
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +216,12 @@ class GatewayReport:
     heartbeat_at: str = ""
     terminating_ack: bool = False
     rollback: RollbackOutcome | None = None
+    last_snapshot: SnapshotTaken | None = None
+    snapshots_kept: int = 0
+    quarantine: Quarantine | None = None
+    waits_until: str = ""
+    """When the next maintenance window opens, while a change waits for it."""
+    changes: OwnChanges | None = None
     omitted: tuple[str, ...] = ()
     """What was left out because the report would have been too large."""
 
@@ -207,7 +249,17 @@ class GatewayReport:
 
 
 _PARTS = (
-    HeldProject | DriftFound | PendingPlan | Checksums | FileChange | Diff | HistoryEntry | RollbackOutcome
+    HeldProject
+    | DriftFound
+    | PendingPlan
+    | Checksums
+    | FileChange
+    | Diff
+    | HistoryEntry
+    | RollbackOutcome
+    | SnapshotTaken
+    | Quarantine
+    | OwnChanges
 )
 
 
@@ -254,6 +306,12 @@ def _ever_smaller(report: GatewayReport) -> Iterator[GatewayReport]:
     """The report, and what is left of it when one thing after another is left out."""
     yield report
     left = report
+    for told in range(len(report.history) - 1, -1, -1):
+        if report.history[told].diff is not None:
+            briefly = tuple(replace(one, diff=None) for one in report.history[told:])
+            left = replace(left, history=(*report.history[:told], *briefly))
+            yield left
+    report = left
     for kept in range(len(report.history) - 1, 0, -1):  # the oldest goes first (C-047)
         left = replace(left, history=report.history[:kept])
         yield left
@@ -280,6 +338,10 @@ _LEAST_WANTED: tuple[tuple[str, Callable[[GatewayReport], GatewayReport]], ...] 
             error_message=_line(it.error_message, _SHORT_LINE),
             scan_result=_line(it.scan_result, _SHORT_LINE),
             service_path=_line(it.service_path, _SHORT_LINE),
+            quarantine=it.quarantine
+            and replace(it.quarantine, message=_line(it.quarantine.message, _SHORT_LINE)),
+            changes=it.changes
+            and replace(it.changes, paths=(), message=_line(it.changes.message, _SHORT_LINE)),
             rollback=it.rollback and replace(it.rollback, message=_line(it.rollback.message, _SHORT_LINE)),
         ),
     ),

@@ -1,0 +1,36 @@
+"""The proxy between us and a service: the one that was named, or what the process's variables say."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from stoker.domain.errors import InvalidValue
+
+_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+
+def checked(proxy: str) -> str:
+    """The address of a proxy; one that is none is refused without being shown, for it may hold a password."""
+    try:
+        parts = urlsplit(proxy)
+        usable = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and proxy.isprintable()
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidValue("git.proxy is not of the form http://host:port, https://… or socks5h://…")
+    return proxy
+
+
+def proxy_for(address: str, proxy: str = "") -> str | None:
+    """The proxy that git would take for this address; None: none."""
+    from urllib.request import getproxies_environment, proxy_bypass  # noqa: PLC0415 - as slow as all else
+
+    target = urlsplit(address)
+    known = getproxies_environment()
+    chosen = checked(proxy) if proxy else known.get(target.scheme, known.get("all", ""))
+    if not chosen or proxy_bypass(target.hostname or ""):
+        return None
+    chosen = chosen if "://" in chosen else f"http://{chosen}"
+    if chosen.startswith("socks"):
+        raise InvalidValue(f"{target.hostname} cannot be reached through a SOCKS proxy; use an http proxy")
+    return chosen
