@@ -95,6 +95,8 @@ class Fleet(Stopped):
         self.door = self._stack.enter_context(FaultProxy.start(f"127.0.0.1:{self.ports[0]}"))
         self.replicas: list[Replica | None] = [None] * SIZE
         self.starts = 0
+        self.pauses: dict[Path, int] = {}
+        """Files that replicas make where they are to stand still; one may come there voyages later."""
         self._read = [0] * SIZE
         self._install()
 

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from stoker.domain import failpoints
 from stoker.testing.fault_proxy import FaultProxy
@@ -43,8 +42,7 @@ class Storm:
         self._fleet = fleet
         self._git = git
         self._later: list[tuple[float, Callable[[], None]]] = []
-        self._pauses: dict[Path, int] = {}
-        """Files that a replica makes when it comes to a failpoint where it is to stand still."""
+        self._pauses = fleet.pauses
         self._began = time.monotonic()
 
     def blow(self) -> None:
