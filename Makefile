@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse verify generate build assets clean help
+.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery verify generate build assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -42,7 +42,7 @@ test-stories: assets                ## The operator's stories, all of them
 e2e test-e2e: assets                ## Real processes, end to end; all random histories are in test-model
 	$(BIN)/pytest tests/e2e -k "not every_history"
 
-bench: bench-kube bench-sync bench-agent bench-controller bench-reverse ## Every benchmark
+bench: bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery ## Every benchmark
 
 bench-kube: assets                  ## The Kubernetes runtime beside the official client
 	$(BIN)/python bench/kube.py
@@ -58,6 +58,9 @@ bench-reverse: assets               ## From a rule or a change in the cluster to
 
 bench-controller: assets            ## 500 resources with 1,000 gateways, at rest and from webhook to map
 	$(BIN)/python bench/controller.py
+
+bench-delivery: .venv/ready         ## Safe delivery: snapshots beside tar, the way back
+	$(BIN)/python bench/delivery.py
 
 verify: .venv/ready                 ## Fail when a generated file is stale
 	$(BIN)/python -m stoker.api.generate --check && $(BIN)/python scripts/chart-readme --check

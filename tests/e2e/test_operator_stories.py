@@ -25,6 +25,7 @@ from stoker.testing.git_ssh import GitSshServer
 from stoker.testing.gitea import Gitea
 from stoker.testing.kubelet_containers import GatewayImage, Image, Program
 from stoker.testing.operated_site import GATEWAY, IGNITION, PATIENCE, OperatedSite
+from stoker.testing.plain_service import PlainService
 from stoker.testing.process_kubelet import ProcessKubelet
 from stoker.testing.release import HOME, Release
 from stoker.testing.repositories import Repository
@@ -362,6 +363,47 @@ def test_profile_dependency_order(site: OperatedSite, plant: Repository, git_htt
     site.gateway("hub").settings.scan_refusal = ""
     site.until_synced("Stoker", "plant", second, 2)
     assert site.file("spoke", title("spoke")) == content("spoke", 2)
+
+
+def test_a_canary_stops_where_its_health_check_fails(
+    site: OperatedSite, plant: Repository, git_http: GitHttpServer
+) -> None:
+    """Stage by stage; the second one is not well, and nothing of the third has changed."""
+    with PlainService.start() as service:
+        stages = [
+            {"name": "pilot", "gateways": ["lab"], "healthCheckUrl": f"{service.url}/pilot"},
+            {"name": "lines", "gateways": ["filler"], "healthCheckUrl": f"{service.url}/lines"},
+            {"name": "rest", "gateways": ["office"]},
+        ]
+        canary = {"strategy": "canary", "stages": stages}
+        first = plant.commit(files("lab", "filler", "office"))
+        site.apply("Stoker", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY, deployment=canary)
+        for name in ("lab", "filler", "office"):
+            site.gateway_pod(name, gateway_name=name, service_path=f"services/{name}", **QUICK)
+        site.until_synced("Stoker", "plant", first, 3)
+
+        def state() -> list[str]:
+            progress = site.status("Stoker", "plant")["release"]
+            return [one["state"] for one in progress["stages"]]
+
+        eventually(lambda: state() == ["Passed"] * 3, PATIENCE, lambda: site.tell("Stoker", "plant"))
+        before = site.reports("Stoker", "plant")["office"]
+        service.broken.add("/lines")
+        second = plant.commit(files("lab", "filler", "office", version=2))
+        message = site.until("Stoker", "plant", "CanaryStageFailed", "CanaryStageFailed")
+        assert message.startswith("stage lines failed: its health check failed"), message
+        assert state() == ["Passed", "Failed", "Waiting"]
+        assert [site.file(name, title(name)) for name in ("lab", "filler", "office")] == [
+            content("lab", 2),
+            content("filler", 2),
+            content("office", 1),
+        ]
+        after = site.reports("Stoker", "plant")["office"]
+        assert after.without_heartbeat() == before.without_heartbeat(), "nothing reached the third stage"
+        service.broken.clear()
+        site.annotate("Stoker", "plant", requested_ref="main", requested_at="2026-03-02T08:15:00Z")
+        site.until_synced("Stoker", "plant", second, 3)
+        assert site.file("office", title("office")) == content("office", 2)
 
 
 @pytest.mark.long

@@ -155,9 +155,14 @@ def test_nobody_approves_in_anothers_name(desk: Desk) -> None:
     assert desk.annotate("stoker/plant", "stoker.io/approved-by=alice", at, user="alice") == ""
     later = "stoker.io/approved-ref=v3"
     assert "ApproverMismatch" in desk.annotate("stoker/plant", later, user="carol")
+    another = f"stoker.io/approved-plan={'b' * 64}"
+    assert "ApproverMismatch" in desk.annotate("stoker/plant", another, user="carol")
+    assert desk.annotate("stoker/plant", another, user="alice") == ""
     assert desk.annotate("stoker/plant", "example.net/other=1", user="carol") == ""
     withdrawn = ("stoker.io/approved-by-", "stoker.io/approved-at-")
     assert desk.annotate("stoker/plant", *withdrawn, user="carol") == ""
+    # A plan alone is the consent to deletions of one gateway, and no approval.
+    assert desk.annotate("stoker/plant", f"stoker.io/approved-plan={'c' * 64}", user="carol") == ""
     forged = {"stoker.io/approved-by": "bob"}
     assert "ApproverMismatch" in desk.apply("Stoker", "new", user="alice", annotations=forged, git=GIT)
 

@@ -256,6 +256,22 @@ def test_a_plan_is_shown_and_carried_out_when_the_target_says_so(plant: Plant) -
     assert report.pending_plan is None
 
 
+def test_a_plan_that_is_not_the_one_that_was_approved_is_shown_and_not_carried_out(plant: Plant) -> None:
+    pod = plant.pod()
+    plant.publish()
+    pod.start(plant.kubeconfig)
+    synced_to(plant, plant.first, pod)
+    second = plant.commit("Two")
+    plant.publish(commit=second, targets={"filler": Target(second, Mode.APPLY, "f" * 64)})
+    report = plant.maps.until_report(reason=Reason.PLAN_PENDING, sync_status=SyncStatus.PENDING, pod=pod)
+    assert report.pending_plan is not None
+    assert (report.pending_plan.commit, report.synced_commit) == (second, plant.first)
+    assert "is not the one that was approved" in report.error_message
+    assert pod.file(PROJECT) == project("One")
+    plant.publish(targets={"filler": Target(second, Mode.APPLY, report.pending_plan.digest)})
+    synced_to(plant, second, pod)
+
+
 def test_going_back_to_a_commit_is_done_once_and_told(plant: Plant) -> None:
     pod = plant.pod()
     second = plant.commit("Two")

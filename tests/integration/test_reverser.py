@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from pathlib import Path
 
 from stoker.testing.git_http import GitHttpServer
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, files_of
+from stoker.testing.reverser_site import BASE, ReverserSite, files_of, metric_of
 from stoker.testing.waiting import eventually
 
 MARKER = f"{BASE}/.configbutler/owner.yaml"
@@ -190,28 +191,38 @@ def test_suspending_stops_writing_and_resuming_catches_up(site: ReverserSite, pr
 
 
 def test_pushes_follow_the_cadence_of_the_repository(site: ReverserSite, prod: Repository) -> None:
+    (port,) = free_ports(1)
     site.repo_config(push={"interval": "1h", "maxCommits": 3})
     site.destination()
     site.rule()
-    site.start()
-    site.until("GitDestination", "production", "Initialized")
-    for name in ("a", "b"):
+    site.start(f"--metrics-port={port}")
+    site.until("WatchRule", "maps", "Initialized")
+
+    def commit(name: str, made: int) -> None:
+        """Each of them is a commit of its own, because the window is at its minimum."""
         site.config_map(name)
-        site.until("GitDestination", "production", "Initialized")
-    assert not prod.has_branch("main")
-    # Each of them is a commit of its own, because the window is at its minimum; the third one sends all.
-    eventually(lambda: _grown(site, prod), 20.0, site.tail, interval=0.3)
-    assert len(prod.messages()) >= 3
+        taken = "change_queue_duration_seconds_count"
+        eventually(lambda: metric_of(port, taken) == made, 20.0, lambda: f"{name}\n{site.tail()}")
+
+    for made, name in enumerate(("a", "b"), 1):
+        commit(name, made)
+        assert not prod.has_branch("main"), "two are fewer than three, and the hour is not over"
+    eventually(lambda: metric_of(port, "repo_branch_queue_depth") == 2, 20.0, site.tail)
+    commit("c", 3)
+    site.until_files(prod, {site.map_path("c"): "value"})
+    named = [message.splitlines()[0].rpartition("/")[2] for message in prod.messages()]
+    assert named == ["c", "b", "a"]
+    eventually(lambda: metric_of(port, "push_duration_seconds_count") == 1, 20.0, "all went with one push")
     tip = prod.tip()
-    site.config_map("last")
-    site.repo_config(push={"interval": "0s"})
-    site.until_files(prod, {site.map_path("last"): "value"})
-    assert prod.tip() != tip
-
-
-def _grown(site: ReverserSite, prod: Repository) -> bool:
-    site.config_map("grows", {"key": str(len(site.events())), "at": str(id(object()))})
-    return prod.has_branch("main")
+    commit("d", 4)
+    assert prod.tip() == tip
+    site.repo_config(push={"interval": "2s"})
+    site.until_files(prod, {site.map_path("d"): "value"})
+    begun = time.monotonic()
+    for made, name in enumerate(("e", "f"), 5):
+        commit(name, made)
+    site.until_files(prod, {site.map_path("e"): "value", site.map_path("f"): "value"})
+    assert time.monotonic() - begun >= 2.0
 
 
 def test_changes_wait_for_their_window(site: ReverserSite, prod: Repository) -> None:

@@ -171,3 +171,24 @@ def test_names_that_select_nothing_are_told_by_their_reason(site: ReverserSite, 
     log = site.running[0].tail(1000)
     for why in ("ScopeMismatch", "Excluded", "SubresourceIgnored", "WatchAllDisabled"):
         assert f'"why":"{why}"' in log
+
+
+def test_a_kind_that_can_be_neither_listed_nor_watched_is_told_and_the_others_are_written(
+    site: ReverserSite, prod: Repository
+) -> None:
+    site.repo_config()
+    site.destination()
+    site.rule("some", ["configmaps", "localsubjectaccessreviews.authorization.k8s.io"])
+    site.cluster_rule(site.namespace, ["tokenreviews.authentication.k8s.io"])
+    site.config_map("prices")
+    try:
+        site.start()
+        message = site.until("WatchRule", "some", "NoListWatch", "DiscoveryDegraded")
+        assert "localsubjectaccessreviews" in message
+        site.until_files(prod, {site.map_path("prices"): "value"})
+        assert "1 kind is watched" in site.until("WatchRule", "some", "Initialized")
+        message = site.until("ClusterWatchRule", site.namespace, "NoListWatch", "DiscoveryDegraded")
+        assert "tokenreviews" in message
+        site.until("ClusterWatchRule", site.namespace, "WaitingDependencies")
+    finally:
+        site.delete("ClusterWatchRule", site.namespace)

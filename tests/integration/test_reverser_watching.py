@@ -14,6 +14,8 @@ from stoker.testing.repositories import Repository
 from stoker.testing.reverser_site import ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
+RBAC = "rbac.authorization.k8s.io/v1"
+
 
 def refusal(code: int, reason: str) -> Answered:
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
@@ -50,6 +52,25 @@ def test_an_expired_watch_is_listed_anew_and_what_went_meanwhile_is_swept(
     wanted = {site.map_path("goes"): None, site.map_path("comes"): "value", site.map_path("stays"): "changed"}
     site.until_files(prod, wanted)
     site.until("WatchRule", "maps", "NoneFound", "WatchErrored")
+
+
+def test_a_watch_that_expires_again_and_again_is_told_and_its_objects_are_written_all_the_same(
+    site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
+) -> None:
+    watch = rf"/namespaces/{site.namespace}/configmaps\?.*watch=true"
+    http_fault_proxy.arm(refusal(410, "Expired"), watch, times=None)
+    site.follow_maps()
+    site.config_map("prices")
+    site.start(kubeconfig=proxied)
+    message = site.until("WatchRule", "maps", "ResourceVersionExpired", "WatchErrored")
+    assert "1 of 1 watch fails" in message
+    site.until("WatchRule", "maps", "ResourceVersionExpired")
+    site.until_event("WatchRule", "ResourceVersionExpired")
+    site.config_map("prices", {"key": "later"})
+    site.until_files(prod, {site.map_path("prices"): "later"})  # by the lists
+    http_fault_proxy.lift()
+    site.until("WatchRule", "maps", "NoneFound", "WatchErrored")
+    site.until("WatchRule", "maps", "Initialized")
 
 
 def test_a_kind_that_may_not_be_listed_is_told_and_the_others_go_on(
@@ -100,6 +121,46 @@ def test_a_second_rule_for_a_watched_kind_is_served_from_the_same_watch(
     site.until_files(prod, {site.map_path("prices", base): "both" for base in ("clusters/prod", "second")})
     watches = http_fault_proxy.seen(rf"/namespaces/{site.namespace}/configmaps\?.*watch=true")
     assert len(watches) == 1
+
+
+def _allow(site: ReverserSite, name: str, *groups: str) -> None:
+    """Let the account `reverser` of the namespace do everything in these groups."""
+    rule = {"apiGroups": list(groups), "resources": ["*"], "verbs": ["*"]}
+    role = {"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]}
+    account = {"kind": "ServiceAccount", "name": "reverser", "namespace": site.namespace}
+    binding = {
+        "apiVersion": RBAC,
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [account],
+    }
+    bundle = {"apiVersion": "v1", "kind": "List", "items": [role, binding]}
+    site.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(bundle))
+
+
+def test_a_reverser_that_may_not_touch_leases_writes_nothing_and_says_so(
+    site: ReverserSite, prod: Repository
+) -> None:
+    site.cluster.kubectl("-n", site.namespace, "create", "serviceaccount", "reverser")
+    try:
+        _allow(site, f"{site.namespace}-all", "", "configbutler.ai", "apiextensions.k8s.io", "events.k8s.io")
+        site.follow_maps()
+        site.config_map("prices")
+        site.start(kubeconfig=site.cluster.service_account_kubeconfig(site.namespace, "reverser"))
+        message = site.until("GitDestination", "production", "LeaseAPIError", "LeaseNotAcquired")
+        assert "leases" in message
+        assert site.condition("GitDestination", "production", "Ready")[0] != "True"
+        site.until_event("GitDestination", "LeaseAPIError")
+        assert not prod.has_branch("main")
+        _allow(site, f"{site.namespace}-leases", "coordination.k8s.io")
+        site.until_files(prod, {site.map_path("prices"): "value"}, patience=60.0)
+        site.until("GitDestination", "production", "LeaseAcquired", "LeaseNotAcquired")
+        site.until("GitDestination", "production", "Initialized")
+    finally:
+        for what in ("clusterrole", "clusterrolebinding"):
+            names = (f"{site.namespace}-all", f"{site.namespace}-leases")
+            site.cluster.kubectl("delete", "--ignore-not-found", what, *names)
 
 
 def test_a_lease_whose_holder_does_not_show_up_is_told(site: ReverserSite, prod: Repository) -> None:

@@ -41,13 +41,16 @@ COMPLETE = {
 }
 # A page is called after its area, or by its whole name.
 NAMES = {
+    "BIDI": "bidirectional",
     "CTRL": "controller",
     "ENG": "engine",
     "HOOK": "receiver",
     "IGN": "ignition",
     "INJ": "injection",
     "INTEG": "integration",
+    "OBS": "observability",
     "REV": "reverser",
+    "SAFE": "safety",
     "STOR": "storage",
 }
 

@@ -12,8 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from stoker.agent.capturing.opening import Alternating, open_capture
+from stoker.agent.capturing.opening import made_of as what_capture_is_made_of
+from stoker.agent.capturing.running import Watch
+from stoker.agent.capturing.sending import Sender
 from stoker.agent.directing import Address, Direction, address_for, direct, profile_named_by
 from stoker.agent.gateways import attendant_for, gateway_stamp
+from stoker.agent.gating.auditing import POLLING, Audit
+from stoker.agent.gating.gateways import Gateway
+from stoker.agent.gating.making import gates_for
 from stoker.agent.identity import AgentIdentity, Places, check_pod
 from stoker.agent.logins import access_reader, keys_reader
 from stoker.agent.mounts import MountedSecrets, metadata_key
@@ -22,12 +29,13 @@ from stoker.agent.opening import open_keeper
 from stoker.agent.pairing import Pairing
 from stoker.agent.podinfo import PodInfo, Stamp
 from stoker.agent.publishing import Publisher
+from stoker.agent.rolling_back.directed import undoing_for
 from stoker.agent.starting import Startup
 from stoker.agent.statusing import Board
 from stoker.agent.tending import Tended
 from stoker.agent.trimming import Trimmer
 from stoker.agent.turning import Turn
-from stoker.agent.watching import Assignment
+from stoker.agent.watching import Assignment, Keeping
 from stoker.api.adapters import PodFacts
 from stoker.api.adapters.pods import status_key
 from stoker.api.agent_spec import agent_spec_of
@@ -54,6 +62,8 @@ class Held(NamedTuple):
     tended: Tended
     attendant: Attending | None
     made_of: object
+    capture: Watch | None = None
+    """The way back, where somebody asked for it."""
 
 
 class Seen(NamedTuple):
@@ -75,13 +85,17 @@ class Assigner:
         publisher: Publisher,
         startup: Startup,
         clock: Clock,
+        sender: Sender | None = None,
     ) -> None:
+        """`sender` is for what somebody changes on the gateway; without one nothing goes back."""
         self._identity = identity
         self._places = places
         self._observed = observed
         self._publisher = publisher
         self._startup = startup
         self._clock = clock
+        self._sender = sender
+        self._resting = False
         self._podinfo = PodInfo(places, identity)
         self._secrets = MountedSecrets(places)
         self._trimmer = Trimmer()
@@ -89,6 +103,7 @@ class Assigner:
         gateway = identity.gateway or identity.pod
         home = Address(identity.status_map(), status_key(gateway))
         self._board = Board(identity, gateway, home, clock, publisher.offer)
+        self._audit = Audit(places.data, self._gateway(gateway), clock)
         self._data: tuple[dict[str, str], Metadata] | None = None
         self._decided: tuple[Seen, Direction] | None = None
         self._held: Held | None = None
@@ -112,6 +127,8 @@ class Assigner:
 
     async def aclose(self) -> None:
         if self._held is not None:
+            if self._held.capture is not None:
+                await self._held.capture.aclose()
             await self._held.tended.aclose()
             self._held = None
 
@@ -119,7 +136,8 @@ class Assigner:
         pod = self._podinfo.read()
         self._check(pod)
         data = await self._told(pod)
-        if is_terminating(data):
+        self._resting = is_terminating(data)
+        if self._resting:
             self._board.addressed(self._address(pod, data), may_create=False)
             self._board.terminating()
             return Assignment(_NOTHING, IDLE, paused=True)
@@ -129,16 +147,32 @@ class Assigner:
         direction = self._direction(Seen(pod, metadata, profile))
         await self._seed(direction)
         self._board.directed(direction)
+        self._audit.gateway = self._gateway(direction.intent.gateway)
         self._startup.budget = direction.startup_budget
         period = direction.intent.sync_period
+        self._resting = direction.paused
         if direction.paused:
             self._board.paused(direction.commit or "")
+            self._audit.paused(commit=direction.commit or "", ref=str(direction.job.source.ref))
             self._startup.failed("paused")
             return Assignment(_NOTHING, period, paused=True)
         held = await self._hold(direction)
         self._board.remark(await self._pair(direction, metadata, held.attendant))
-        turn = Turn(direction, held.tended, held.attendant, self._board, self._startup, self._trimmer)
-        return Assignment(turn, _until_settled(period, held.attendant), direction.intent.policies.drift)
+        turn = Turn(
+            direction,
+            held.tended,
+            held.attendant,
+            self._board,
+            self._startup,
+            self._trimmer,
+            self._clock,
+            self._audit,
+        )
+        kept: Keeping = turn
+        if held.capture is not None:
+            await held.capture.capturing.told(direction.changes)
+            kept = Alternating(turn, held.capture.capturing)
+        return Assignment(kept, _until_settled(period, held.attendant), direction.intent.policies.drift)
 
     def _check(self, pod: PodFacts) -> None:
         try:
@@ -199,22 +233,55 @@ class Assigner:
     async def _hold(self, direction: Direction) -> Held:
         source = direction.job.source
         self._secrets = MountedSecrets(self._places, source.auth.secret, direction.access.api_key)
-        made_of = (direction.keeper_key, gateway_stamp(direction, self._secrets))
+        made_of = (
+            direction.keeper_key,
+            gateway_stamp(direction, self._secrets),
+            what_capture_is_made_of(direction),
+        )
         if self._held is not None and self._held.made_of == made_of:
             return self._held
         await self.aclose()
         attendant = attendant_for(direction, self._secrets, self._clock)
+        noise = _noise()
+        undoing = undoing_for(direction, self._places, self._secrets, attendant, noise, self._clock)
         keeper = open_keeper(
             direction.job,
             access=access_reader(source, self._secrets, require_known_hosts=direction.require_known_hosts),
             keys=keys_reader(source, self._secrets),
-            hooks=() if attendant is None else (attendant,),
-            noise=_noise(),
+            hooks=(
+                *gates_for(
+                    direction.intent.policies.validation,
+                    direction.job.data_dir,
+                    self._gateway(direction.intent.gateway),
+                    self._clock,
+                ),
+                *(undoing.hooks if undoing is not None else ()),
+                *(() if attendant is None else (attendant,)),
+            ),
+            noise=noise,
             clock=self._clock,
             shared=self._places.shared_repo if self._places.shared_repo.is_dir() else None,
         )
-        self._held = Held(Tended(keeper, attendant), attendant, made_of)
+        capture = open_capture(
+            direction,
+            keeper,
+            self._sender,
+            self._clock,
+            noise=noise,
+            tell=self._board.changed_here,
+            may=lambda: not (self._resting or self._is_new() or _awaits_first_boot(attendant)),
+        )
+        capturing = capture.capturing if capture is not None else None
+        tended = Tended(keeper, attendant, undoing, capturing)
+        self._held = Held(tended, attendant, made_of, capture)
         return self._held
+
+    def _is_new(self) -> bool:
+        """Whether this volume never had a gateway; a new pod on an old one finds what people left."""
+        return self._startup.initial and not self._startup.synced_before
+
+    def _gateway(self, name: str) -> Gateway:
+        return Gateway(name, self._identity.namespace, self._identity.resource, self._identity.pod)
 
     async def _pair(self, direction: Direction, metadata: Metadata, attendant: Attending | None) -> str:
         info = attendant.info if attendant is not None else None
@@ -229,6 +296,7 @@ class Assigner:
     def _failed(self, error: StokerError) -> None:
         attendant = self._held.attendant if self._held is not None else None
         self._board.failed(error, attendant.outcome if attendant is not None else None)
+        self._audit.failed(error, POLLING, commit=self._board.report.commit, ref=self._board.report.ref)
         self._startup.failed(f"{error.reason}: {error.message}")
 
 
@@ -249,6 +317,10 @@ def _until_settled(period: float, attendant: Attending | None) -> float:
     """Sooner than the period where the gateway still has something to do."""
     due = attendant.settle_in if attendant is not None else None
     return period if due is None else min(period, max(1.0, due))
+
+
+def _awaits_first_boot(attendant: Attending | None) -> bool:
+    return attendant is not None and attendant.awaits_first_boot
 
 
 def _noise() -> Noise:

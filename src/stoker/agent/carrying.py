@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack
 from contextvars import copy_context
@@ -24,7 +24,7 @@ from stoker.agent.threads import in_thread
 from stoker.domain.failpoints import reached
 from stoker.engine.objects import BlobId, Note
 from stoker.engine.sources import SourceReader
-from stoker.fs.applying import Applied, FileRules, Progress, Stopped, apply
+from stoker.fs.applying import Applied, BlobReader, FileRules, Progress, Stopped, apply
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book
 
@@ -45,39 +45,8 @@ class Carrying:
         self, rules: FileRules, hooks: Sequence[PassHook], progress: Progress | None
     ) -> tuple[Applied, tuple[Note, ...]]:
         """What came of it, and what the hooks could not verify; the caller holds the lock."""
-        plan = self.change.plan
         contents = await self._contents()
-        reached("carry.before")
-        if not plan.actions:
-            hooks = ()
-        async with AsyncExitStack() as around:
-
-            async def enter() -> None:
-                for hook in hooks:
-                    await around.enter_async_context(hook.around(self.change))
-
-            loop, context = asyncio.get_running_loop(), copy_context()
-
-            def carry(stop: threading.Event) -> Applied:
-                def ready() -> None:
-                    # A thread knows nothing of the pass; what hooks log has to carry its id all the same.
-                    _wait_for(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
-
-                return apply(
-                    self.folder,
-                    plan,
-                    self.book,
-                    contents,
-                    rules=rules,
-                    ready=ready if hooks else None,
-                    stopped=stop.is_set,
-                    progress=progress,
-                )
-
-            applied = await in_thread(carry)
-            reached("carry.after")
-            notes = [note for hook in hooks for note in await hook.after(self.change, applied)]
-        return applied, tuple(notes)
+        return await carried(self.change, self.folder, self.book, contents, rules, hooks, progress)
 
     async def rehearse(self, *, diff: bool) -> tuple[str, ...]:
         """Read what would be written; raises what would stop it. The lines that would change, if asked."""
@@ -93,6 +62,54 @@ class Carrying:
         if writes:
             await self.reader.complete({contents.source(write.version.blob) for write in writes})
         return contents
+
+
+async def carried(
+    change: Change,
+    folder: DataFolder,
+    book: Book,
+    contents: BlobReader,
+    rules: FileRules,
+    hooks: Sequence[PassHook],
+    progress: Progress | None = None,
+    then: Callable[[], None] | None = None,
+) -> tuple[Applied, tuple[Note, ...]]:
+    """The change with its hooks around it, wherever its contents come from; `then` is done before `after`."""
+    plan = change.plan
+    reached("carry.before")
+    if not plan.actions:
+        hooks = ()
+    async with AsyncExitStack() as around:
+
+        async def enter() -> None:
+            for hook in hooks:
+                await around.enter_async_context(hook.around(change))
+
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def carry(stop: threading.Event) -> Applied:
+            def ready() -> None:
+                # A thread knows nothing of the pass; what hooks log has to carry its id all the same.
+                _wait_for(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
+
+            applied = apply(
+                folder,
+                plan,
+                book,
+                contents,
+                rules=rules,
+                ready=ready if hooks else None,
+                stopped=stop.is_set,
+                progress=progress,
+            )
+            if then is not None:
+                then()
+            return applied
+
+        applied = await in_thread(carry)
+        reached("carry.after")
+        notes = [note for hook in hooks for note in await hook.after(change, applied)]
+    return applied, tuple(notes)
 
 
 def _read_all(contents: Contents, blobs: Collection[BlobId]) -> None:

@@ -13,21 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
+from stoker.agent.gating.waiting import waiting_for_window
 from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.jobs import SyncJob
+from stoker.agent.outcomes import Waiting
 from stoker.api.adapters import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for
 from stoker.api.adapters.annotation_values import object_name
 from stoker.api.adapters.pods import Key, gateway_name, status_key
 from stoker.api.agent_spec import AgentSpec
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.domain.errors import Stalled, Wait
+from stoker.domain.errors import Wait
+from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.intent.intents import GatewayIntent, Notice
-from stoker.domain.intent.policies import DriftMode, GatewayAccess, GatewayPolicies, IgnitionPolicy
+from stoker.domain.intent.policies import DriftMode, GatewayAccess, GatewayPolicies
 from stoker.domain.intent.source import AuthKind, Source
-from stoker.domain.protocol import Metadata, Mode, RollbackRequest, StatusKeyMode, Target
+from stoker.domain.protocol import ChangesAnswer, Metadata, Mode, RollbackRequest, StatusKeyMode, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, without_userinfo
+from stoker.snapshots.naming import belongs_to
 
 NOT_YET = 15.0
 """Seconds until it is looked again whether the controller has found the commit."""
@@ -53,21 +58,45 @@ class Direction:
     gate: Reason | None = None
     """Why nothing may be written, only planned: it waits for approval, or is a dry run."""
     approved: frozenset[str] = frozenset()
+    only: str = ""
+    """The digest of the one plan that may be carried out; empty: whatever the commit takes."""
     rollback: RollbackRequest | None = None
     paused: bool = False
     generation: int = 0
     startup_budget: float = 300.0
     require_known_hosts: bool = False
     notices: tuple[Notice, ...] = ()
+    auto_rollback: tuple[RollbackTrigger, ...] = ()
+    """When a change is taken back by itself."""
+    trigger: str = ""
+    """What made the controller look at the commit."""
+    snapshot_name: str = ""
+    """What the snapshots of this gateway are called after."""
+    changes: ChangesAnswer | None = None
+    """What became of what somebody changed on this gateway."""
+
+    @property
+    def pinned_at(self) -> str:
+        """The snapshot of this gateway that somebody wants it to be at; empty: it follows commits."""
+        return self.rollback.to_snapshot if self.rollback is not None else ""
 
     @property
     def access(self) -> GatewayAccess:
         return self.intent.policies.access
 
+    def waits(self, now: datetime) -> Waiting | None:
+        """Whether a change has to wait for a window; who asks to go back has waited long enough."""
+        if self.rollback is not None:
+            return None
+        return waiting_for_window(self.intent.policies.maintenance_windows, now)
+
     @property
-    def keeper_key(self) -> tuple[SyncJob, GatewayAccess, IgnitionPolicy, bool]:
+    def keeper_key(self) -> tuple[object, ...]:
         """What a keeper is made of: as long as it stays the same, so does the keeper."""
-        return self.job, self.access, self.intent.policies.ignition, self.require_known_hosts
+        policies = self.intent.policies
+        going_back = policies.snapshots, self.auto_rollback, self.snapshot_name, bool(self.pinned_at)
+        gates = policies.validation, self.intent.gateway
+        return self.job, self.access, policies.ignition, self.require_known_hosts, *going_back, *gates
 
 
 def profile_named_by(pod: PodFacts) -> str:
@@ -96,9 +125,10 @@ def direct(
     profiles = {profile.metadata.name: profile} if profile is not None else {}
     around = Surroundings(profiles, spec.cluster_name, spec.alone)
     intent = gateway_intent_for(settled, pod, around)
-    _refuse_gates(intent.policies)
     target = metadata.targets.get(pod.name) or metadata.targets.get(intent.gateway)
-    commit = _commit(intent, metadata, target)
+    name = pod.name if metadata.status_key_mode is StatusKeyMode.POD else intent.gateway
+    rollback = _rollback(metadata.rollback, name)
+    commit = _commit(intent, metadata, target, rollback)
     whole = intent_for(settled)
     return Direction(
         intent=intent,
@@ -107,22 +137,36 @@ def direct(
         address=address_for(identity, pod, metadata),
         gate=_gate(intent, target),
         approved=frozenset((*intent.approved_plans, *((target.plan,) if target and target.plan else ()))),
-        rollback=metadata.rollback,
+        only=target.plan if target is not None and target.mode is Mode.APPLY and rollback is None else "",
+        rollback=rollback,
         paused=metadata.paused or intent.paused,
         generation=spec.resource.metadata.generation,
         startup_budget=whole.agent.startup_budget,
         require_known_hosts=spec.require_known_hosts,
         notices=tuple(dict.fromkeys((*intent.notices, *_without_effect(intent.policies), *_blind(intent)))),
+        trigger=metadata.trigger,
+        auto_rollback=whole.deployment.auto_rollback,
+        snapshot_name=name,
+        changes=metadata.changes.get(pod.name) or metadata.changes.get(intent.gateway),
     )
 
 
-def _commit(intent: GatewayIntent, metadata: Metadata, target: Target | None) -> CommitId | None:
-    if metadata.rollback is not None and metadata.rollback.to_commit is not None:
-        return metadata.rollback.to_commit
+def _rollback(asked: RollbackRequest | None, name: str) -> RollbackRequest | None:
+    """A snapshot is one gateway's, and no business of the others."""
+    if asked is None or not asked.to_snapshot or belongs_to(name, asked.to_snapshot):
+        return asked
+    return None
+
+
+def _commit(
+    intent: GatewayIntent, metadata: Metadata, target: Target | None, rollback: RollbackRequest | None
+) -> CommitId | None:
+    if rollback is not None and rollback.to_commit is not None:
+        return rollback.to_commit
     if intent.ref_overridden:
         return None
     commit = target.commit if target is not None else metadata.commit
-    if commit is None:
+    if commit is None and rollback is None:
         raise Wait(
             "the controller has not said yet which commit to take",
             after=NOT_YET,
@@ -152,6 +196,7 @@ def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
         owner=None,
         binaries=intent.policies.ignition.binaries,
         module_order=intent.policies.ignition.module_order,
+        ignore=intent.policies.drift.ignore,
     )
 
 
@@ -161,30 +206,12 @@ def _gate(intent: GatewayIntent, target: Target | None) -> Reason | None:
     return Reason.PLAN_PENDING if target is not None and target.mode is Mode.PLAN else None
 
 
-def _refuse_gates(policies: GatewayPolicies) -> None:
-    """What stands between a commit and a gateway must not be walked around because nothing serves it yet."""
-    asked = {
-        "spec.maintenanceWindows": bool(policies.maintenance_windows),
-        "spec.validation.webhook.url": bool(policies.validation.webhook_url),
-    }
-    for field, is_asked in asked.items():
-        if is_asked:
-            raise Stalled(
-                f"{field} holds changes back, and this version does not serve it; nothing was changed",
-                reason=Reason.FEATURE_NOT_RUNNING,
-            )
-
-
 def _without_effect(policies: GatewayPolicies) -> Iterator[Notice]:
-    asked = {
-        "spec.snapshots.enabled": policies.snapshots.enabled,
-        "spec.bidirectional.enabled": policies.bidirectional.enabled,
-        "spec.drift.ignore": bool(policies.drift.ignore),
-        "spec.drift.mode capture": policies.drift.mode is DriftMode.CAPTURE,
-    }
-    for field, is_asked in asked.items():
-        if is_asked:
-            yield Notice(Reason.FEATURE_NOT_RUNNING, f"{field} has no effect in this version")
+    if policies.drift.mode is DriftMode.CAPTURE and not policies.bidirectional.enabled:
+        yield Notice(
+            Reason.FEATURE_NOT_RUNNING,
+            "spec.drift.mode capture only reports as long as spec.bidirectional.enabled is not true",
+        )
 
 
 def _blind(intent: GatewayIntent) -> Iterator[Notice]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.ledger import Ledger
 from stoker.engine.objects import Held, Note
 from stoker.engine.plans import Plan
 from stoker.fs.applying import Applied
@@ -27,6 +28,8 @@ class Change:
     plan: Plan
     initial: bool
     """The first sync of this data folder: the gateway has seen none of it."""
+    before: Ledger | None = None
+    """What we had written until now; it goes on as the change does."""
 
 
 class PassHook(Protocol):

@@ -69,6 +69,11 @@ class Places:
         return self.root / "etc/stoker/metadata-key"
 
     @property
+    def snapshots(self) -> Path:
+        """A volume of their own, where the resource or the pod names one."""
+        return self.root / "snapshots"
+
+    @property
     def podinfo(self) -> Path:
         return self.root / "etc/podinfo"
 

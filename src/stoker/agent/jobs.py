@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from stoker.agent.outcomes import Waiting
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import CommitId
+
+if TYPE_CHECKING:
+    from stoker.domain.intent.policies import DriftIgnore
 
 
 class SyncJob(NamedTuple):
@@ -27,6 +31,8 @@ class SyncJob(NamedTuple):
     binaries: BinaryPolicy = BinaryPolicy.ALLOW
     module_order: tuple[str, ...] = ()
     """Names of files of modules, as somebody listed them; what they need goes in before them all the same."""
+    ignore: tuple[DriftIgnore, ...] = ()
+    """Differences on disk that are not drift."""
 
 
 class Wish(NamedTuple):
@@ -43,3 +49,11 @@ class Wish(NamedTuple):
     """The commit that somebody has resolved already; otherwise what the ref means now."""
     first_contact: bool = False
     """Delete nothing without approval although there is a ledger: the gateway's first boot came between."""
+    released: frozenset[str] = frozenset()
+    """Commits that may be tried again although they were taken back."""
+    goes_back: bool = False
+    """Somebody chose an earlier commit: what was taken back stays so."""
+    waits: Waiting | None = None
+    """Why nothing may be changed now: what would be is only planned. Not before the first files (C-111)."""
+    only: str = ""
+    """The digest of the one plan that somebody approved: another one is shown and not carried out."""

@@ -21,9 +21,11 @@ from stoker.agent.shell_hooks import ShellHooks
 from stoker.agent.supplementing import WithLiterals
 from stoker.agent.threads import in_thread
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.errors import Stalled
+from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
 from stoker.engine.drifting import Drift, drift
+from stoker.engine.ignoring import NOTHING_IGNORED, Ignored
 from stoker.engine.ledger import Ledger
 from stoker.engine.sources import SourceReader
 from stoker.fs.applying import Progress
@@ -58,11 +60,19 @@ class Keeper:
         self._progress = progress
         self._book: Book | None = None
         self._visits: Visits | None = None
+        self._unrestored = False
+        self._ignored = Ignored(job.ignore)
+
+    async def resolve(self) -> CommitId:
+        """The commit that the ref means now."""
+        return await self._reader.resolve(self.job.source.ref)
 
     async def sync(self, wish: Wish = EVERYTHING) -> SyncReport:
         """Bring the data folder to what the ref means now; raises when a guard or the source stops it."""
         started = self._clock.monotonic()
-        commit = wish.commit if wish.commit is not None else await self._reader.resolve(self.job.source.ref)
+        if self._unrestored:  # what waits to be restored is only found by looking
+            wish = wish._replace(walk=True)
+        commit = wish.commit if wish.commit is not None else await self.resolve()
         with DataFolder.opened(self.job.data_dir) as folder, _alone(folder, wish):
             book, visits = self._open(folder), self._visits
             this = Pass(
@@ -76,8 +86,11 @@ class Keeper:
                 visits,
                 self._progress,
                 self._noise,
+                ignored=self._ignored,
             )
             report = await this.run()
+        if not wish.dry_run:
+            self._unrestored = report.waits is not None and bool(report.drift)
         self._book = book  # whoever was told to forget meanwhile did so too early
         if self._visits is None:
             self._visits = Visits()  # who comes once has no use for what is remembered for the next time
@@ -85,18 +98,36 @@ class Keeper:
 
     async def verify(self) -> DriftReport:
         """What is not as the last pass left it, and means something."""
-        return await verify(self.job.data_dir, self._quieted)
+        return await verify(self.job.data_dir, self._quieted, self._ignored)
 
     @property
     def ledger(self) -> Ledger | None:
         """What we wrote, as far as this keeper has read it."""
         return self._book.ledger if self._book is not None else None
 
+    @property
+    def reader(self) -> SourceReader:
+        return self._reader
+
+    def add_hook(self, hook: PassHook) -> None:
+        """One that needs the keeper itself; it comes after all others."""
+        self._hooks = (*self._hooks, hook)
+
+    def read(self, folder: DataFolder) -> Ledger | None:
+        """The ledger as it is now, for whoever looks at the folder between two passes."""
+        return self._open(folder).ledger
+
     def forget(self) -> None:
         """Let go of what can be read again; the next pass reads it."""
         self._book = self._visits = None
 
     async def _quieted(self, found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
+        if any(self._ignored.pointers(path) for path in found.modified):
+            # What was made of a content is nowhere but in a pass; it knows all that means nothing.
+            try:
+                return (await self.sync(Wish(dry_run=True, commit=CommitId(ledger.commit)))).drift
+            except StokerError:  # what cannot be compared is told
+                return found
         if self._noise is None:
             return found
         return await noiseless(found, self._noise, ledger=ledger, folder=folder, reader=self._reader)
@@ -107,10 +138,13 @@ class Keeper:
         return self._book
 
 
-async def verify(data_dir: Path, quieted: Quieted | None = None) -> DriftReport:
+async def verify(
+    data_dir: Path, quieted: Quieted | None = None, ignored: Ignored = NOTHING_IGNORED
+) -> DriftReport:
     """What is not as the last pass left it: told by the folder alone, whatever it was kept at.
 
-    `quieted` takes out what means nothing; it is asked only where files differ.
+    `quieted` takes out what means nothing; it is asked only where files differ. What is `ignored`
+    as a whole is never told.
     """
     with DataFolder.opened(data_dir) as folder:
         book = Book.load(folder)
@@ -126,7 +160,7 @@ async def verify(data_dir: Path, quieted: Quieted | None = None) -> DriftReport:
                 folder, ledger, managed_folders=ledger.folders, digits=digits, stopped=stop.is_set
             )
         )
-        found = drift(ledger, live)
+        found = drift(ledger, ignored.without(live, ledger))
         if quieted is not None and found.modified:
             found = await quieted(found, ledger, folder)
     return DriftReport(ledger.commit, found, book.trouble)

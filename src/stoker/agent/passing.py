@@ -23,7 +23,7 @@ from stoker.agent.contents import Derivation, PointersFound, derive
 from stoker.agent.hooks import Change, Noise, PassHook
 from stoker.agent.installing import in_install_order
 from stoker.agent.jobs import SyncJob, Wish
-from stoker.agent.quieting import without_noise
+from stoker.agent.quieting import Around, without_ignored, without_noise
 from stoker.agent.reporting import SyncReport
 from stoker.agent.threads import in_thread
 from stoker.domain.errors import Retry, Stalled
@@ -35,6 +35,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.drifting import Drift, drift
 from stoker.engine.guarding import why_stalled
+from stoker.engine.ignoring import NOTHING_IGNORED, Ignored
 from stoker.engine.layout import Layout
 from stoker.engine.ledger import Ledger
 from stoker.engine.live import Live
@@ -78,13 +79,14 @@ class Pass:
     noise: Noise | None = None
     pointers: frozenset[BlobId] = frozenset()
     """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
+    ignored: Ignored = NOTHING_IGNORED
 
     async def run(self) -> SyncReport:
         layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, _SOME_TIME))
         live = None
         if self._is_current(layout):
             live = await self._look(None) if self.wish.walk else Live()
-            if self._is_at_rest(live):
+            if self._is_at_rest(self.ignored.without(live, self._ledger or Ledger())):
                 return self._report(self._nothing(live), Drift())
         async with self.reader.held():
             try:
@@ -148,6 +150,7 @@ class Pass:
             desired = await self._changed(layout, lost) or await self._all(layout)
         desired, derived = await self._shaped(desired)
         desired = desired.refusing(self.pointers, RefusalKind.LFS_POINTER)
+        live = self.ignored.without(live, self._ledger or Ledger(), desired)
         plan = await self._quieted(self._plan(desired, live), live, derived)
         plan = await in_install_order(plan, self.job.module_order, self.reader, derived)
         report = replace(
@@ -211,17 +214,11 @@ class Pass:
 
     async def _quieted(self, plan: Plan, live: Live, derived: Mapping[BlobId, Derivation]) -> Plan:
         """Without what would change nothing that matters."""
-        if self.noise is None or not plan.writes:
+        if not plan.writes:
             return plan
-        return await without_noise(
-            plan,
-            self.noise,
-            live=live,
-            ledger=self._ledger or Ledger(),
-            folder=self.folder,
-            reader=self.reader,
-            derived=derived,
-        )
+        around = Around(live, self._ledger or Ledger(), self.folder, self.reader, derived)
+        plan = await without_ignored(plan, self.ignored, around)
+        return plan if self.noise is None else await without_noise(plan, self.noise, around)
 
     def _drift(self, plan: Plan, live: Live) -> Drift:
         """What somebody else did; what means nothing, and therefore stays, is no part of it."""
@@ -233,12 +230,22 @@ class Pass:
 
     async def _carry_out(self, decision: _Decision) -> SyncReport:
         plan, derived, report = decision
-        change = Change(self.commit, self.job.source.ref, plan, initial=self._ledger is None)
+        ledger = self._ledger
+        change = Change(self.commit, self.job.source.ref, plan, initial=ledger is None, before=ledger)
         if self.wish.dry_run:
             carrying = Carrying(change, self.folder, self.book, self.reader, derived)
             return await self._rehearse(carrying, report)
+        if self._is_another(plan):
+            carrying = Carrying(change, self.folder, self.book, self.reader, derived)
+            report = replace(report, applied=None, stalled=report.stalled or _not_approved(plan))
+            return await self._rehearse(carrying, report)
         if report.stalled is not None:
             raise report.stalled
+        # A ledger that cannot be read is none that never was; and what was begun is gone through with.
+        free = (change.initial and not self.book.trouble) or (ledger is not None and bool(ledger.intended))
+        if self.wish.waits is not None and plan.actions and not free:
+            await Carrying(change, self.folder, self.book, self.reader, derived).rehearse(diff=False)
+            return replace(report, applied=None, waits=self.wish.waits)
         if plan.actions:
             held = [place for hook in self.hooks for place in await hook.hold(change)]
             plan = plan.holding(held, self._ledger)
@@ -246,6 +253,11 @@ class Pass:
         carrying = Carrying(change, self.folder, self.book, self.reader, derived)
         rules = FileRules(self.job.owner, self.job.umask)
         return report.after(*await carrying.out(rules, self.hooks, self.progress))
+
+    def _is_another(self, plan: Plan) -> bool:
+        """Whether it is not the plan that was approved; what follows once it has begun needs no approval."""
+        ledger, only = self._ledger, self.wish.only
+        return bool(only) and ledger is not None and ledger.commit != self.commit and plan.digest != only
 
     async def _rehearse(self, carrying: Carrying, report: SyncReport) -> SyncReport:
         try:
@@ -288,6 +300,13 @@ class Pass:
             drift=found,
             trouble=self.book.trouble,
         )
+
+
+def _not_approved(plan: Plan) -> Stalled:
+    return Stalled(
+        f"plan {plan.digest} is not the one that was approved; nothing was changed",
+        reason=Reason.PLAN_PENDING,
+    )
 
 
 def _uses_time(files: FilesIntent) -> bool:

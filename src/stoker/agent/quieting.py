@@ -11,10 +11,10 @@ in a folder in which an earlier pass did not come to its end.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stoker.agent.contents import Contents, Derivation
 from stoker.agent.hooks import Noise
@@ -22,6 +22,7 @@ from stoker.agent.threads import in_thread
 from stoker.domain.errors import StokerError
 from stoker.domain.paths import RelPath
 from stoker.engine.drifting import Drift
+from stoker.engine.ignoring import Ignored, same_but_for
 from stoker.engine.ledger import Ledger, stat_of
 from stoker.engine.live import Live
 from stoker.engine.objects import Blob, BlobId
@@ -32,17 +33,43 @@ from stoker.fs.confined import DataFolder
 LARGEST = 1 << 20
 
 
-async def without_noise(
-    plan: Plan,
-    noise: Noise,
-    *,
-    live: Live,
-    ledger: Ledger,
-    folder: DataFolder,
-    reader: SourceReader,
-    derived: Mapping[BlobId, Derivation],
-) -> Plan:
+class Around(NamedTuple):
+    """Where a plan was made: what lies on disk, what we wrote, and who has the contents of both sides."""
+
+    live: Live
+    ledger: Ledger
+    folder: DataFolder
+    reader: SourceReader
+    derived: Mapping[BlobId, Derivation]
+
+
+async def without_ignored(plan: Plan, ignored: Ignored, around: Around) -> Plan:
+    """The plan without restoring files in which only values differ that are nobody's drift."""
+    pointers = {
+        write.path: found
+        for write in plan.writes
+        if write.replaces
+        and around.ledger.version(write.path) == write.version
+        and (found := ignored.pointers(write.path))
+    }
+    writes = [write for write in plan.writes if write.path in pointers] if pointers else []
+    stats = stats_of(writes, around.live, around.ledger)
+    writes = [write for write in writes if write.path in stats]
+    if not writes:
+        return plan
+    contents = Contents.of(around.reader, around.derived, writes)
+    await around.reader.complete({contents.source(write.version.blob) for write in writes})
+    silent = await in_thread(
+        lambda _: frozenset(
+            _alike(writes, contents, around.folder, lambda path, *both: same_but_for(pointers[path], *both))
+        )
+    )
+    return plan.adopting({path: stats[path] for path in silent}) if silent else plan
+
+
+async def without_noise(plan: Plan, noise: Noise, around: Around) -> Plan:
     """The plan without writes that would change nothing that matters."""
+    live, ledger, folder, reader, derived = around
     others = [*(one.path for one in plan.removals), *(one.path for one in plan.modes)]
     fresh = [write.path for write in plan.writes if not write.replaces]
     replaced = {str(write.path): write for write in plan.writes if write.replaces}
@@ -61,7 +88,11 @@ async def without_noise(
         return plan
     contents = Contents.of(reader, derived, writes)
     await reader.complete({contents.source(write.version.blob) for write in writes})
-    silent = await in_thread(lambda _: frozenset(_silent(writes, contents, folder, noise)))
+    silent = await in_thread(
+        lambda _: frozenset(
+            _alike(writes, contents, folder, lambda path, *both: noise.means_nothing(path.name, *both))
+        )
+    )
     adopted: dict[str, bytes] = {}
     for some in doubtful.values():
         if all(write.path in silent for write in some):
@@ -115,16 +146,18 @@ def stats_of(writes: Iterable[Write], live: Live, ledger: Ledger) -> dict[str, b
     return found
 
 
-def _silent(writes: Collection[Write], contents: Contents, folder: DataFolder, noise: Noise) -> Iterable[str]:
+def _alike(
+    writes: Collection[Write],
+    contents: Contents,
+    folder: DataFolder,
+    same: Callable[[RelPath, bytes, bytes], bool],
+) -> Iterable[str]:
+    """Paths at which what lies there means the same as what would be written."""
     blobs = contents([write.version.blob for write in writes])
     for write, blob in zip(writes, blobs, strict=True):
         after = b"".join(blob.chunks)
         before = _live(folder, write.path)
-        if (
-            before is not None
-            and len(after) <= LARGEST
-            and noise.means_nothing(write.path.name, before, after)
-        ):
+        if before is not None and len(after) <= LARGEST and same(write.path, before, after):
             yield write.path
 
 

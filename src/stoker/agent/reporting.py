@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stoker.agent.outcomes import Result
+from stoker.agent.outcomes import Result, Waiting
 from stoker.domain.errors import Stalled
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.drifting import Drift
 from stoker.engine.objects import Note
 from stoker.engine.plans import Plan
 from stoker.fs.applying import Applied
+
+_PROJECTS = "projects/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class SyncReport:
     """None for a dry run."""
     stalled: Stalled | None = None
     """Of a dry run: why the plan would not be carried out."""
+    waits: Waiting | None = None
+    """Why something that is to be done was only planned: its time has not come."""
     drift: Drift = field(default_factory=Drift)
     """What somebody else had changed in the managed places, where a walk was made."""
     diff: tuple[str, ...] = ()
@@ -44,6 +48,8 @@ class SyncReport:
     def result(self) -> Result:
         if self.stalled is not None:
             return Result.STALLED
+        if self.waits is not None:
+            return Result.WAITING
         if self.partial:
             return Result.PARTIAL
         if self.plan.held:
@@ -53,6 +59,20 @@ class SyncReport:
     @property
     def files_changed(self) -> int:
         return len(self.done.added) + len(self.done.modified) + len(self.done.deleted)
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """The projects of which something was changed."""
+        done = self.done
+        paths = (*done.added, *done.modified, *done.deleted)
+        found = {
+            path.split("/", 2)[1] for path in paths if path.startswith(_PROJECTS) and path.count("/") > 1
+        }
+        return tuple(sorted(found))
+
+    @property
+    def lasted(self) -> str:
+        return f"{self.duration_seconds:.2f}s"
 
     @property
     def partial(self) -> bool:
@@ -96,6 +116,7 @@ class SyncReport:
             "bytesWritten": done.bytes_written,
             "planDigest": self.plan.digest,
             "stalled": None if self.stalled is None else _as_json(self.stalled),
+            "waits": None if self.waits is None else self.waits.as_json(),
         }
 
     def lines(self) -> Iterator[str]:

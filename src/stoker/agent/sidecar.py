@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from stoker.agent.assigning import Assigner
+from stoker.agent.capturing.sending import Sender
 from stoker.agent.hurrying import HurriedClock
 from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.metering import PassMetrics
@@ -77,7 +78,8 @@ class Sidecar:
 
             observed = Observed(client, identity.namespace, identity.metadata_map, changed, clock)
             waits = HurriedClock(clock)
-            assigner = Assigner(identity, settings.places, observed, publisher, startup, waits)
+            sender = Sender(client, identity, clock)
+            assigner = Assigner(identity, settings.places, observed, publisher, startup, waits, sender)
             watcher = Watcher(assigner.assign, meter=self._meter(), clock=clock)
             self._answer_for(watcher, startup)
             log.info("agent.started", pod=identity.pod, kind=str(identity.door), resource=identity.resource)

@@ -62,6 +62,11 @@ class Startup:
         elif self.initial:
             self._finish("done")
 
+    def stays(self) -> None:
+        """A commit was taken back: what lies there is what the gateway last bore."""
+        if self.initial:
+            self._finish("a commit is kept out; the gateway starts with what it had before")
+
     def failed(self, why: str) -> None:
         self._trouble = why
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from stoker import __version__
 from stoker.agent import telling
@@ -17,7 +18,8 @@ from stoker.agent.directing import Address, Direction
 from stoker.agent.identity import AgentIdentity
 from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
-from stoker.agent.watching import Drifted
+from stoker.agent.rolling_back import telling as going_back
+from stoker.agent.storytelling import Drifted
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.protocol import (
@@ -25,12 +27,17 @@ from stoker.domain.protocol import (
     DriftFound,
     GatewayReport,
     HistoryEntry,
+    OwnChanges,
     RollbackOutcome,
     RollbackRequest,
     SyncStatus,
 )
 from stoker.domain.reasons import Reason
 from stoker.engine.ledger import Ledger
+
+if TYPE_CHECKING:
+    from stoker.agent.rolling_back.noting import Pin
+    from stoker.agent.rolling_back.undoing import Standing
 
 MAX_HISTORY = 10
 
@@ -63,6 +70,7 @@ class Board:
         self._notices: tuple[str, ...] = ()
         self._gate: Reason | None = None
         self._goes_back = False
+        self._snapshot = ""
         self._waiting: SyncReport | None = None
         self.report = GatewayReport(
             gateway=gateway,
@@ -85,7 +93,8 @@ class Board:
         self._address, self._may_create = direction.address, True
         self._notices = tuple(f"{one.reason}: {one.message}" for one in direction.notices)
         self._gate = direction.gate
-        self._goes_back = direction.rollback is not None and direction.rollback.to_commit is not None
+        self._goes_back = direction.rollback is not None
+        self._snapshot = ""
         before = self.report
         self.report = replace(
             before,
@@ -120,6 +129,7 @@ class Board:
             said = replace(
                 said, rollback=self._went_back(_SUCCEEDED, f"the files are at {report.commit.short}")
             )
+        said = replace(said, waits_until=report.waits.when if report.waits is not None else "")
         said = self._planned(said, report) if report.applied is None else self._applied(said, report, ledger)
         self._say(said)
 
@@ -136,12 +146,53 @@ class Board:
             error_message=error.message,
             errors=(),
             held_projects=telling.held_projects(held),
+            waits_until="",
         )
         if status is SyncStatus.ERROR:
             said = replace(
                 said,
                 rollback=self._went_back(_FAILED, error.message),
-                history=self._with_entry(said, HistoryEntry("", said.commit, said.ref, result=said.reason)),
+                history=self._with_entry(
+                    said,
+                    HistoryEntry("", said.commit, said.ref, result=said.reason, snapshot_id=self._snapshot),
+                ),
+            )
+        self._say(said)
+
+    def copied(self, standing: Standing) -> None:
+        """What there is to go back to; told with what comes next."""
+        self._snapshot = standing.taken
+        self.report = replace(self.report, quarantine=going_back.quarantined(standing.quarantine))
+        if standing.kept is not None:
+            last = standing.kept.last
+            self.report = replace(
+                self.report,
+                last_snapshot=going_back.taken(last) if last is not None else None,
+                snapshots_kept=standing.kept.count,
+            )
+
+    def stays(self, pin: Pin, report: SyncReport, attended: telling.Attended | None) -> None:
+        """The files are at a snapshot, and stay there while somebody wants it."""
+        status, reason, message = telling.standing(report)
+        said = replace(
+            self._gateway_said(self.report, attended),
+            sync_status=status,
+            reason=reason or Reason.ROLLED_BACK,
+            error_message=message,
+            errors=tuple(telling.words(report.unverified)),
+            held_projects=(),
+            pending_plan=None,
+            waits_until="",
+            synced_commit=pin.commit,
+            synced_ref=pin.ref,
+            rollback=self._went_back(_SUCCEEDED, f"the files are at snapshot {pin.snapshot}"),
+        )
+        if report.files_changed:
+            entry = replace(telling.entry_of(report, Reason.ROLLED_BACK), snapshot_id=pin.snapshot)
+            said = replace(
+                said,
+                synced_at=rfc3339(self._clock.now()),
+                history=self._with_entry(said, entry, always=True),
             )
         self._say(said)
 
@@ -172,6 +223,11 @@ class Board:
             found = DriftFound(len(paths), tuple(paths[: telling.MAX_LISTED]), since)
         self._say(replace(self.report, drift=found))
 
+    def changed_here(self, changes: OwnChanges | None) -> None:
+        """What somebody changed on this gateway, and git does not have yet."""
+        if changes != self.report.changes:
+            self._say(replace(self.report, changes=changes))
+
     def _say(self, said: GatewayReport) -> None:
         self.report = said
         self._offer(Posting(self._address, said, self._may_create))
@@ -196,12 +252,13 @@ class Board:
     def _planned(self, said: GatewayReport, report: SyncReport) -> GatewayReport:
         if not report.plan.actions and said.synced_commit == report.commit:
             return replace(self._settled(said), pending_plan=None)
-        why = report.stalled.reason if report.stalled is not None else self._gate or Reason.DRY_RUN
+        what = report.stalled or report.waits
+        why = what.reason if what is not None else self._gate or Reason.DRY_RUN
         return replace(
             said,
             sync_status=SyncStatus.PENDING,
             reason=why,
-            error_message=report.stalled.message if report.stalled is not None else "",
+            error_message=what.message if what is not None else "",
             errors=(),
             held_projects=(),
             pending_plan=telling.pending_plan(report, why),
@@ -238,20 +295,25 @@ class Board:
         self, said: GatewayReport, report: SyncReport, ledger: Ledger | None, *, whole: bool
     ) -> GatewayReport:
         done = report.done
+        diff = telling.diff_of(report, said.synced_commit)
         return replace(
             said,
             files_added=len(done.added),
             files_modified=len(done.modified),
             files_deleted=len(done.deleted),
             files_changed=report.files_changed,
-            projects_synced=telling.projects_of(report),
-            duration=telling.lasting(report),
+            projects_synced=report.projects,
+            duration=report.lasted,
             synced_at=rfc3339(self._clock.now()),
             synced_commit=str(report.commit) if whole else said.synced_commit,
             synced_ref=str(report.ref) if whole else said.synced_ref,
             checksums=telling.checksums_of(ledger.files) if ledger is not None else said.checksums,
-            diff=telling.diff_of(report, said.synced_commit),
-            history=self._with_entry(said, telling.entry_of(report, said.reason), always=True),
+            diff=diff,
+            history=self._with_entry(
+                said,
+                replace(telling.entry_of(report, said.reason, diff), snapshot_id=self._snapshot),
+                always=True,
+            ),
         )
 
     def _with_entry(
@@ -269,10 +331,7 @@ class Board:
         before = self.report.rollback
         if request is None or (before is not None and before.id == request.id):
             return before
-        if request.to_commit is not None:
-            return RollbackOutcome(request.id, _PENDING)
-        why = f"snapshot {request.to_snapshot!r} cannot be restored: this version takes no snapshots"
-        return RollbackOutcome(request.id, _FAILED, why)
+        return RollbackOutcome(request.id, _PENDING)
 
     def _went_back(self, result: str, message: str) -> RollbackOutcome | None:
         before = self.report.rollback
@@ -298,5 +357,7 @@ _LASTING = (
     "diff",
     "checksums",
     "rollback",
+    "last_snapshot",
+    "snapshots_kept",
     "drift",
 )

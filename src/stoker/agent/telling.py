@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from stoker.agent.outcomes import Result
@@ -25,6 +26,8 @@ from stoker.engine.objects import Held, Note
 from stoker.engine.plans import Plan
 
 MAX_LISTED = 20
+MAX_IN_HISTORY = 3
+"""Paths of an earlier sync: a report is small, and ten syncs shall fit into it."""
 SUCCESS = "success"
 
 # The gateway is on its way: nothing has gone wrong.
@@ -61,9 +64,9 @@ def wanted(report: GatewayReport) -> tuple[str, ...]:
 def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
     """Status, reason and sentence of a pass that wrote."""
     if report.result is Result.HELD:
-        names = ", ".join(sorted({one.place for one in report.plan.held}))
-        message = f"{names}: {report.plan.held[0].why}"
-        return SyncStatus.SYNCING, Reason.DESIGNER_SESSION_ACTIVE, message
+        first = next((one for one in report.plan.held if _is_designer(one)), report.plan.held[0])
+        names = ", ".join(sorted({one.place for one in report.plan.held if one.reason == first.reason}))
+        return SyncStatus.SYNCING, first.reason, f"{names}: {first.why}"
     if report.result is Result.PARTIAL:
         told = [*words(report.errors), *words(report.plan.conflicts)]
         return SyncStatus.ERROR, Reason.SYNC_PARTIAL, told[0] if told else ""
@@ -95,7 +98,13 @@ def clearing_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlan:
 
 
 def held_projects(held: Iterable[Held]) -> tuple[HeldProject, ...]:
-    return tuple(HeldProject(one.place.removeprefix(_PROJECTS), one.user) for one in held)
+    return tuple(
+        HeldProject(one.place.removeprefix(_PROJECTS), one.user) for one in filter(_is_designer, held)
+    )
+
+
+def _is_designer(held: Held) -> bool:
+    return held.reason is Reason.DESIGNER_SESSION_ACTIVE
 
 
 def diff_of(report: SyncReport, before: str) -> Diff:
@@ -109,32 +118,22 @@ def diff_of(report: SyncReport, before: str) -> Diff:
         len(done.added),
         len(done.modified),
         len(done.deleted),
-        projects_of(report),
+        report.projects,
         tuple(sorted(changes, key=lambda one: one.path)[:MAX_LISTED]),
     )
 
 
-def entry_of(report: SyncReport, reason: str) -> HistoryEntry:
+def entry_of(report: SyncReport, reason: str, diff: Diff | None = None) -> HistoryEntry:
     return HistoryEntry(
         timestamp="",
         commit=str(report.commit),
         ref=str(report.ref),
         files_changed=report.files_changed,
-        projects_synced=projects_of(report),
-        duration=lasting(report),
+        projects_synced=report.projects,
+        duration=report.lasted,
         result=reason or SUCCESS,
+        diff=replace(diff, changes=diff.changes[:MAX_IN_HISTORY]) if diff is not None else None,
     )
-
-
-def lasting(report: SyncReport) -> str:
-    return f"{report.duration_seconds:.2f}s"
-
-
-def projects_of(report: SyncReport) -> tuple[str, ...]:
-    done = report.done
-    paths = (*done.added, *done.modified, *done.deleted)
-    found = {path.split("/", 2)[1] for path in paths if path.startswith(_PROJECTS) and path.count("/") > 1}
-    return tuple(sorted(found))
 
 
 def checksums_of(files: Mapping[str, bytes]) -> Checksums:

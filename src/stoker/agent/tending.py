@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from stoker.agent.hooks import PassHook
 from stoker.agent.jobs import Wish
@@ -22,8 +22,13 @@ from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.files import FilesIntent
+from stoker.domain.reasons import Reason
 from stoker.engine.drifting import Drift
 from stoker.engine.objects import Held, Note
+
+if TYPE_CHECKING:
+    from stoker.agent.capturing.capturing import Capturing
+    from stoker.agent.rolling_back.undoing import Undoing
 
 
 class Attendant(PassHook, Protocol):
@@ -54,18 +59,45 @@ class Attendant(PassHook, Protocol):
 class Tended:
     """One keeper with its gateway, if it has one; closed by `aclose`."""
 
-    def __init__(self, keeper: Keeper, attendant: Attendant | None = None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        attendant: Attendant | None = None,
+        undoing: Undoing | None = None,
+        capturing: Capturing | None = None,
+    ) -> None:
         self.keeper = keeper
+        self.undoing = undoing
         self._attendant = attendant
+        self._capturing = capturing
         self._files = keeper.job.files
         self._held: tuple[Wish, SyncReport] | None = None
 
     async def sync(self, wish: Wish) -> SyncReport:
-        """One pass, and what the gateway makes of it."""
-        if self._attendant is not None and self._held is not None:
+        """One pass, and what the gateway makes of it; a change that it does not bear is taken back."""
+        undoing, job = self.undoing, self.keeper.job
+        if undoing is None:
+            return await self._sync(wish)
+        try:
+            await undoing.before(job, wish, self.keeper.resolve)
+        except StokerError:
+            await self._settle(wish)
+            raise
+        try:
+            report = await self._sync(wish)
+        except StokerError:
+            if not wish.dry_run:
+                await undoing.judge(job)  # what it is about may be the change before this one
+            raise
+        if not wish.dry_run:
+            await undoing.judge(job)
+        return report
+
+    async def _sync(self, wish: Wish) -> SyncReport:
+        if self._held is not None:
             before, report = self._held
             # Who only pins the commit can be answered from memory; without one the source has to be asked.
-            if wish == before and wish.commit and await self._attendant.still_held(report.plan.held):
+            if wish == before and wish.commit and await self._still_held(report.plan.held):
                 return report
         self._held = None
         second = self._attendant is not None and self._attendant.needs_second_sync
@@ -77,8 +109,7 @@ class Tended:
         try:
             report = await self.keeper.sync(wish)
         except StokerError:
-            if self._attendant is not None and not wish.dry_run:
-                await self._attendant.settle()  # a source that is away is no reason to leave a scan undone
+            await self._settle(wish)  # a source that is away is no reason to leave a scan undone
             raise
         if second and self._attendant is not None and report.result in (Result.DONE, Result.UNVERIFIED):
             self._attendant.commissioned()
@@ -88,6 +119,17 @@ class Tended:
         if report.plan.held:
             self._held = wish, report
         return report
+
+    async def _still_held(self, held: Sequence[Held]) -> bool:
+        changed = [one for one in held if one.reason == Reason.CHANGE_HELD]
+        opened = [one for one in held if one.reason != Reason.CHANGE_HELD]
+        if changed and not (self._capturing is not None and self._capturing.still_held(changed)):
+            return False
+        return not opened or (self._attendant is not None and await self._attendant.still_held(opened))
+
+    async def _settle(self, wish: Wish) -> None:
+        if self._attendant is not None and not wish.dry_run:
+            await self._attendant.settle()
 
     async def verify(self) -> Drift:
         return (await self.keeper.verify()).drift

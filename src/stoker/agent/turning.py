@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoker.agent.directing import Direction
+from stoker.agent.gating.auditing import MANUAL, POLLING, Audit
 from stoker.agent.jobs import Wish
 from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
@@ -13,6 +14,7 @@ from stoker.agent.starting import Startup
 from stoker.agent.statusing import Board
 from stoker.agent.tending import Tended
 from stoker.agent.trimming import LARGE, Trimmer
+from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.drifting import Drift
@@ -34,32 +36,82 @@ class Turn:
     board: Board
     startup: Startup
     trimmer: Trimmer
+    clock: Clock
+    audit: Audit
 
     async def sync(self, *, walk: bool) -> SyncReport:
         """One pass, told in the report however it ends."""
+        if self.direction.pinned_at:
+            return await self._stay()
         keeper = self.tended.keeper
         unread = keeper.ledger is None
         second = self._before()
         wish = self._wish(walk=walk or second or self._is_approved(), second=second)
-        if wish.commit is not None and not wish.dry_run and wish.commit != self.board.report.synced_commit:
+        trigger, only_planned = self._trigger, wish.dry_run or wish.waits is not None
+        if wish.commit is not None and not only_planned and wish.commit != self.board.report.synced_commit:
             self.board.syncing()
         try:
+            if wish.dry_run and self.tended.undoing is not None:
+                await self.tended.undoing.finish(keeper.job)  # a gate holds changes, not the way back
             report = await self.tended.sync(wish)
         except StokerError as error:
-            self.board.failed(error, self._attended)
-            self.startup.failed(f"{error.reason}: {error.message}")
+            self._failed(error, trigger)
             if error.reason in _CAN_BE_APPROVED:
                 await self._show_plan(wish)
             raise
         if second and report.result in (Result.DONE, Result.UNVERIFIED) and self.attendant is not None:
             self.attendant.commissioned()
+        self._tell_copies()
         self.board.passed(report, self._attended, keeper.ledger)
+        self.audit.passed(report, trigger, self.board.report.scan_result, self.direction.gate or "")
+        if report.waits is not None and wish.walk:
+            self.board.drifted(report.drift)  # it waits as well, so it is told
         self.startup.passed(report)
         if report.files_changed >= LARGE or second:
             self.trimmer.soon(keeper.forget)
         elif unread or wish.walk or report.files_changed:
             self.trimmer.soon()
         return report
+
+    async def _stay(self) -> SyncReport:
+        """Be at the snapshot that somebody went back to, and nowhere else."""
+        undoing, asked = self.tended.undoing, self.direction.rollback
+        if undoing is None or asked is None:  # made for who is pinned
+            raise StokerError("nobody can go back to a snapshot here")
+        self._before()
+        try:
+            pin, report = await undoing.stay(self.tended.keeper.job, asked.id, asked.to_snapshot)
+        except StokerError as error:
+            self._failed(error, self._trigger)
+            raise
+        self._tell_copies()
+        self.board.stays(pin, report, self._attended)
+        self.audit.passed(report, self._trigger, self.board.report.scan_result)
+        self.startup.passed(report)
+        self.trimmer.soon()
+        return report
+
+    def _failed(self, error: StokerError, trigger: str) -> None:
+        self._tell_copies()
+        self.board.failed(error, self._attended)
+        said = self.board.report
+        self.audit.failed(error, trigger, commit=said.commit, ref=said.ref)
+        self.startup.failed(f"{error.reason}: {error.message}")
+        quarantine = self.tended.undoing.standing.quarantine if self.tended.undoing is not None else None
+        if quarantine is not None and quarantine.restored and error.reason == quarantine.reason:
+            self.startup.stays()
+
+    @property
+    def _trigger(self) -> str:
+        """Who made this change: who goes back, who moved the ref, or our own look at the disk."""
+        if self.direction.rollback is not None:
+            return MANUAL
+        is_new = self.direction.commit != self.board.report.synced_commit
+        return (self.direction.trigger if is_new else "") or POLLING
+
+    def _tell_copies(self) -> None:
+        if self.tended.undoing is not None:
+            self.board.copied(self.tended.undoing.standing)
 
     async def verify(self) -> Drift:
         """What somebody else changed; nothing, where nothing was ever written."""
@@ -89,12 +141,20 @@ class Turn:
         gate = self.direction.gate
         if gate is Reason.PLAN_PENDING and not self.startup.synced_before:
             gate = None  # gates stand before changes, not before a gateway's first files (C-111)
+        # A plan that somebody is to agree to must be the same whenever it is made: with all that was touched.
+        asked = gate is Reason.PLAN_PENDING or bool(self.direction.only)
+        walk = walk or (asked and self.direction.commit != self.board.report.synced_commit)
         return Wish(
             walk=walk,
             dry_run=gate is not None,
             approved=self.direction.approved,
             commit=self.direction.commit,
             first_contact=second,
+            released=frozenset(self.direction.intent.released_commits),
+            goes_back=self.direction.rollback is not None,
+            # What the gateway's first boot has left behind belongs to its first sync.
+            waits=None if second else self.direction.waits(self.clock.now()),
+            only=self.direction.only,
         )
 
     async def _show_plan(self, wish: Wish) -> None:

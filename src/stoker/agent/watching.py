@@ -16,17 +16,18 @@ from __future__ import annotations
 import asyncio
 import math
 import random as chance
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from stoker.agent.outcomes import Result
 from stoker.agent.reporting import SyncReport
+from stoker.agent.storytelling import Drifted, Story
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.reasons import Reason
-from stoker.engine.objects import Note
 from stoker.kube.backoff import Backoff
 from stoker.telemetry.health import Heartbeat
 from stoker.telemetry.logs import bind_pass, get_logger
@@ -40,17 +41,6 @@ LONGEST_PAUSE = 3600.0
 STUCK_AFTER = 7200.0
 
 log = get_logger(__name__)
-
-
-class Drifted(Protocol):
-    """What somebody else did to managed files: paths."""
-
-    @property
-    def modified(self) -> Sequence[str]: ...
-    @property
-    def missing(self) -> Sequence[str]: ...
-    @property
-    def extra(self) -> Sequence[str]: ...
 
 
 class Keeping(Protocol):
@@ -107,8 +97,11 @@ class Watcher:
         self._stopping = asyncio.Event()
         self._nudged_by = "start"
         self._next_look = self._next_drift = self._not_before = -math.inf
+        self._opens: datetime | None = None
+        self.trigger = ""
+        """What the last look was for."""
         self._failures = 0
-        self._story = _Story()
+        self._story = Story()
         self.heartbeat = Heartbeat(self._clock, STUCK_AFTER)
 
     def nudge(self, by: str) -> None:
@@ -143,6 +136,7 @@ class Watcher:
             now = await self._assign()
             if now.paused:
                 self._story.paused()
+                self._opens = None
                 self._next_look = self._next_drift = self._in(now.interval)
                 return
             await self._due(now, nudged_by)
@@ -162,10 +156,12 @@ class Watcher:
             self._next_drift = moment
         drift_is_due = moment >= self._next_drift
         restore = drift_is_due and now.drift.mode is DriftMode.RESTORE
+        opened = self._until_opened() <= 0
         trouble: StokerError | None = None
-        if restore or nudged_by or moment >= self._next_look:
+        if restore or nudged_by or opened or moment >= self._next_look:
+            self.trigger = nudged_by or ("window" if opened else "drift" if restore else "poll")
             try:
-                with bind_pass(trigger=nudged_by or ("drift" if restore else "poll")):
+                with bind_pass(trigger=self.trigger):
                     self._next_look = self._in(await self._look(now, walk=restore))
             except StokerError as error:  # a source that is away is no reason not to look at the disk
                 trouble = error
@@ -178,22 +174,23 @@ class Watcher:
 
     async def _look(self, now: Assignment, *, walk: bool) -> float:
         """The seconds until the next look."""
+        self._opens = None
         report = await now.kept.sync(walk=walk)
+        self._opens = report.waits.until if report.waits is not None else None
         if self._meter is not None:
             self._meter.passed(report)
-            if walk:
-                self._meter.drifted(0)
+            if walk:  # what was found has been restored, unless it waits
+                self._meter.drifted(0 if report.waits is None else _files(report.drift))
         if self._story.passed(report) and self._told is not None:
             self._told(report)
-        if report.result not in (Result.DONE, Result.HELD):
+        if report.result not in (Result.DONE, Result.HELD, Result.WAITING):
             raise _Again("something was left undone, which is tried again, ever more seldom")
         self._failures = 0
         return min(HOLD_LOOK, now.interval) if report.result is Result.HELD else now.interval
 
     def _drift_found(self, drift: Drifted) -> None:
-        files = len(drift.modified) + len(drift.missing) + len(drift.extra)
         if self._meter is not None:
-            self._meter.drifted(files)
+            self._meter.drifted(_files(drift))
         self._story.drifted(drift)
 
     def _failed(self, error: StokerError) -> None:
@@ -217,9 +214,14 @@ class Watcher:
         """A little early by chance, so that many gateways do not ask one server all at once."""
         return self._clock.monotonic() + interval * (1.0 - JITTER * self._random())
 
+    def _until_opened(self) -> float:
+        """Seconds until a window opens that a change waits for, by the wall clock, which may be set."""
+        return math.inf if self._opens is None else (self._opens - self._clock.now()).total_seconds()
+
     async def _rest(self) -> None:
-        due = max(min(self._next_look, self._next_drift), self._not_before)
-        pause = min(due - self._clock.monotonic(), LONGEST_REST)
+        moment = self._clock.monotonic()
+        due = min(self._next_look, self._next_drift, moment + self._until_opened())
+        pause = min(max(due, self._not_before) - moment, LONGEST_REST)
         if pause > 0:
             await self._first_of(self._clock.sleep(pause), self._wake.wait())
 
@@ -246,65 +248,11 @@ class Watcher:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _files(drift: Drifted) -> int:
+    return len(drift.modified) + len(drift.missing) + len(drift.extra)
+
+
 class _Again(StokerError):
     """A pass that was told already and has to be repeated."""
 
     default_reason = Reason.TRANSIENT_ERROR
-
-
-class _Story:
-    """What was said last, so that nothing is said twice."""
-
-    def __init__(self) -> None:
-        self.commit = ""
-        self.trouble = ""
-        self._left: tuple[object, ...] = ()
-        self._happened: object = ""
-        self._drift: tuple[object, ...] = ()
-        self._is_paused = False
-
-    def passed(self, report: SyncReport) -> bool:
-        """Whether there was something to tell."""
-        done, held = report.done, (Note(one.place, one.why) for one in report.plan.held)
-        left = (*report.errors, *report.plan.conflicts, *report.unverified, *held)
-        dry = report.applied is None
-        # A pass that only looks finds the same again and again; one that writes does not.
-        happened = (report.plan.digest if dry else report.files_changed) or ""
-        changed = self.commit != report.commit or (happened != self._happened if dry else bool(happened))
-        if changed or left != self._left or self.trouble:
-            say = log.info if report.result is Result.DONE else log.warning
-            say(
-                f"sync.{report.result}",
-                ref=report.ref,
-                commit=report.commit.short,
-                added=len(done.added),
-                modified=len(done.modified),
-                deleted=len(done.deleted),
-                seconds=round(report.duration_seconds, 3),
-                **({"dry_run": True} if dry else {}),
-                **({"left": [f"{note.path}: {note.why}" for note in left[:10]]} if left else {}),
-            )
-        told = changed or left != self._left
-        self.commit, self.trouble, self._left, self._is_paused = report.commit, "", left, False
-        self._happened = happened
-        return told
-
-    def failed(self, error: StokerError) -> None:
-        sentence = f"{error.reason}: {error.message}"
-        if sentence != self.trouble:
-            log.warning("sync.failed", reason=error.reason, error=error.message)
-        self.trouble = sentence
-
-    def drifted(self, drift: Drifted) -> None:
-        found = (drift.modified, drift.missing, drift.extra)
-        if found != self._drift and any(found):
-            counts = {"modified": drift.modified, "missing": drift.missing, "extra": drift.extra}
-            log.warning("drift.found", **{word: list(paths[:10]) for word, paths in counts.items() if paths})
-        elif found != self._drift and any(self._drift):
-            log.info("drift.gone")
-        self._drift = found
-
-    def paused(self) -> None:
-        if not self._is_paused:
-            log.info("sync.paused", reason=Reason.PAUSED)
-        self._is_paused = True

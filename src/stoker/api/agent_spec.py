@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from stoker.api.adapters import MODELS, settle
+from stoker.api.blocks.delivery import Deployment
 from stoker.api.codec import decode as decode_block
 from stoker.api.codec import explained, from_wire
 from stoker.api.kinds.resource import Resource
@@ -31,7 +32,7 @@ MAX_BYTES = 512 << 10
 
 _OURS = ("stoker.io/", "sync.ignition.io/")
 # Approvals may be written without a prefix (C-125).
-_BARE = frozenset({"approved-by", "approved-at", "approved-ref"})
+_BARE = frozenset({"approved-by", "approved-at", "approved-ref", "approved-plan"})
 # The controller's own business. Alarms may name an address that is a secret, which no ConfigMap may hold.
 _NOT_FOR_AGENTS = (
     "alerting",
@@ -86,7 +87,9 @@ def encode(spec: AgentSpec) -> str:
         annotations=annotations or None,
     )
     known: Any = resource  # every kind among MODELS has a spec
-    dropped = dict.fromkeys(name for name in _NOT_FOR_AGENTS if hasattr(known.spec, name))
+    dropped: dict[str, Any] = dict.fromkeys(name for name in _NOT_FOR_AGENTS if hasattr(known.spec, name))
+    if known.spec.deployment is not None and known.spec.deployment.auto_rollback is not None:
+        dropped["deployment"] = Deployment(auto_rollback=known.spec.deployment.auto_rollback)
     lean = msgspec.structs.replace(known.spec, **dropped)
     wire = msgspec.json.encode(msgspec.structs.replace(known, metadata=told, spec=lean, status=None))
     envelope = _Envelope(VERSION, msgspec.Raw(wire), spec.cluster_name, spec.alone, spec.require_known_hosts)

@@ -73,6 +73,12 @@ from stoker.cli.servers import server_options
 @click.option("--repo-size", default="2Gi", show_default=True, help="As for the webhook.")
 @click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs what agents are told.")
 @click.option(
+    "--pagerduty-url",
+    default="https://events.pagerduty.com/v2/enqueue",
+    show_default=True,
+    help="Where PagerDuty takes events; the EU has another address.",
+)
+@click.option(
     "--forget-reports-after",
     type=click.FloatRange(0, 86400),
     default=30.0,

@@ -44,6 +44,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         forget_after=options["forget_reports_after"],
         shared_volumes=options["shared_volumes"],
         metadata_key=secret_key_in(options["metadata_key"]),
+        pagerduty_url=options["pagerduty_url"],
     )
 
 

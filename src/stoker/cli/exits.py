@@ -40,6 +40,7 @@ _BY_REASON = {
 BY_RESULT = {
     Result.DONE: Exit.DONE,
     Result.HELD: Exit.PARTIAL,
+    Result.WAITING: Exit.STALLED,
     Result.PARTIAL: Exit.PARTIAL,
     Result.UNVERIFIED: Exit.UNVERIFIED,
     Result.STALLED: Exit.STALLED,

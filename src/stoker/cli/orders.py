@@ -25,9 +25,17 @@ from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
-    from stoker.domain.intent.delivery import Polling
+    from stoker.domain.intent.delivery import Polling, RollbackTrigger
     from stoker.domain.intent.intents import Notice
-    from stoker.domain.intent.policies import Drift, GatewayAccess, IgnitionPolicy
+    from stoker.domain.intent.policies import (
+        Drift,
+        GatewayAccess,
+        IgnitionPolicy,
+        MaintenanceWindow,
+        Rollback,
+        Snapshots,
+        Validation,
+    )
 
 
 class Order(NamedTuple):
@@ -51,10 +59,26 @@ class Order(NamedTuple):
     access: GatewayAccess | None = None
     ignition: IgnitionPolicy | None = None
     """How the gateway is to be treated; None: nobody said so, and nobody is disturbed."""
+    snapshots: Snapshots | None = None
+    """The copies before each sync; None: nobody asked for any."""
+    auto_rollback: tuple[RollbackTrigger, ...] = ()
+    rollback: Rollback | None = None
+    """Where the resource wants the folder to stay; None: nowhere."""
+    goes_back: bool = False
+    """Somebody goes back by hand."""
+    released_commits: tuple[str, ...] = ()
+    windows: tuple[MaintenanceWindow, ...] = ()
+    validation: Validation | None = None
+    """Who is asked before a change; None: nobody."""
     approved_plans: tuple[str, ...] = ()
     paused: bool = False
     dry_run: bool = False
     notices: tuple[Notice, ...] = ()
+
+    @property
+    def pinned_at(self) -> str:
+        """The snapshot of this gateway that the resource wants it to be at."""
+        return self.rollback.to_snapshot if self.rollback is not None else ""
 
 
 def order_from(given: Given) -> Order:

@@ -1,7 +1,9 @@
 """`stoker plan`: what a sync would do, without a trace on disk.
 
-Takes what `stoker sync` takes. Exit codes as there; with `--exit-code` a plan that
-has something to do ends with 10, as `git diff --exit-code` would tell.
+Takes what `stoker sync` takes. With `--name` it is about a resource in a cluster instead:
+the plans that its gateways have reported and that wait. Exit codes as for `stoker sync`;
+with `--exit-code` a plan that has something to do ends with 10, as `git diff --exit-code`
+would tell.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli import options
+from stoker.cli import in_cluster, options
 from stoker.cli.exits import Exit
 from stoker.cli.options import WHAT, Given
 from stoker.cli.running import run, told
 from stoker.cli.sections import SentenceCommand, applied, option
-from stoker.cli.showing import show_lines, show_notices
+from stoker.cli.showing import show_lines, show_notices, show_object
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -27,17 +29,42 @@ if TYPE_CHECKING:
 @applied((*options.JOB, options.OUTPUT))
 @option("--diff", "with_diff", section=WHAT, is_flag=True, help="Show the changes line by line.")
 @option("--exit-code", "tell", section=WHAT, is_flag=True, help="End with 10 if there is something to do.")
+@applied((in_cluster.NAME, *in_cluster.REACHING))
 @click.pass_context
-def plan_command(context: click.Context, /, *, with_diff: bool, tell: bool, output: str, **rest: Any) -> None:
+def plan_command(
+    context: click.Context,
+    /,
+    *,
+    with_diff: bool,
+    tell: bool,
+    output: str,
+    name: str | None,
+    **rest: Any,
+) -> None:
     """Show what a sync would do, and change nothing."""
     given = Given.taken_from(rest)
+    place = in_cluster.Place.taken_from(rest, given.namespace, name or "")
 
     def work() -> int:
+        if place.name:
+            return _waiting(given, place, with_diff=with_diff, tell=tell, output=output)
         if with_diff and output == "json":
             raise InvalidValue("--diff is text; it does not go with --output json")
         return _plan(given, with_diff=with_diff, tell=tell, output=output)
 
     told(context, "plan", output, work)
+
+
+def _waiting(given: Given, place: in_cluster.Place, *, with_diff: bool, tell: bool, output: str) -> int:
+    from stoker.cli.waiting_plans import read  # noqa: PLC0415 - --help needs none of it
+
+    alone = {"--repo": given.repo, "-f": given.manifests, "--data-dir": given.data_dir, "--diff": with_diff}
+    for flag, value in alone.items():
+        if value:
+            raise InvalidValue(f"{flag} is for a folder; it does not go with --name, which means a resource")
+    waiting = run(read(place))
+    show_object(waiting.as_json()) if output == "json" else show_lines(waiting.lines())
+    return Exit.DIFFERENT if tell and (waiting.waits or waiting.gateways) else Exit.DONE
 
 
 def _plan(given: Given, *, with_diff: bool, tell: bool, output: str) -> int:

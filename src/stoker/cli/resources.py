@@ -36,9 +36,10 @@ from stoker.cli.unserved import refuse_gates, without_effect
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import Receiver
 from stoker.domain.intent.intents import Notice
-from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.intent.policies import Drift, DriftMode, Rollback
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
+from stoker.snapshots.naming import belongs_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ def order_from_resource(given: Given) -> Order:
         job=job_from(given, intent.source, intent.files, intent.values)._replace(
             binaries=intent.policies.ignition.binaries,
             module_order=intent.policies.ignition.module_order,
+            ignore=intent.policies.drift.ignore,
         ),
         secrets=SecretFiles.given(given.secrets, given.secrets_dir),
         namespace=pod.namespace,
@@ -81,6 +83,13 @@ def order_from_resource(given: Given) -> Order:
         host="127.0.0.1" if intent.policies.access.port else "",
         access=intent.policies.access if intent.policies.access.port else None,
         ignition=intent.policies.ignition,
+        # Where claims are mounted only a cluster knows.
+        snapshots=replace(intent.policies.snapshots, claim_name=""),
+        auto_rollback=whole.deployment.auto_rollback,
+        rollback=_rollback(whole.rollback, intent.gateway),
+        released_commits=intent.released_commits,
+        windows=intent.policies.maintenance_windows,
+        validation=intent.policies.validation,
         approved_plans=intent.approved_plans,
         paused=intent.paused or whole.paused,
         dry_run=intent.dry_run or intent.policies.validation.dry_run_before,
@@ -197,6 +206,12 @@ def _around(found: Found, pod: PodFacts) -> Surroundings:
 
 def _webhook_keys(receiver: Receiver) -> tuple[SecretKey, ...]:
     return tuple(key for key in (receiver.hmac_key, receiver.bearer) if key) if receiver.enabled else ()
+
+
+def _rollback(asked: Rollback, gateway: str) -> Rollback | None:
+    """A snapshot is one gateway's, and no business of the others."""
+    mine = bool(asked.to_snapshot) and belongs_to(gateway, asked.to_snapshot)
+    return asked if asked.to_commit or mine else None
 
 
 def _drift(wanted: Drift) -> Drift:

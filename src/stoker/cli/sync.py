@@ -171,4 +171,6 @@ def show_report(report: SyncReport, output: str) -> int:
         show_lines(report.lines())
         if report.stalled is not None:
             show_lines([f"would stall: {report.stalled.reason}: {report.stalled.message}"])
+        if report.waits is not None:
+            show_lines([f"waits: {report.waits.reason}: {report.waits.message}"])
     return BY_RESULT[report.result]

@@ -29,27 +29,19 @@ class Field(NamedTuple):
     instead: str = ""
 
 
-GATES = (
-    Field("approval.required"),
-    Field("maintenanceWindows"),
-    Field("validation.webhook.url"),
-    Field("rollback.toSnapshot"),
-    Field("rollback.toCommit"),
-)
+GATES = (Field("approval.required"),)
 
 WITHOUT_EFFECT = (
     Field("agent"),
     Field("alerting.enabled"),
     Field("bidirectional.enabled"),
-    Field("deployment.autoRollback.enabled"),
     Field("deployment.stages"),
     Field("deployment.syncOrder"),
-    Field("drift.ignore"),
     Field("drift.mode", ("off", "report", "restore"), "capture only reports"),
     Field("ignition.peerGatewayName"),
     Field("ignition.redundancyRole"),
     Field("rateLimit"),
-    Field("snapshots.enabled"),
+    Field("snapshots.storage.pvc.claimName", (), "snapshots lie in .sync-state of the data folder"),
     Field("storage"),
     Field("webhook.allowedNamespaces"),
     Field("webhook.allowedRefs", (["*"],), "a request only makes it look, whatever ref it names"),

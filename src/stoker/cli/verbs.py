@@ -21,6 +21,9 @@ GROUPS = {
         "sync": Verb("stoker.cli.sync", "sync_command", "Bring a folder to a commit, once or for ever."),
         "plan": Verb("stoker.cli.plan", "plan_command", "Show what a sync would do, and change nothing."),
         "verify": Verb("stoker.cli.verify", "verify_command", "Find what changed since the last sync."),
+        "rollback": Verb(
+            "stoker.cli.rollback", "rollback_command", "Go back to a snapshot or a commit, and stay there."
+        ),
         "doctor": Verb(
             "stoker.cli.doctor", "doctor_command", "Say what is wrong with a gateway, and how to mend it."
         ),
@@ -31,6 +34,11 @@ GROUPS = {
     "Out of a cluster": {
         "export": Verb(
             "stoker.cli.export", "export_command", "Write what a cluster holds to a folder or a repository."
+        ),
+    },
+    "For a resource in a cluster": {
+        "approve": Verb(
+            "stoker.cli.approve", "approve_command", "Agree to the plan that a resource waits with."
         ),
     },
     "In a cluster": {

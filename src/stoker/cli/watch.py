@@ -122,6 +122,8 @@ class Orders:
         self._seen = self._stamps()
         self._forced = False
         self._kept: Kept | None = None
+        self.nudged_by: Callable[[], str] = str
+        """What made the watcher look, while it does."""
         self.order = settings.over(order_from(given))
 
     @property
@@ -136,8 +138,10 @@ class Orders:
         if self._forced or self.changed:
             await self._reread()
         if self._kept is None:
-            self._kept = Kept(self.order, reader=self._reader)
+            self._kept = Kept(self.order, reader=self._reader, nudged_by=self.nudged_by)
         order = self.order
+        if order.paused:
+            self._kept.paused()
         return Assignment(
             kept=self._kept,
             interval=_interval(order.polling),
@@ -175,6 +179,7 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport],
     order = orders.order
     meter = PassMetrics(metrics, clock, namespace=order.namespace, cr=order.resource, gateway=order.gateway)
     watcher = Watcher(orders.assign, meter=meter, told=told, clock=clock)
+    orders.nudged_by = lambda: watcher.trigger
     health.live.add("watcher", watcher.heartbeat.check)
     health.ready.add("sync", watcher.why_not_ready)
     health.started.add("sync", watcher.why_not_ready)

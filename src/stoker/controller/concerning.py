@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from stoker.api.adapters.pods import Key
-from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_REF
+from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.controller.objects import (
     SYNCED_KINDS,
     Kept,
@@ -38,7 +38,7 @@ _Ours = SeenMap | SeenRole | SeenBinding | SeenClaim
 Made = TypeVar("Made", SeenRole, SeenBinding, SeenClaim)
 
 _OURS = ("stoker.io/", "sync.ignition.io/")
-_BARE = frozenset({APPROVED_BY, APPROVED_AT, APPROVED_REF})
+_BARE = frozenset({APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN})
 
 
 class Sink(NamedTuple):
@@ -183,7 +183,7 @@ class Concerns:
                 self._profiles(self._depending(change.key.namespace))
             if self._observed.maps.is_echo(change):
                 continue
-            if told or change.new is None:
+            if told or change.new is None or _got_changes(change):
                 self._sink.now(key)
             elif change.old is None or has_news(change.old.data or {}, change.new.data or {}):
                 for each in (key, *self.waiting.in_namespace(change.key.namespace)):
@@ -213,6 +213,12 @@ class Concerns:
     def _on_pause(self, change: Change[SeenMap]) -> None:
         if self._sink is not None:
             self._now(list(self._observed.every()))
+
+
+def _got_changes(change: Change[SeenMap]) -> bool:
+    """Whether a gateway has sent something for git; somebody waits for that."""
+    before = change.old.sizes if change.old is not None else {}
+    return change.new is not None and not change.new.sizes.keys() <= before.keys()
 
 
 def asks_for_more(old: Kept, new: Kept) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from stoker.api.blocks.status import SyncStatus
+from stoker.controller.accepting.values import Accepted
 from stoker.controller.fleets import Fleet
 from stoker.controller.instructing import Delivery
 from stoker.controller.objects import SYNCED_KINDS, Kept, ResourceKey
@@ -42,6 +43,8 @@ class Context:
     release: Release = field(default_factory=Release)
     shards: dict[str, int] = field(default_factory=dict)
     highest_shard: int = 0
+    accepted: Accepted | None = None
+    """What became of what gateways changed by themselves; None: the pass did not come that far."""
     again_in: float | None = None
     findings: tuple[StokerError, ...] = ()
 

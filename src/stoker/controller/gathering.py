@@ -14,18 +14,25 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from stoker.api.blocks.status import (
+    DiffSummary,
     DriftReport,
+    FileChange,
     GatewayStatus,
     HeldProject,
     PendingPlan,
+    Quarantine,
     RollbackOutcome,
+    SnapshotInfo,
     SyncHistoryEntry,
 )
+from stoker.controller.accepting.standing import changes_of
+from stoker.controller.accepting.values import Accepted
 from stoker.controller.fleets import Gateway
 from stoker.controller.pods import AgentState
 from stoker.domain.clock import parse_rfc3339, rfc3339
-from stoker.domain.protocol import GatewayReport, HistoryEntry, RollbackRequest, SyncStatus
+from stoker.domain.protocol import Diff, GatewayReport, HistoryEntry, RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
+from stoker.snapshots.naming import belongs_to
 
 T = TypeVar("T")
 
@@ -34,12 +41,20 @@ MAX_GATEWAYS = 1000
 _LONGEST_LINE = 1024
 _LONGEST_WORD = 253
 
+_ACTIONS: dict[str, Literal["added", "modified", "deleted"]] = {
+    "added": "added",
+    "modified": "modified",
+    "deleted": "deleted",
+}
 _Result = Literal["Pending", "Succeeded", "Failed"]
 
 
-def gateway_statuses(gateways: Sequence[Gateway], namespace: str) -> tuple[GatewayStatus, ...]:
+def gateway_statuses(
+    gateways: Sequence[Gateway], namespace: str, accepted: Accepted | None = None
+) -> tuple[GatewayStatus, ...]:
     """One entry for each, within the limits of a status."""
-    entries = tuple(_entry(one, namespace) for one in gateways[:MAX_GATEWAYS])
+    known = accepted or Accepted()
+    entries = tuple(_with_changes(_entry(one, namespace), one, known) for one in gateways[:MAX_GATEWAYS])
     for smaller in (_whole, *_LEAST_WANTED):
         entries = tuple(smaller(entry) for entry in entries)
         if sum(len(msgspec.json.encode(entry)) + 1 for entry in entries) <= MAX_BYTES:
@@ -48,9 +63,17 @@ def gateway_statuses(gateways: Sequence[Gateway], namespace: str) -> tuple[Gatew
 
 
 def rollback_outcome(request: RollbackRequest | None, gateways: Sequence[Gateway]) -> RollbackOutcome | None:
-    """What became of the request, over all gateways: it succeeded when it did so everywhere."""
+    """What became of the request, over all gateways: it succeeded when it did so everywhere.
+
+    A snapshot is one gateway's: the others have nothing to do with it.
+    """
     if request is None:
         return None
+    if request.to_snapshot:
+        gateways = [one for one in gateways if belongs_to(one.target or one.name, request.to_snapshot)]
+        if not gateways:
+            message = f"no gateway of this resource is called as snapshot {request.to_snapshot} says"
+            return RollbackOutcome(request=_word(request.id) or "", result="Failed", message=_line(message))
     said = [one.report.rollback for one in gateways if one.report is not None and one.report.rollback]
     mine = [one for one in said if one.id == request.id]
     failed = next((one for one in mine if one.result == "Failed"), None)
@@ -109,8 +132,46 @@ def _entry(gateway: Gateway, namespace: str) -> GatewayStatus:
         orphans_kept_total=report.orphans_kept_total or None,
         pending_plan=_plan(report),
         drift=_drift(report),
+        last_snapshot=_snapshot(report),
+        snapshots_kept=report.snapshots_kept or None,
+        quarantine=_quarantine(report),
+        waits_until=_moment(report.waits_until),
         sync_history=_history(report.history),
     )
+
+
+def _snapshot(report: GatewayReport) -> SnapshotInfo | None:
+    taken = report.last_snapshot
+    name = _word(taken.id) if taken is not None else None
+    if taken is None or name is None:
+        return None
+    return SnapshotInfo(id=name, size=_amount(taken.bytes), timestamp=_moment(taken.timestamp))
+
+
+def _amount(size: int) -> str:
+    """As people say it: 180MB."""
+    amount, unit = max(0, size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = round(amount / 1000), larger
+    return f"{amount}{unit}"
+
+
+def _quarantine(report: GatewayReport) -> Quarantine | None:
+    held = report.quarantine
+    commit = _word(held.commit) if held is not None else None
+    if held is None or commit is None:
+        return None
+    return Quarantine(
+        commit=commit, reason=_word(held.reason), message=_line(held.message), since=_moment(held.since)
+    )
+
+
+def _with_changes(entry: GatewayStatus, gateway: Gateway, known: Accepted) -> GatewayStatus:
+    target = gateway.target
+    changes = changes_of(gateway, known.standings.get(target), known.answers.get(target))
+    return entry if changes is None else msgspec.structs.replace(entry, changes=changes)
 
 
 def _why_silent(gateway: Gateway) -> str:
@@ -169,11 +230,32 @@ def _history(entries: Sequence[HistoryEntry]) -> tuple[SyncHistoryEntry, ...] | 
             projects_synced=one.projects_synced or None,
             duration=_word(one.duration),
             result=_word(one.result),
+            snapshot_id=_word(one.snapshot_id),
+            diff=_diff(one.diff),
         )
         for one in entries
         if (moment := _moment(one.timestamp)) is not None
     ]
     return tuple(kept) or None
+
+
+def _diff(diff: Diff | None) -> DiffSummary | None:
+    if diff is None:
+        return None
+    return DiffSummary(
+        from_commit=_word(diff.from_commit),
+        to_commit=_word(diff.to_commit),
+        files_added=diff.files_added,
+        files_modified=diff.files_modified,
+        files_deleted=diff.files_deleted,
+        projects_affected=diff.projects_affected or None,
+        changes=tuple(
+            FileChange(path=one.path, action=action)
+            for one in diff.changes
+            if (action := _ACTIONS.get(one.action)) is not None
+        )
+        or None,
+    )
 
 
 def _moment(text: str) -> str | None:
@@ -195,6 +277,11 @@ def _lines(texts: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(text[:_LONGEST_LINE] for text in texts) or None
 
 
+def _without_diffs(entry: GatewayStatus) -> GatewayStatus:
+    history = tuple(msgspec.structs.replace(one, diff=None) for one in entry.sync_history or ())
+    return msgspec.structs.replace(entry, sync_history=history or None)
+
+
 def _whole(entry: GatewayStatus) -> GatewayStatus:
     return entry
 
@@ -205,6 +292,7 @@ def _without(*names: str) -> Callable[[GatewayStatus], GatewayStatus]:
 
 
 _LEAST_WANTED = (
+    _without_diffs,
     _without("sync_history"),
     _without("projects_synced", "orphans_kept", "warnings"),
     _without("errors", "drift", "held_projects"),

@@ -17,7 +17,8 @@ from stoker.controller.objects import PROFILES, Kept, ResourceKey, belongs_to, h
 from stoker.controller.observing import Observed
 from stoker.controller.owning import Writer
 from stoker.domain.intent.intents import FrontDoor
-from stoker.domain.protocol import metadata_map, status_map
+from stoker.domain.protocol import CHANGE_MAPS, metadata_map, status_map
+from stoker.domain.protocol.names import changes_map
 from stoker.kube.resources import ROLE_BINDINGS, ROLES
 from stoker.kube.store import ObjectKey
 
@@ -28,10 +29,14 @@ def role_name(key: ResourceKey) -> str:
     return f"{_PREFIX[key.door]}-agent-{key.object.name}"
 
 
-def rules_for(key: ResourceKey, shards: int, profiles: Kind = PROFILES) -> list[dict[str, Any]]:
+def rules_for(
+    key: ResourceKey, shards: int, profiles: Kind = PROFILES, *, changes: bool = False
+) -> list[dict[str, Any]]:
     """What an agent needs; `shards` is the highest number of a status map."""
     name = key.object.name
-    statuses = [status_map(key.door, name, shard) for shard in range(shards + 1)]
+    written = [status_map(key.door, name, shard) for shard in range(shards + 1)]
+    if changes:
+        written += [changes_map(key.door, name, number) for number in range(CHANGE_MAPS)]
     return [
         {
             "apiGroups": [""],
@@ -42,7 +47,7 @@ def rules_for(key: ResourceKey, shards: int, profiles: Kind = PROFILES) -> list[
         {
             "apiGroups": [""],
             "resources": ["configmaps"],
-            "resourceNames": statuses,
+            "resourceNames": written,
             "verbs": ["get", "patch"],
         },
         {
@@ -65,13 +70,15 @@ class Granter:
         self._observed = observed
         self._writer = writer
 
-    async def grant(self, key: ResourceKey, kept: Kept, fleet: Fleet, shards: int) -> None:
+    async def grant(
+        self, key: ResourceKey, kept: Kept, fleet: Fleet, shards: int, *, changes: bool = False
+    ) -> None:
         name = role_name(key)
         where = ObjectKey(key.object.namespace, name)
         role, binding = self._observed.roles.get(where), self._observed.bindings.get(where)
         if not fleet.accounts and role is None and binding is None:
             return
-        rules, subjects = rules_for(key, shards), subjects_for(key, fleet)
+        rules, subjects = rules_for(key, shards, changes=changes), subjects_for(key, fleet)
         head = head_of(key, kept, name)
         if role is None or role.rules != rules or not belongs_to(role.metadata, key, kept):
             await self._writer.put(self._observed.roles, ROLES, {"metadata": head, "rules": rules})

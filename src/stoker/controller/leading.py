@@ -6,13 +6,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.controller.accepting.accepting import Acceptor
+from stoker.controller.accepting.carrying import Carrier
+from stoker.controller.accepting.forging import forge_reader
+from stoker.controller.accepting.postbox import Postbox
+from stoker.controller.accepting.stepping import WayBack
+from stoker.controller.alerting.alerter import Alerter
+from stoker.controller.alerting.sending import PAGERDUTY, Sender
+from stoker.controller.announcing import Announcement, Announcer, Say, check
 from stoker.controller.concerning import References, Waiting
+from stoker.controller.errands import Errands
 from stoker.controller.finalizing import Finalizer
 from stoker.controller.granting import Granter
 from stoker.controller.instructing import Installation
 from stoker.controller.metering import Meter
 from stoker.controller.minting import Minter
-from stoker.controller.objects import ResourceKey
+from stoker.controller.objects import ResourceKey, ref_to
 from stoker.controller.observing import Observed
 from stoker.controller.outdating import SidecarOf, outdated_in
 from stoker.controller.owning import Writer
@@ -20,6 +29,8 @@ from stoker.controller.passing import Parts
 from stoker.controller.profiling import ProfileReconciler
 from stoker.controller.publishing import Publisher, SigningKey
 from stoker.controller.reconciling import Reconciler
+from stoker.controller.releaser import Releaser
+from stoker.controller.releasing import Checked, CheckUp
 from stoker.controller.resolving import Resolver
 from stoker.controller.secrets import SecretReader
 from stoker.controller.storing import Fetcher, Storekeeper
@@ -28,6 +39,7 @@ from stoker.controller.understanding import Understanding
 from stoker.controller.validating import Validator
 from stoker.domain.clock import Clock
 from stoker.domain.intent.source import SecretKey, Source
+from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.git.access import Access
 from stoker.git.github_app import AppTokens
@@ -72,6 +84,7 @@ class Term:
     metadata_key: SecretKey | None
     """In the namespace of each resource: what its metadata map is signed with."""
     fetcher: Fetcher | None = None
+    pagerduty_url: str = PAGERDUTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +113,17 @@ def build_work(term: Term) -> Work:
         timed=term.meter.asked_git,
         timeout=term.git_timeout,
     )
-    parts = _parts_of_a_pass(term, resolver)
-    reconciler = Reconciler(parts, Summarizer(clock, term.listener), events, term.meter)
+    postbox = Postbox(observed, client, Writer(client))
+    acceptor = _acceptor(term, postbox, queue)
+    parts = _parts_of_a_pass(term, resolver, events, queue, postbox, acceptor)
+    alerter = Alerter(
+        Sender(client, term.pagerduty_url),
+        events,
+        clock,
+        cluster=term.installation.cluster_name,
+        counted=term.meter.alerted,
+    )
+    reconciler = Reconciler(parts, Summarizer(clock, term.listener), events, term.meter, alerter)
     of_profiles = ProfileReconciler(observed, client, parts.publisher.neighbours, events, clock)
 
     def count(record: PassRecord[ResourceKey]) -> None:
@@ -124,7 +146,11 @@ def build_work(term: Term) -> Work:
     return Work(
         parts=[
             Part("events", events.run, events.stop),
+            Part("alerts", alerter.run, alerter.stop),
             Part("resolving", resolver.run),
+            Part("accepting", acceptor.run),
+            Part("checking", parts.releaser.checks.run),
+            Part("announcing", parts.releaser.announcements.run),
             Part("profiles", judging.run, judging.stop),
             Part("working", syncing.run, syncing.stop),
         ],
@@ -133,12 +159,20 @@ def build_work(term: Term) -> Work:
     )
 
 
-def _parts_of_a_pass(term: Term, resolver: Resolver) -> Parts:
+def _parts_of_a_pass(
+    term: Term,
+    resolver: Resolver,
+    events: EventRecorder,
+    queue: WorkQueue[ResourceKey],
+    postbox: Postbox,
+    acceptor: Acceptor,
+) -> Parts:
     clock, client, observed = term.clock, term.client, term.observed
     writer = Writer(client)
     publisher = Publisher(
         observed, writer, clock, signing_key=_signing_key(term), forget_after=term.forget_after
     )
+    validator = Validator(observed, client, clock)
     return Parts(
         observed=observed,
         client=client,
@@ -147,16 +181,49 @@ def _parts_of_a_pass(term: Term, resolver: Resolver) -> Parts:
         waiting=term.waiting,
         finalizer=Finalizer(observed, client, publisher, clock),
         understanding=Understanding(observed, term.defaults, shared_volumes=term.shared_volumes),
-        validator=Validator(observed, client, clock),
+        validator=validator,
         resolver=resolver,
         minter=Minter(observed, client, term.github_app_namespaces),
         storekeeper=Storekeeper(observed, client, writer, term.fetcher),
         granter=Granter(observed, writer),
         publisher=publisher,
+        way_back=WayBack(observed, publisher, validator, postbox, acceptor, term.installation.cluster_name),
         installation=term.installation,
         watched_secrets=(term.metadata_key.name,) if term.metadata_key is not None else (),
         outdated=outdated_in(term.sidecar),
+        releaser=Releaser(
+            observed,
+            publisher,
+            clock,
+            Errands[CheckUp, Checked](check, queue.add),
+            Errands[Announcement, bool](Announcer(clock, _voice(term, events)).tell, queue.add),
+        ),
     )
+
+
+def _voice(term: Term, events: EventRecorder) -> Say:
+    """Says something about a resource for as long as it is there."""
+
+    def say(key: ResourceKey, warning: bool, reason: Reason, message: str) -> None:
+        kept = term.observed.find(key)
+        if kept is not None:
+            (events.warning if warning else events.normal)(ref_to(key, kept), reason, message)
+
+    return say
+
+
+def _acceptor(term: Term, postbox: Postbox, queue: WorkQueue[ResourceKey]) -> Acceptor:
+    access = _access_reader(term)
+    carrier = Carrier(
+        term.git,
+        term.git.cache / "proposals",
+        access,
+        forge_reader(term.client, access),
+        postbox,
+        term.clock,
+        opened=term.meter.opened_request,
+    )
+    return Acceptor(carrier, term.clock, found=queue.add)
 
 
 def _access_reader(term: Term) -> Callable[[str, Source], Awaitable[Access]]:

@@ -42,11 +42,37 @@ class Meter:
         self._duration = metrics.histogram(
             "ignition_sync_sync_duration_seconds", "How long a sync of a gateway took.", _GATEWAY
         )
+        self._queued = metrics.gauge(
+            "ignition_sync_queue_depth", "Gateways that wait for their turn because of a limit.", _RESOURCE
+        )
+        self._syncing = metrics.gauge(
+            "ignition_sync_syncs_in_progress", "Gateways that are on their way to a commit.", _RESOURCE
+        )
+        self._begun = metrics.counter(
+            "ignition_sync_syncs_released_total", "Gateways that a limit has let go.", _RESOURCE
+        )
         self._fetch = metrics.histogram(
             "ignition_sync_git_fetch_duration_seconds",
             "How long a repository took to say where a ref is.",
             _RESOURCE,
         )
+
+        self._requests = metrics.counter(
+            "ignition_sync_bidirectional_prs_created",
+            "Pull requests that were opened with changes of gateways.",
+            _RESOURCE,
+        )
+        self._alerts = metrics.counter(
+            "ignition_sync_alerts_total",
+            "Alerts by target and by what became of them.",
+            (*_RESOURCE, "kind", "result"),
+        )
+
+    def opened_request(self, key: ResourceKey) -> None:
+        self._requests.inc(1, namespace=key.object.namespace, cr=key.object.name)
+
+    def alerted(self, key: ResourceKey, kind: str, result: str) -> None:
+        self._alerts.inc(namespace=key.object.namespace, cr=key.object.name, kind=kind, result=result)
 
     def asked_git(self, key: ResourceKey, seconds: float) -> None:
         self._fetch.observe(seconds, namespace=key.object.namespace, cr=key.object.name)
@@ -59,6 +85,9 @@ class Meter:
         self._synced.set(sum(one.sync_status == "Synced" for one in gateways), **labels)
         if status.last_sync_time:
             self._last_sync.set(parse_rfc3339(status.last_sync_time).timestamp(), **labels)
+        release = status.release
+        self._queued.set((release.queued or 0) if release is not None else 0, **labels)
+        self._syncing.set((release.syncing or 0) if release is not None else 0, **labels)
         ready = find(status.conditions or (), ConditionType.READY)
         self._ready.set(int(ready is not None and ready.status == "True"), **labels)
 
@@ -77,6 +106,11 @@ class Meter:
         left = {one.name for one in known.values()} - {one.name for one in after.discovered_gateways or ()}
         for name in left:
             self._metrics.forget(key.object.namespace, key.object.name, name)
+
+    def let_go(self, key: ResourceKey, gateways: int) -> None:
+        """So many were let go where a limit counts them."""
+        if gateways:
+            self._begun.inc(gateways, namespace=key.object.namespace, cr=key.object.name)
 
     def forget(self, key: ResourceKey) -> None:
         self._metrics.forget(key.object.namespace, key.object.name)

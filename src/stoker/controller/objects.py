@@ -68,10 +68,17 @@ class ResourceKey:
 
 
 class SeenMap(msgspec.Struct, frozen=True):
-    """A ConfigMap."""
+    """A ConfigMap; of what is binary in it only the names and how much it is."""
 
     metadata: OwnedMeta = OwnedMeta()
     data: dict[str, str] | None = None
+    sizes: dict[str, int] = {}
+
+
+class _WholeMap(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: OwnedMeta = OwnedMeta()
+    data: dict[str, str] | None = None
+    binary_data: dict[str, msgspec.Raw] | None = None
 
 
 class SeenRole(msgspec.Struct, frozen=True):
@@ -113,10 +120,17 @@ def keep_object(raw: bytes) -> Kept:
     return Kept(_header.decode(raw), raw)
 
 
-keep_map = msgspec.json.Decoder(SeenMap).decode
+_whole_map = msgspec.json.Decoder(_WholeMap)
 keep_role = msgspec.json.Decoder(SeenRole).decode
 keep_claim = msgspec.json.Decoder(SeenClaim).decode
 keep_binding = msgspec.json.Decoder(SeenBinding).decode
+
+
+def keep_map(raw: bytes) -> SeenMap:
+    """What is binary can be a megabyte for each map, and is read when somebody wants it."""
+    whole = _whole_map.decode(raw)
+    sizes = {name: len(bytes(value)) for name, value in (whole.binary_data or {}).items()}
+    return SeenMap(whole.metadata, whole.data, sizes)
 
 
 def keep_secret(raw: bytes) -> SeenSecret:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from stoker.api.adapters import NO_DEFAULTS
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.controller.alerting.sending import PAGERDUTY
 from stoker.controller.concerning import Concerns, References, Sink
 from stoker.controller.instructing import Installation
 from stoker.controller.leading import Term, Work, build_work
@@ -80,6 +81,8 @@ class Settings:
     """Make volumes for resources that ask for one in `spec.storage`."""
     metadata_key: SecretKey | None = None
     """A Secret's key, in the namespace of each resource, that its metadata map is signed with."""
+    pagerduty_url: str = PAGERDUTY
+    """Where PagerDuty takes events: its service in the EU has another address."""
 
     @property
     def lease(self) -> ObjectKey:
@@ -198,6 +201,7 @@ class Operator:
             listener=self._seams.listener,
             metadata_key=settings.metadata_key,
             shared_volumes=settings.shared_volumes,
+            pagerduty_url=settings.pagerduty_url,
             fetcher=None if self._seams.fetcher is None else self._seams.fetcher(observed, fenced),
         )
         observed.begin_term()

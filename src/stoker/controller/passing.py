@@ -8,10 +8,12 @@
     resolve     the ref to a commit, beside the pass          resolving
     mint        a short-lived token for its gateways          minting
     store       the volume for a shared clone                 storing
-    release     who may take the commit now                   releasing
-    prepare     the maps in which agents report               publishing
+    release     who may take the commit now                   releaser, releasing
+    prepare     the maps in which agents report               publishing, accepting
     grant       what agents may read and write                granting
+    accept      what gateways changed, beside the pass        accepting
     publish     what agents are told                          publishing
+    empty       the maps of what was answered                 accepting
     tidy        what is left of agents that are gone          publishing
     own up      to what was found wrong on the way
 
@@ -30,6 +32,7 @@ from typing import TypeVar
 
 import msgspec
 
+from stoker.controller.accepting.stepping import WayBack, is_on
 from stoker.controller.concerning import References, Waiting
 from stoker.controller.contexts import Context, known
 from stoker.controller.finalizing import Finalizer
@@ -40,13 +43,19 @@ from stoker.controller.minting import RENEW_EVERY, Minter
 from stoker.controller.objects import SYNCED_KINDS, Kept
 from stoker.controller.observing import Observed
 from stoker.controller.publishing import Publisher
-from stoker.controller.releasing import release
+from stoker.controller.releaser import Releaser
 from stoker.controller.reports import entries
-from stoker.controller.requesting import Effective, asked_by, asked_in, effective_ref, without_request
+from stoker.controller.requesting import (
+    Effective,
+    asked_by,
+    asked_in,
+    effective_ref,
+    without_request,
+)
 from stoker.controller.resolving import Question, Resolver
 from stoker.controller.storing import Storekeeper
 from stoker.controller.understanding import Understanding, Understood
-from stoker.controller.validating import Validator, dependencies_of, fleet_findings
+from stoker.controller.validating import Validator, fleet_findings
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.source import AuthKind
@@ -81,11 +90,13 @@ class Parts:
     storekeeper: Storekeeper
     granter: Granter
     publisher: Publisher
+    way_back: WayBack
     installation: Installation
     watched_secrets: tuple[str, ...]
     """Secrets that concern every resource of their namespace."""
     outdated: Callable[[Understood, Fleet], tuple[str, ...]]
     """Names the pods whose agent is not what would be injected now."""
+    releaser: Releaser
 
 
 class Steps:
@@ -107,7 +118,9 @@ class Steps:
             Step("release", self._release),
             Step("prepare", self._prepare),
             Step("grant", _tolerant(self._grant)),
+            Step("accept", self._accept),
             Step("publish", self._publish),
+            Step("empty", _tolerant(self._empty)),
             Step("tidy", _tolerant(self._tidy)),
             Step("own up", self._own_up),
         )
@@ -195,14 +208,12 @@ class Steps:
 
     async def _release(self, context: Context) -> Context:
         what = self._what(context)
-        back_to = known(context.understood).intent.rollback.to_commit
-        namespace = context.key.object.namespace
-        waits_for = dependencies_of(self._parts.observed.profiles_in(namespace))
-        ordered = any(waits_for.get(one.profile) for one in context.fleet.gateways)
-        others = list(self._parts.publisher.neighbours(namespace, but=context.key)) if ordered else []
-        made = release(context.fleet, back_to or what.commit, waits_for, others)
-        self._parts.waiting.put(context.key, bool(made.held))
-        return dataclasses.replace(context, what=what, release=made)
+        made = self._parts.releaser.release(context, what)
+        waits = any(one.reason is Reason.DEPENDENCY_WAITING for one in made.held)
+        self._parts.waiting.put(context.key, waits)
+        times = [each for each in (made.again_in, context.again_in) if each is not None]
+        found = dataclasses.replace(context, what=what, release=made, again_in=min(times, default=None))
+        return found if made.trouble is None else _with(found, made.trouble)
 
     def _what(self, context: Context) -> Delivery:
         effective = known(context.effective)
@@ -217,11 +228,17 @@ class Steps:
 
     async def _prepare(self, context: Context) -> Context:
         highest = await self._parts.publisher.prepare(context.key, context.kept, context.shards)
+        await self._parts.way_back.prepare(context)
         return dataclasses.replace(context, highest_shard=highest)
 
     async def _grant(self, context: Context) -> Context:
-        await self._parts.granter.grant(context.key, context.kept, context.fleet, context.highest_shard)
+        await self._parts.granter.grant(
+            context.key, context.kept, context.fleet, context.highest_shard, changes=is_on(context)
+        )
         return context
+
+    async def _accept(self, context: Context) -> Context:
+        return dataclasses.replace(context, accepted=self._parts.way_back.accept(context))
 
     async def _publish(self, context: Context) -> Context:
         metadata = instructions(
@@ -233,7 +250,12 @@ class Steps:
             paused=bool(context.paused_by),
             installation=self._parts.installation,
         )
+        metadata = dataclasses.replace(metadata, changes=known(context.accepted).answers)
         await self._parts.publisher.publish(context.key, context.kept, metadata)
+        return context
+
+    async def _empty(self, context: Context) -> Context:
+        await self._parts.way_back.empty(context)
         return context
 
     async def _tidy(self, context: Context) -> Context:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stoker.api.blocks.status import SyncStatus
+from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.contexts import Context
 from stoker.controller.metering import Meter
 from stoker.controller.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
@@ -31,11 +32,13 @@ class Reconciler:
         summarize: Summarizer,
         events: EventRecorder,
         meter: Meter,
+        alerter: Alerter,
     ) -> None:
         self._parts = parts
         self._summarizer = summarize
         self._events = events
         self._meter = meter
+        self._alerter = alerter
         self._pass = Pass(
             steps=Steps(parts).listed(),
             observed=lambda context: context.status,
@@ -65,10 +68,13 @@ class Reconciler:
             parts.references,
             parts.waiting,
             parts.finalizer,
+            parts.way_back,
+            parts.releaser,
         ):
             memory.forget(key)
         parts.validator.forget_others(lambda secret: bool(parts.references.users(secret)))
         self._meter.forget(key)
+        self._alerter.forget(key)
 
     def _summarize(self, context: Context, outcome: Outcome) -> SyncStatus:
         status = self._summarizer(context, outcome)
@@ -86,10 +92,13 @@ class Reconciler:
         )
         await self._parts.observed.resources[context.key.kind].write(key, request)
         about = ref_to(context.key, context.kept)
-        for told in events_of(context, status):
+        events = tuple(events_of(context, status))
+        for told in events:
             report = self._events.warning if told.type is EventType.WARNING else self._events.normal
             report(about, told.reason, told.message)
+        self._alerter.saw(context, status, events)
         self._meter.wrote(context.key, context.status, status)
+        self._meter.let_go(context.key, context.release.begun)
 
 
 def status_in(kept: Kept) -> SyncStatus:

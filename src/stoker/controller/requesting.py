@@ -55,6 +55,12 @@ def asked_in(annotations: Mapping[str, str], group: str) -> tuple[str, ...]:
     return tuple(annotations.get(f"{group}/{name}", "") for name in (*_REQUEST, NUDGED_AT))
 
 
+def last_request(annotations: Mapping[str, str], group: str) -> str:
+    """What differs with each new request; short enough for a status."""
+    found = [annotations.get(f"{group}/{name}", "") for name in (REQUESTED_REF, REQUESTED_AT, NUDGED_AT)]
+    return " ".join(one[:80] for one in found if one)
+
+
 def asked_by(annotations: Mapping[str, str], group: str) -> str:
     """What sort of trigger the last request is."""
     if annotations.get(f"{group}/{NUDGED_AT}", "") > annotations.get(f"{group}/{REQUESTED_AT}", ""):

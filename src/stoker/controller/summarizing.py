@@ -14,6 +14,7 @@ import msgspec
 
 from stoker.api.blocks.status import SyncStatus
 from stoker.controller import verdicts
+from stoker.controller.accepting.stepping import accepted_in, is_on
 from stoker.controller.contexts import Context, known
 from stoker.controller.gathering import gateway_statuses, last_sync, rollback_outcome
 from stoker.controller.instructing import rollback_request
@@ -65,7 +66,9 @@ class Summarizer:
 
     def _with_gateways(self, context: Context, status: SyncStatus) -> SyncStatus:
         effective, what = known(context.effective), context.what
-        gateways = gateway_statuses(context.fleet.gateways, context.key.object.namespace)
+        gateways = gateway_statuses(
+            context.fleet.gateways, context.key.object.namespace, accepted_in(context)
+        )
         asked = rollback_request(known(context.understood).intent.rollback)
         status = msgspec.structs.replace(
             status,
@@ -75,22 +78,33 @@ class Summarizer:
             rollback=rollback_outcome(asked, context.fleet.gateways),
             repo_clone_status=_reached(context) or status.repo_clone_status,
         )
-        if what is None or what.commit is None:
+        if what is None:
+            return status
+        status = msgspec.structs.replace(
+            status, release=context.release.progress, approval=context.release.approval
+        )
+        if what.commit is None:
             return status
         return msgspec.structs.replace(status, last_sync_ref=str(what.ref), last_sync_commit=str(what.commit))
 
     def _verdicts(self, context: Context) -> Iterator[Verdict]:
         fleet, what = context.fleet, context.what
         yield verdicts.all_synced(
-            fleet, wanted_commit(context), what.triggered_at if what is not None else ""
+            fleet, wanted_commit(context), what.triggered_at if what is not None else "", context.release
         )
         yield verdicts.agents(fleet)
         yield verdicts.injected(fleet, context.outdated)
         yield verdicts.skew(fleet, str(what.ref) if what is not None and what.commit is not None else "")
         yield verdicts.drift(fleet)
         yield verdicts.verified(fleet)
-        yield verdicts.pending(fleet)
+        yield verdicts.pending(fleet, context.release)
         yield verdicts.dependencies(context.release)
+        yield verdicts.canary(context.release)
+        intent = known(context.understood).intent
+        yield verdicts.taken_back(fleet, on=bool(intent.deployment.auto_rollback))
+        if context.accepted is not None:
+            yield verdicts.way_back(context.fleet, context.accepted, on=is_on(context))
+            yield verdicts.conflicts(context.accepted, on=is_on(context))
         if self._listener is not None:
             listener, receiver = self._listener, known(context.understood).intent.receiver
             said = standing(
@@ -149,8 +163,8 @@ def _ready(context: Context, error: StokerError | None, conditions: Conditions, 
         return settle(conditions, False, Reason.SIDECAR_MISSING, injected.message, at=at)
     synced = find(conditions, ConditionType.ALL_GATEWAYS_SYNCED)
     if synced is not None and synced.status == "False":
-        failed = synced.reason == Reason.SYNC_FAILED
-        reason = Reason.SYNC_FAILED if failed else Reason.GATEWAYS_SYNCING
+        own = synced.reason in (Reason.SYNC_FAILED, Reason.PENDING_APPROVAL)
+        reason = Reason(synced.reason) if own else Reason.GATEWAYS_SYNCING
         conditions = remove(conditions, ConditionType.STALLED)
         conditions = put(conditions, ConditionType.RECONCILING, True, reason, synced.message, at=at)
         return put(conditions, ConditionType.READY, False, reason, synced.message, at=at)

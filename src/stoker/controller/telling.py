@@ -13,6 +13,7 @@ from typing import NamedTuple
 from stoker.api.blocks.status import GatewayStatus, SyncStatus
 from stoker.api.meta import Condition
 from stoker.controller.contexts import Context
+from stoker.controller.releasing.agreeing import is_for_something_else
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.conditions import find
@@ -21,11 +22,24 @@ from stoker.kube.event_series import EventType
 WARNING, NORMAL = EventType.WARNING, EventType.NORMAL
 
 _WELL = frozenset(
-    {Reason.REF_RESOLVED, Reason.PAUSED, Reason.GATEWAYS_SYNCED, Reason.GATEWAYS_SYNCING, Reason.SYNC_FAILED}
+    {
+        Reason.REF_RESOLVED,
+        Reason.PAUSED,
+        Reason.GATEWAYS_SYNCED,
+        Reason.GATEWAYS_SYNCING,
+        Reason.SYNC_FAILED,
+        Reason.PENDING_APPROVAL,
+    }
 )
 # Gateways and conditions of their own tell these, or they are over before anybody has read them.
 _TOLD_ELSEWHERE = frozenset(
-    {Reason.SYNC_FAILED, Reason.GATEWAYS_SYNCING, Reason.SIDECAR_MISSING, Reason.REF_RESOLVING}
+    {
+        Reason.SYNC_FAILED,
+        Reason.GATEWAYS_SYNCING,
+        Reason.SIDECAR_MISSING,
+        Reason.REF_RESOLVING,
+        Reason.PENDING_APPROVAL,
+    }
 )
 
 
@@ -33,6 +47,10 @@ class Told(NamedTuple):
     type: EventType
     reason: Reason
     message: str
+    gateway: str = ""
+    """The one that it is about, where it is about one."""
+    cause: str = ""
+    """The gateway's own reason."""
 
 
 # Conditions that are told of when they come to stand like this.
@@ -43,7 +61,12 @@ _WORTH_TELLING: dict[tuple[Type, str, str], EventType] = {
     (Type.DRIFT_DETECTED, "True", Reason.GATEWAY_FILES_MODIFIED): WARNING,
     (Type.VERIFIED, "False", Reason.NOT_VERIFIED): WARNING,
     (Type.PENDING_APPROVAL, "True", Reason.PLAN_PENDING): NORMAL,
+    (Type.PENDING_APPROVAL, "True", Reason.PENDING_APPROVAL): NORMAL,
+    (Type.PENDING_APPROVAL, "False", Reason.APPROVED): NORMAL,
+    (Type.ALL_GATEWAYS_SYNCED, "False", Reason.SYNC_QUEUE_GROWING): WARNING,
     (Type.DEPENDENCIES_MET, "False", Reason.DEPENDENCY_WAITING): NORMAL,
+    (Type.CONFLICT_DETECTED, "True", Reason.CONFLICT_DETECTED): WARNING,
+    (Type.BIDIRECTIONAL_READY, "False", Reason.FORGE_REFUSED): WARNING,
     (Type.REF_SKEW, "True", Reason.REF_SKEW_DETECTED): WARNING,
 }
 
@@ -55,6 +78,7 @@ def events_of(context: Context, after: SyncStatus) -> Iterator[Told]:
     yield from _commit(context, before, after)
     yield from _ready(before, after)
     yield from _conditions(context, before, after)
+    yield from _approval(before, after)
     yield from _gateways(before.discovered_gateways or (), after.discovered_gateways or ())
     yield from _completed(before, after)
 
@@ -109,6 +133,19 @@ def _conditions(context: Context, before: SyncStatus, after: SyncStatus) -> Iter
         yield Told(kind, Reason(reason), new.message)
 
 
+def _approval(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    """An approval for something else, once; and a request that was made anew because a plan changed."""
+    old, new = before.approval, after.approval
+    if new is None:
+        return
+    if is_for_something_else(new.message) and (old is None or old.message != new.message):
+        yield Told(WARNING, Reason.APPROVAL_IGNORED, new.message or "")
+    same = old is not None and (old.commit, old.stage) == (new.commit, new.stage)
+    if same and old is not None and old.state == "Approved" and new.state in ("Planning", "Pending"):
+        message = f"the plan of commit {new.commit[:8]} is not the one that {old.approved_by} approved"
+        yield Told(WARNING, Reason.APPROVAL_IGNORED, message)
+
+
 def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...]) -> Iterator[Told]:
     known = {one.pod_name: one for one in before}
     for new in after:
@@ -117,10 +154,31 @@ def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...
         if commit and (old is None or old.synced_commit != commit or old.sync_status == "Error"):
             message = f"Gateway {new.name} synced to {commit[:8]} ({new.files_changed or 0} files changed)"
             yield Told(NORMAL, Reason.SYNC_COMPLETED, message)
+        yield from _request(old, new)
+        yield from _taken_back(old, new)
         failed_before = old is not None and (old.sync_status, old.reason) == ("Error", new.reason)
         if new.sync_status == "Error" and not failed_before:
             why = new.error_message or new.reason or "the agent gives no reason"
-            yield Told(WARNING, Reason.SYNC_FAILED, f"Gateway {new.name} sync failed: {why}")
+            message = f"Gateway {new.name} sync failed: {why}"
+            yield Told(WARNING, Reason.SYNC_FAILED, message, new.name, new.reason or "")
+
+
+def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+    """The agent put back what was there before."""
+    before, now = old.quarantine if old is not None else None, new.quarantine
+    if now is None or (before is not None and (before.commit, before.since) == (now.commit, now.since)):
+        return
+    scan = now.reason == Reason.SCAN_FAILURE_AUTO_ROLLBACK
+    reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
+    message = f"Gateway {new.name} took commit {now.commit[:8]} back: {now.message or now.reason or reason}"
+    yield Told(WARNING, reason, message, new.name)
+
+
+def _request(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+    before = old.changes.pull_request if old is not None and old.changes is not None else None
+    now = new.changes.pull_request if new.changes is not None else None
+    if now and now != before:
+        yield Told(NORMAL, Reason.PR_CREATED, f"Gateway {new.name}: pull request {now} was opened")
 
 
 def _completed(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:

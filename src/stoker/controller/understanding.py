@@ -84,6 +84,7 @@ def _for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
 
 def _others(intent: ResourceIntent) -> Iterator[SecretKey]:
     signatures, access, receiver = intent.source.signatures, intent.policies.access, intent.receiver
+    forge = intent.policies.bidirectional.forge
     wanted = (
         access.api_key,
         access.ca,
@@ -91,5 +92,6 @@ def _others(intent: ResourceIntent) -> Iterator[SecretKey]:
         signatures.gpg_keys,
         receiver.hmac_key if receiver.enabled else None,
         receiver.bearer if receiver.enabled else None,
+        forge.token if forge is not None else None,
     )
     yield from (key for key in wanted if key is not None)

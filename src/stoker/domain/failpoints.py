@@ -47,6 +47,12 @@ _DISK = (
     "base.flush",
 )
 
+# An object of a snapshot in a folder: written beside its place, moved there, let go.
+_SNAPSHOT = ("snapshot.write", "snapshot.sync", "snapshot.rename", "snapshot.flush", "snapshot.unlink")
+
+# The copy before a change, the word that a change will be taken back, the way back, the word that it is done.
+_GOING_BACK = ("snapshot.take", "rollback.intend", "rollback.restore", "rollback.settle")
+
 # What is noted of a gateway beside the ledger, and what the notes are about.
 _AROUND = ("startup.mark", "mark.write", "mark.rename", "mark.clear", "lock", "scan")
 
@@ -65,6 +71,10 @@ REVERSING = _around(_REVERSING)
 """Those of the reverser, besides the ones of writing."""
 GATEWAY = _around(_AROUND)
 """Those of whoever looks after a gateway."""
+SNAPSHOT = _around(_SNAPSHOT)
+"""Those of whoever keeps snapshots in a folder."""
+GOING_BACK = _around(_GOING_BACK)
+"""Those of whoever takes a change back."""
 ALL = (*CACHE, *_around(_PASS), *DATA)
 """Every name that a sync of files comes to, for a test that goes through all of them."""
 

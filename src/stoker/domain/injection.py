@@ -17,6 +17,7 @@ from stoker.domain.errors import Stalled
 from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.intent.delivery import SidecarMode
 from stoker.domain.intent.intents import FrontDoor, Identity, ResourceIntent
+from stoker.domain.intent.policies import Snapshots, SnapshotStorage
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey
 from stoker.domain.reasons import Reason
 
@@ -33,6 +34,13 @@ VERSION = 1
 
 MINTED_KEY = "token"
 """The key under which the controller puts the short-lived token of a GitHub App (C-027)."""
+
+
+BUCKET_KEYS = {
+    SnapshotStorage.S3: ("accessKeyId", "secretAccessKey", "sessionToken"),
+    SnapshotStorage.GCS: ("serviceAccount.json",),
+}
+"""Which keys of a bucket's Secret an agent gets to see."""
 
 
 def minted_secret(door: FrontDoor, resource: str) -> str:
@@ -88,11 +96,16 @@ class Sidecar:
     metadata_key: MountedSecret | None
     shared_claim: str = ""
     """A mirror that is read in place of a clone of one's own; empty for none."""
+    snapshot_claim: str = ""
+    """Where snapshots lie; empty: beside the ledger, or in a bucket."""
 
     @property
     def digest(self) -> str:
         """Stands on the pod; equal for equal agents."""
-        text = json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
+        made_of = asdict(self)
+        if not self.snapshot_claim:  # pods that were made before there were any are as good as new ones
+            del made_of["snapshot_claim"]
+        text = json.dumps({"version": VERSION, **made_of}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -121,6 +134,7 @@ def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str 
         secrets=_by_name((*(() if shared else _trust(intent)), *_others(intent))),
         metadata_key=None if signing is None else MountedSecret(signing.name, (signing.key,)),
         shared_claim=shared_claim(intent.identity.name) if shared else "",
+        snapshot_claim=intent.policies.snapshots.claim_name if intent.policies.snapshots.enabled else "",
     )
 
 
@@ -165,6 +179,14 @@ def _others(intent: ResourceIntent) -> Iterator[SecretKey | None]:
     yield source.signatures.allowed_signers
     yield source.signatures.gpg_keys
     yield intent.policies.access.ca
+    yield from _bucket_keys(intent.policies.snapshots)
+
+
+def _bucket_keys(snapshots: Snapshots) -> Iterator[SecretKey]:
+    """What opens the bucket; where none is named, the pod's own identity does."""
+    name = snapshots.bucket.credentials_secret
+    if snapshots.enabled and name:
+        yield from (SecretKey(name, key) for key in BUCKET_KEYS.get(snapshots.storage, ()))
 
 
 def _by_name(wanted: Iterable[SecretKey | None]) -> tuple[MountedSecret, ...]:

@@ -20,6 +20,7 @@ class ConditionType(StrEnum):
     WEBHOOK_READY = "WebhookReady"
     ALL_GATEWAYS_SYNCED = "AllGatewaysSynced"
     BIDIRECTIONAL_READY = "BidirectionalReady"
+    CONFLICT_DETECTED = "ConflictDetected"
     AGENT_READY = "AgentReady"
     REF_SKEW = "RefSkew"
     PENDING_APPROVAL = "PendingApproval"

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
 
 _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -142,6 +143,7 @@ class Held(NamedTuple):
     """A folder below the data folder, such as `projects/Line 1`."""
     why: str
     user: str = ""
+    reason: Reason = Reason.DESIGNER_SESSION_ACTIVE
 
     def covers(self, path: str) -> bool:
         return path == self.place or path.startswith(self.place + "/")

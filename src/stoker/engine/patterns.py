@@ -61,6 +61,25 @@ def read(pattern: str) -> list[Alternative]:
     ]
 
 
+def folders_of(pattern: str) -> list[str]:
+    """Regexes of the folders in which, or below which, something can match: where a watcher has to be."""
+    return [_above(names) for names in map(_names, _Parser(pattern).alternatives())]
+
+
+def root_of(pattern: str) -> list[str]:
+    """For each alternative the deepest folder that holds all its matches; empty is the whole tree."""
+    found = []
+    for names in map(_names, _Parser(pattern).alternatives()):
+        fixed: list[str] = []
+        for name in names[:-1]:
+            chars = [token.char if isinstance(token, _One) else "" for token in name]
+            if not all(chars):
+                break
+            fixed.append("".join(chars))
+        found.append(_SEPARATOR.join(fixed))
+    return found
+
+
 class _Parser:
     """Reads one pattern into its alternatives, each a list of tokens without braces."""
 
@@ -198,6 +217,17 @@ def _suffix(names: list[list[_Token]]) -> str:
         return ""
     ending = [token.char if isinstance(token, _One) else "" for token in names[1][1:]]
     return "".join(ending) if all(ending) else ""
+
+
+def _above(names: list[list[_Token]]) -> str:
+    fixed = names.index(_DOUBLE) if _DOUBLE in names else len(names)
+    inner = f"(?:{_SEPARATOR}.*)?" if fixed < len(names) else ""
+    if not fixed:
+        return ".*"
+    last = fixed if inner else fixed - 1  # without folders of any number, the last name is the file's
+    for name in reversed(names[:last]):
+        inner = f"(?:{_SEPARATOR}{_name_regex(name)}{inner})?"
+    return inner.removeprefix(f"(?:{_SEPARATOR}").removesuffix(")?") if inner else "(?!)"
 
 
 def _regex(names: list[list[_Token]]) -> str:

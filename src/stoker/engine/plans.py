@@ -98,6 +98,8 @@ class Plan:
     """
     held: tuple[Held, ...] = ()
     """Places whose changes wait; the rest goes on."""
+    given_back: frozenset[str] = frozenset()
+    """Files of others that are put back as they were: written, and not ours afterwards."""
 
     @property
     def actions(self) -> tuple[Action, ...]:

@@ -32,7 +32,7 @@ def questions(layout: Layout, changes: Sequence[TreeChange], drifted: Collection
     places = {place for path in changed for _, place in _places(layout, path)}
     asked: set[str] = set()
     for place in places.union(drifted):
-        for _, origin in _suppliers(layout, place):
+        for _, origin in suppliers(layout, place):
             if origin not in changed:
                 asked.add(origin)
             elif changed[origin] is not None:
@@ -109,7 +109,7 @@ def _places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
             yield index, place
 
 
-def _suppliers(layout: Layout, place: str) -> Iterator[tuple[Route, str]]:
+def suppliers(layout: Layout, place: str) -> Iterator[tuple[Route, str]]:
     """Every file of the repository that could go there, the one that wins first."""
     found = [(route, origin) for route in layout.routes if (origin := route.origin(place)) is not None]
     yield from (one for one in reversed(found) if place not in one[0].yielding)
@@ -124,7 +124,7 @@ def _supplied(
 ) -> dict[str, tuple[FileVersion, Route]]:
     found: dict[str, tuple[FileVersion, Route]] = {}
     for place in sorted(places):
-        for route, origin in _suppliers(layout, place):
+        for route, origin in suppliers(layout, place):
             version = changed[origin] if origin in changed else answers.get(origin)
             if version is not None:
                 found[place] = version, route

@@ -109,7 +109,8 @@ class _Application:
         if self._ready is not None:
             self._ready()
         if self._plan.actions:
-            self._book.intend(self._folder, staged.records if staged is not None else {}, self._plan.facts)
+            records = self._ours(staged.records) if staged is not None else {}
+            self._book.intend(self._folder, records, self._plan.facts)
         done = False
         try:
             self._change(staged)
@@ -150,9 +151,16 @@ class _Application:
         hands.look_again(path for path in self._moved if path in hands.records)
         self._book.settle(
             self._folder,
-            {**plan.remembered, **hands.records} if plan.remembered else hands.records,
-            {*plan.forgotten, *hands.deleted},
+            self._ours({**plan.remembered, **hands.records} if plan.remembered else hands.records),
+            {*plan.forgotten, *hands.deleted, *plan.given_back},
             plan.facts,
             complete=done and plan.delivers_all,
             done=done,
         )
+
+    def _ours(self, records: dict[str, bytes]) -> dict[str, bytes]:
+        """Without what is somebody else's again."""
+        given_back = self._plan.given_back
+        if not given_back:
+            return records
+        return {path: kept for path, kept in records.items() if path not in given_back}

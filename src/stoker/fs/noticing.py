@@ -1,6 +1,6 @@
 """Notices that something below a folder changed, without saying what.
 
-inotify where the kernel has it, called through the C library; otherwise, or when its
+inotify where the kernel has it; otherwise, or when its
 limit of watches is reached, a look at the stat data of all files every 0.3 s. Either
 way a burst of writes, as an editor or a branch switch makes, becomes one notice:
 it is given when things have been quiet for a moment, and no later than half a second
@@ -10,28 +10,23 @@ after the first. `.git` is not looked at.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import errno
 import os
-import struct
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
+from stoker.fs import inotify
+from stoker.fs.inotify import Event, Inotify
 
 QUIET = 0.05
 PATIENCE = 0.5
 POLL = 0.3
 
 _GIT = ".git"
-_NONBLOCK, _CLOEXEC = os.O_NONBLOCK, os.O_CLOEXEC
-_MODIFY, _ATTRIB, _CLOSE_WRITE, _MOVED, _CREATE, _DELETE = 0x2, 0x4, 0x8, 0xC0, 0x100, 0x200
-_ONLYDIR, _DONT_FOLLOW, _ISDIR, _OVERFLOW = 0x01000000, 0x02000000, 0x40000000, 0x4000
-_MASK = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _ONLYDIR | _DONT_FOLLOW
-_EVENT = struct.Struct("iIII")
-_BUFFER = 64 * 1024
+_MASK = (
+    inotify.MODIFY | inotify.ATTRIB | inotify.CLOSE_WRITE | inotify.MOVED | inotify.CREATE | inotify.DELETE
+)
 
 
 class FolderNotices:
@@ -41,7 +36,7 @@ class FolderNotices:
         self._root = root
         self._clock = clock if clock is not None else SystemClock()
         self._event = asyncio.Event()
-        self._inotify = _Inotify.opened(root, self._event.set) if inotify else None
+        self._inotify = _Watches.opened(root, self._event.set) if inotify else None
         self._stamp = None if self._inotify is not None else _stamp(root)
 
     @property
@@ -76,69 +71,55 @@ class FolderNotices:
                 return
 
 
-class _Inotify:
+class _Watches:
     """The kernel's notices, with one watch per folder."""
 
-    def __init__(self, libc: ctypes.CDLL, fd: int, root: Path, tell: Callable[[], None]) -> None:
-        self._libc = libc
-        self._fd = fd
+    def __init__(self, kernel: Inotify, root: Path, tell: Callable[[], None]) -> None:
+        self._kernel = kernel
         self._root = root
         self._tell = tell
         self._folders: dict[int, Path] = {}
-        self.blind = False
 
     @classmethod
-    def opened(cls, root: Path, tell: Callable[[], None]) -> _Inotify | None:
+    def opened(cls, root: Path, tell: Callable[[], None]) -> _Watches | None:
         """None where there is no inotify, or not enough of it."""
-        if sys.platform != "linux":
+        kernel = Inotify.opened(_MASK)
+        if kernel is None:
             return None
-        libc = ctypes.CDLL(None, use_errno=True)
-        fd = libc.inotify_init1(_NONBLOCK | _CLOEXEC)
-        if fd < 0:
-            return None
-        one = cls(libc, fd, root, tell)
+        one = cls(kernel, root, tell)
         one._watch(root)
         if one.blind:
             one.close()
             return None
-        asyncio.get_running_loop().add_reader(fd, one._read)
+        kernel.listen(one._heard)
         return one
 
+    @property
+    def blind(self) -> bool:
+        return self._kernel.blind
+
     def close(self) -> None:
-        if self._fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        self._kernel.close()
 
     def _watch(self, folder: Path) -> None:
         """This folder and all below; the parent first, so that what is made meanwhile is noticed there."""
         for place in _folders(folder):
-            number = self._libc.inotify_add_watch(self._fd, os.fsencode(place), _MASK)
-            if number >= 0:
+            number = self._kernel.watch(place)
+            if number is not None:
                 self._folders[number] = place
-            elif ctypes.get_errno() not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
-                self.blind = True
 
-    def _read(self) -> None:
-        with suppress(BlockingIOError):
-            while data := os.read(self._fd, _BUFFER):
-                for number, mask, name in _events(data):
-                    if name == _GIT:
-                        continue
-                    self._tell()
-                    if mask & _OVERFLOW:
-                        self._watch(self._root)
-                    elif mask & _ISDIR and mask & (_CREATE | _MOVED) and number in self._folders:
-                        self._watch(self._folders[number] / name)
-
-
-def _events(data: bytes) -> Iterator[tuple[int, int, str]]:
-    at = 0
-    while at < len(data):
-        number, mask, _, size = _EVENT.unpack_from(data, at)
-        at += _EVENT.size
-        yield number, mask, os.fsdecode(data[at : at + size].rstrip(b"\0"))
-        at += size
+    def _heard(self, event: Event) -> None:
+        if event.name == _GIT:
+            return
+        self._tell()
+        if event.mask & inotify.OVERFLOW:
+            self._watch(self._root)
+        elif (
+            event.mask & inotify.ISDIR
+            and event.mask & (inotify.CREATE | inotify.MOVED)
+            and event.number in self._folders
+        ):
+            self._watch(self._folders[event.number] / event.name)
 
 
 def _folders(top: Path) -> Iterator[Path]:

@@ -31,7 +31,7 @@ from stoker.git.remote import Remote
 
 TIMEOUT = 300.0
 
-_COMMAND = (
+COMMAND = (
     # Each thread takes memory and time to start; a batch is small.
     *("-c", "pack.threads=1"),
     # Longer advice would push the reason out of what is kept of git's words.
@@ -112,7 +112,7 @@ async def push(
     try:
         reached("push.before")
         await remote.git(
-            [*_COMMAND, f"--force-with-lease={ref}:{expected or ''}"],
+            [*COMMAND, f"--force-with-lease={ref}:{expected or ''}"],
             [remote.url, f"{commit}:{ref}"],
             repository=repository,
             timeout=TIMEOUT,

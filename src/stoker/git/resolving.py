@@ -47,6 +47,23 @@ async def look_up(remote: Remote, ref: GitRef) -> CommitId:
     return (await _found(remote, ref))[1]
 
 
+async def locate(remote: Remote, ref: GitRef, branch: GitRef) -> tuple[str, CommitId, CommitId | None]:
+    """Its full name, empty for an id, and what it points at, as unproven; and where a branch is, if it is.
+
+    In one question, where that can be: each costs a connection.
+    """
+    if re.fullmatch(_FULL, ref) or re.fullmatch(_SHORTENED, ref):
+        name, target = await _found(remote, ref)
+        return name, target, (await _listed(remote, (branch,))).get(branch)
+    names = full_names(ref)
+    listed = await _listed(remote, (*names, branch))
+    for name in names:
+        found = listed.get(name + _PEELED, listed.get(name))
+        if found is not None:
+            return name, found, listed.get(branch)
+    raise RefNotFound(f"ref {str(ref)!r} is not in repository {without_userinfo(remote.url)}")
+
+
 def full_names(ref: GitRef) -> tuple[str, ...]:
     """The names that a ref can stand for, the one that wins first."""
     if ref == "HEAD" or ref.startswith("refs/"):

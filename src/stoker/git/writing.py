@@ -82,11 +82,10 @@ class Signer(Protocol):
         ...
 
 
-def commit_object(tree: str, parent: str | None, commit: NewCommit) -> bytes:
-    """A commit as git stores it, without a signature."""
+def commit_object(tree: str, parent: str | None, commit: NewCommit, second: str | None = None) -> bytes:
+    """A commit as git stores it, without a signature; one with a second parent brings two lines together."""
     lines = [f"tree {tree}"]
-    if parent is not None:
-        lines.append(f"parent {parent}")
+    lines += [f"parent {each}" for each in (parent, second) if each is not None]
     lines.append(f"author {_identity(commit.author)} {commit.when} +0000")
     lines.append(f"committer {_identity(commit.committer)} {commit.when} +0000")
     message = _NOT_TEXT.sub("?", commit.message).strip() + "\n"

@@ -40,7 +40,7 @@ from stoker.ignition.perspective import Disturbed, Perspective
 from stoker.ignition.restarting import Restarting
 from stoker.ignition.scanning import HELD, Scanner, hold_seconds
 from stoker.ignition.surveying import Survey
-from stoker.ignition.verifying import Verifying
+from stoker.ignition.verifying import Failures, Verifying
 from stoker.ignition.waiting import GRACE_SECONDS, Patience, Readiness
 
 FIRST_BOOT = "first-boot"
@@ -122,6 +122,8 @@ class Attending:
             Verifying(gateway, options.data_dir, clock),
         )
         self._notes: tuple[Note, ...] = ()
+        self.failures: Failures | None = None
+        """What it failed at when it was last asked, by place; None: this process has not asked it yet."""
         self._before: tuple[str, ...] = ()
         self._since: tuple[str, ...] = ()
 
@@ -138,13 +140,13 @@ class Attending:
     @property
     def settle_in(self) -> float | None:
         """Seconds after which `settle` is worth calling, whatever else happens; None: nothing is owed."""
-        return self._patience.due_in if self.owes or self._awaits_first_boot else None
+        return self._patience.due_in if self.owes or self.awaits_first_boot else None
 
     @property
     def needs_second_sync(self) -> bool:
         """The first boot came after the first sync and is over: what it made has to be met once more."""
         settled = self._readiness.running is True and not self._readiness.grace_left
-        return settled and not self.initial and self._awaits_first_boot
+        return settled and not self.initial and self.awaits_first_boot
 
     def commissioned(self) -> None:
         """The second sync was made."""
@@ -201,6 +203,7 @@ class Attending:
             return () if debt is None else self._leave_to_first_boot(debt)
         if debt is None:
             await self._look_for_first_boot()
+            self.failures = {}
             self._tell(applied=True, verified=True)  # seen by this process or by one before it
             return ()
         if self._patience.due_in:
@@ -215,7 +218,8 @@ class Attending:
         await self._gateway.aclose()
 
     @property
-    def _awaits_first_boot(self) -> bool:
+    def awaits_first_boot(self) -> bool:
+        """The gateway has files and has never run with them: what it makes of them is nobody's change."""
         return self._marks.read(FIRST_BOOT) is not None
 
     async def _prepare(self, change: Change, touched: Touched) -> None:
@@ -277,7 +281,7 @@ class Attending:
         return ()
 
     async def _look_for_first_boot(self) -> None:
-        if self._awaits_first_boot and not self._patience.due_in:
+        if self.awaits_first_boot and not self._patience.due_in:
             try:
                 await self._readiness.ready()
             except StokerError:
@@ -287,7 +291,7 @@ class Attending:
 
     async def _pay(self, debt: Debt) -> tuple[Note, ...]:
         payment = await self._paying.pay(debt)
-        self._notes = payment.notes
+        self._notes, self.failures = payment.notes, payment.failures
         self._since = payment.warnings
         self._tell(
             applied=payment.applied or (self.outcome.applied and not debt.scan),

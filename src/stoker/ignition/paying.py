@@ -7,16 +7,20 @@ that is down, starting or refuses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stoker.domain.errors import StokerError
+from stoker.domain.reasons import Reason
 from stoker.engine.objects import Note
 from stoker.ignition.gateway import Gateway, sentence
 from stoker.ignition.owing import Debt, ScanDebt
 from stoker.ignition.restarting import Restarting
 from stoker.ignition.scanning import Scanner
-from stoker.ignition.verifying import ReadBack, Verifying
+from stoker.ignition.verifying import Failure, Failures, ReadBack, Verifying
 from stoker.ignition.waiting import Patience, Readiness
+
+SCAN = "scan"
+"""The place of a failure that is none of a file in particular."""
 
 
 @dataclass(slots=True)
@@ -29,6 +33,8 @@ class Payment:
     """What it did not do or show; none: nothing is owed any more."""
     restarted: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    failures: Failures = field(default_factory=dict)
+    """What of it is the fault of its files; a gateway that is away or refuses us says nothing of them."""
 
 
 class Paying:
@@ -59,7 +65,7 @@ class Paying:
             await self._readiness.ready()
             await self._restart(debt, payment)
             found = await self._scan_and_look(debt, payment)
-            payment.notes = found.notes
+            payment.notes, payment.failures = found.notes, found.failures
             payment.warnings += found.warnings
         except StokerError as error:
             self._readiness.saw(error)
@@ -101,6 +107,11 @@ class Paying:
             payment.applied = True
             if not found.notes or self._patience.exhausted:
                 return found
-        await self._scanner.scan()
+        try:
+            await self._scanner.scan()
+        except StokerError as error:
+            if error.reason is Reason.GATEWAY_ERROR:  # it runs, it knows us, and it does not do it
+                payment.failures = {SCAN: (Failure.SCAN, error.message)}
+            raise
         payment.applied = True
         return await self._verifying.read_back(debt)

@@ -8,9 +8,11 @@ the gateway puts aside after a change is named. Asks only; changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.domain.clock import Clock
@@ -24,11 +26,25 @@ VERIFY_SECONDS = 10.0
 VERIFY_INTERVAL = 0.25
 
 
+class Failure(StrEnum):
+    """What a gateway that runs did not do with its files."""
+
+    SCAN = "scan"
+    """It was asked to read them and refused."""
+    PROJECT = "project"
+    CONFIG = "config"
+
+
+Failures = Mapping[str, tuple[Failure, str]]
+"""By place, with a sentence."""
+
+
 class ReadBack(NamedTuple):
     """What was not seen, and what could not be looked at."""
 
     notes: tuple[Note, ...] = ()
     warnings: tuple[str, ...] = ()
+    failures: Failures = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +85,30 @@ class Verifying:
         wanted = _Wanted.of(self._data_dir, debt)
         deadline = self._clock.monotonic() + seconds
         while True:
-            notes, warnings = await self._look(wanted)
-            if not notes or self._clock.monotonic() >= deadline:
+            found = await self._look(wanted)
+            if not found.notes or self._clock.monotonic() >= deadline:
                 break
             await self._clock.sleep(VERIFY_INTERVAL)
         sick, unsaid = await self._put_aside(debt)
-        return ReadBack((*notes, *sick), (*warnings, *unsaid))
+        return ReadBack(
+            (*found.notes, *sick),
+            (*found.warnings, *unsaid),
+            {**found.failures, **_failures(Failure.CONFIG, sick)},
+        )
 
-    async def _look(self, wanted: _Wanted) -> tuple[tuple[Note, ...], tuple[str, ...]]:
+    async def _look(self, wanted: _Wanted) -> ReadBack:
         shown = await self._gateway.project_names()
         notes = tuple(_differences(wanted.projects, wanted.projects_gone, shown, PROJECTS))
+        failures = _failures(Failure.PROJECT, notes)
         if not wanted.asks_for_providers:
-            return notes, ()
+            return ReadBack(notes, (), failures)
         try:
             shown = await self._gateway.tag_providers()
         except NotOffered:
-            return notes, ("tag providers were not verified: this gateway does not list them",)
-        return (*notes, *_differences(wanted.providers, wanted.providers_gone, shown, "tag provider")), ()
+            unsaid = "tag providers were not verified: this gateway does not list them"
+            return ReadBack(notes, (unsaid,), failures)
+        more = tuple(_differences(wanted.providers, wanted.providers_gone, shown, "tag provider"))
+        return ReadBack((*notes, *more), (), {**failures, **_failures(Failure.CONFIG, more)})
 
     async def _put_aside(self, debt: Debt) -> tuple[tuple[Note, ...], tuple[str, ...]]:
         """Modules that were not quarantined before the change and are now."""
@@ -99,6 +122,10 @@ class Verifying:
             Note(f"module {name}", ": ".join(filter(None, ("the gateway has put it aside", why))))
             for name, why in sorted(new.items())
         ), ()
+
+
+def _failures(kind: Failure, notes: Iterable[Note]) -> dict[str, tuple[Failure, str]]:
+    return {note.path: (kind, note.why) for note in notes}
 
 
 def _differences(

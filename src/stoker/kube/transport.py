@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import asyncio.sslproto
 import contextlib
+import io
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from stoker.kube.tls import ClientCertificate
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
 MAX_BODY = 64 * 1024 * 1024
+WRITTEN_AT_ONCE = 1 << 20
 # An error's body is read for its sentence only.
 MAX_ERROR_BODY = 256 * 1024
 TRIES = 3
@@ -197,7 +199,7 @@ class Transport:
         return await self._session.request(
             request.method,
             self._url(request),
-            data=request.body,
+            data=_piecewise(request.body),
             headers=headers,
             timeout=timeout,
             ssl=self._context(identity.certificate),
@@ -258,3 +260,8 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
     response.close()
+
+
+def _piecewise(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A body in a form in which a large one, such as a full map, is not written in one go."""
+    return body if body is None or len(body) <= WRITTEN_AT_ONCE else io.BytesIO(body)

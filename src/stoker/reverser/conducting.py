@@ -23,6 +23,7 @@ from stoker.reverser.branches.messages import Origin
 from stoker.reverser.branches.signing_keys import SigningKeys
 from stoker.reverser.branches.spreading import Members
 from stoker.reverser.branches.tools import Tools
+from stoker.reverser.branches.trying import Trials
 from stoker.reverser.branches.working import Slots, Worker
 from stoker.reverser.destinations import Arrangement, Place, arrange
 from stoker.reverser.metering import Meter
@@ -88,20 +89,31 @@ class Operated:
         self._watches = Watches(client, turns, Around(select((), Catalog())))
         self._members = Members(client, settings.namespace, terms, clock, self._stir)
         self._keys = SigningKeys(client, settings.work_dir)
+        git = GitRunner(settings.work_dir)
+        self._trials = Trials(
+            client,
+            git,
+            self._keys,
+            clock,
+            refresh=settings.branch_refresh,
+            require_known_hosts=settings.require_known_hosts,
+            stirred=self._tell,
+        )
         self._truths = Truths(
             self._stating,
             self._watches,
             self._candidate_of,
             self._members,
             ingests=settings.ingest,
-            public_key=self._keys.public_key,
+            keys=self._keys,
+            trials=self._trials,
         )
         self._events = EventRecorder(client, component=NAME, instance=terms.identity, clock=clock)
         self._reporter = Reporter(client, self._truths, self._events, clock)
         self._slots = Slots(asyncio.Semaphore(settings.max_workers), settings.max_workers_per_repo)
         self._tools = Tools(
             client=client,
-            git=GitRunner(settings.work_dir),
+            git=git,
             folder=settings.work_dir,
             home=settings.namespace,
             origin=origin,
@@ -156,12 +168,13 @@ class Operated:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._trials.stop()
             await self._watches.stop()
 
     def _follow(self, catalog: Catalog) -> None:
-        settings = self._settings
+        settings, stated = self._settings, self._stating.stated()
         arrangement = arrange(
-            self._stating.stated(), restrict_namespaces=settings.restrict_namespaces, limits=settings.limits
+            stated, restrict_namespaces=settings.restrict_namespaces, limits=settings.limits
         )
         if not settings.ingest:
             self._truths.arrangement = arrangement
@@ -181,7 +194,9 @@ class Operated:
         )
         if labelled:
             self._stating.want_labels()
-        self._keys.follow(self._stating.stated().configs)
+        self._keys.follow(stated.configs)
+        used = {each.config for each in arrangement.destinations.values()}
+        self._trials.follow(stated.configs, used, speaks=self._members.speaks)
         self._watches.follow(Around(selection, arrangement.own, self._stating.labels_of))
         if self._relabelled:
             self._relabelled = False

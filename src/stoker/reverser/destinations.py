@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -101,6 +101,10 @@ class Stated:
     configs: Sequence[GitRepoConfig] = ()
     destinations: Sequence[GitDestination] = ()
     rules: Sequence[AnyRule] = ()
+    unreadable: Collection[tuple[str, str, str]] = ()
+    """Kind, namespace and name of what is there and does not fit its schema."""
+    named: Collection[SecretRef] = ()
+    """Secrets that such a GitRepoConfig names all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +133,7 @@ def arrange(stated: Stated, *, restrict_namespaces: bool = False, limits: Limits
     for one in sorted(stated.destinations, key=_age):
         ref = DestinationRef(one.metadata.namespace, one.metadata.name)
         try:
-            made = _destination(one, ref, configs, restrict_namespaces, limits)
+            made = _destination(one, ref, configs, stated.unreadable, restrict_namespaces, limits)
             _check_overlap(made, owners)
             owners.append(made)
             _check_suspended(one, configs[made.config])
@@ -139,6 +143,9 @@ def arrange(stated: Stated, *, restrict_namespaces: bool = False, limits: Limits
             usable[ref] = made
     rules: list[Rule] = []
     refused_rules: dict[RuleKey, StokerError] = {}
+    lost = {DestinationRef(*name) for kind, *name in stated.unreadable if kind == "GitDestination"}
+    for ref in lost:
+        refused[ref] = Stalled("it does not fit its schema", reason=Reason.INVALID_SPEC)
     for each in stated.rules:
         key = key_of(each)
         why = _why_not(each, usable, refused, restrict_namespaces)
@@ -146,7 +153,7 @@ def arrange(stated: Stated, *, restrict_namespaces: bool = False, limits: Limits
             rules += rules_of(each)
         else:
             refused_rules[key] = why
-    own = own_secrets(list(stated.configs))
+    own = own_secrets(list(stated.configs)) | frozenset(stated.named)
     return Arrangement(usable, refused, tuple(rules), refused_rules, own)
 
 
@@ -175,6 +182,7 @@ def _destination(
     one: GitDestination,
     ref: DestinationRef,
     configs: Mapping[ConfigRef, GitRepoConfig],
+    unreadable: Collection[tuple[str, str, str]],
     restrict_namespaces: bool,
     limits: Limits,
 ) -> Destination:
@@ -186,6 +194,8 @@ def _destination(
             reason=Reason.REPO_POLICY_DENIED,
         )
     config = configs.get(wanted)
+    if config is None and ("GitRepoConfig", *wanted) in unreadable:
+        raise Stalled(f"GitRepoConfig {wanted} does not fit its schema", reason=Reason.INVALID_SPEC)
     if config is None:
         raise Wait(f"GitRepoConfig {wanted} does not exist", after=_LATER, reason=Reason.WAITING_DEPENDENCIES)
     if spec.branch not in config.spec.allowed_branches:

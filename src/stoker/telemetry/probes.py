@@ -173,11 +173,18 @@ class QuietHandler(web.RequestHandler):
     ) -> web.StreamResponse:
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun and cannot become an error")
-        if status >= 500:
+        if status >= 500 and isinstance(exc, ConnectionError) and _has_hung_up(request):
+            log.debug("caller.gone", error=str(exc))
+        elif status >= 500:
             log.error("probe.failed", exc_info=exc)
         response = _text(status, "the request failed" if status >= 500 else "bad request")
         response.force_close()
         return response
+
+
+def _has_hung_up(request: web.BaseRequest) -> bool:
+    """Whether nobody is there any more who could have the answer."""
+    return request.transport is None or request.transport.is_closing()
 
 
 def _checked(checks: Checks) -> Answer:

@@ -25,7 +25,7 @@ _CHANGED = " || ".join(
     f"(oldObject != null && has(oldObject.metadata.annotations) ? "
     f"oldObject.metadata.annotations[?'{name}'].orValue('') : '')"
     for prefix in ("", "stoker.io/", "sync.ignition.io/")
-    for name in (f"{prefix}approved-by", f"{prefix}approved-at", f"{prefix}approved-ref")
+    for name in (f"{prefix}approved-{part}" for part in ("by", "at", "ref", "plan"))
 )
 APPROVES = _CHANGED
 """The match condition of approvals."""

@@ -52,6 +52,9 @@ class Recipe:
                 }
             flags = " ".join(f"-X {module}/{key}={value}" for key, value in stamps.items())
             return cls("helm", f"{module}/cmd/helm", version, f"-s -w {flags}")
+        if name == "versitygw":
+            module = "github.com/versity/versitygw"
+            return cls(name, f"{module}/cmd/versitygw", _pinned(name, module), "-s -w")
         version = _pinned("kubernetes", "k8s.io/kubernetes")
         major, minor, _ = version.removeprefix("v").split(".")
         # Without these the server calls itself v0.0.0 and clients misjudge what it can do.

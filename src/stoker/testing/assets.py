@@ -15,7 +15,8 @@ is tried only when it has all that is missing: the binaries share most of their
 packages, so building the controller manager costs as much as building the set.
 
 helm is looked for by itself, in its own cache folder and on PATH, and built in the
-same way. Gitea, which stands for a forge, is built as itself (`stoker.testing.gitea_build`).
+same way; so is versitygw, which stands for an object store. Gitea, which stands for a
+forge, is built as itself (`stoker.testing.gitea_build`).
 
 `python -m stoker.testing.assets` makes sure of all of it and prints the folder of
 the cluster's binaries as the last line.
@@ -89,6 +90,15 @@ def helm() -> Path:
     return folder / "helm"
 
 
+def versitygw() -> Path:
+    """The server that stands for an object store; made if there is none, which takes a minute."""
+    folder = tool_folder("versitygw")
+    if missing(("versitygw",), folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        asset_build.build(("versitygw",), folder)
+    return folder / "versitygw"
+
+
 def _new_enough(binary: Path) -> bool:
     oldest = {"etcd": OLDEST_ETCD, "helm": OLDEST_HELM}.get(binary.name, OLDEST_KUBERNETES)
     flags = {"kubectl": ("version", "--client"), "helm": ("version", "--short")}.get(
@@ -107,6 +117,7 @@ def main() -> int:
         folder = ensure()
         helm()
         gitea_build.ensure()
+        versitygw()
     except StokerError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1

@@ -7,7 +7,8 @@ first, unless told), does one of these: `kill` (as told nothing else) ends the
 process on the spot, as the kernel or a power cut would; `enospc`, `eio` and `erofs`
 let that step fail as a full, a broken or a read-only disk does, from then on each
 time; `pause@FILE` makes FILE and waits until somebody removes it. The names are in
-`ALL`, `WRITING`, `REVERSING` and `GATEWAY` of `stoker.domain.failpoints`.
+`ALL`, `WRITING`, `REVERSING`, `GATEWAY`, `SNAPSHOT` and `GOING_BACK` of
+`stoker.domain.failpoints`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,14 @@ class Failure:
         if match is None:
             raise ValueError(f"{text!r} is not NAME[:N][=ACTION]")
         action = match["action"] or "kill"
-        known = (*failpoints.ALL, *failpoints.WRITING, *failpoints.REVERSING, *failpoints.GATEWAY)
+        known = (
+            *failpoints.ALL,
+            *failpoints.WRITING,
+            *failpoints.REVERSING,
+            *failpoints.GATEWAY,
+            *failpoints.SNAPSHOT,
+            *failpoints.GOING_BACK,
+        )
         if match["name"] not in known:
             raise ValueError(f"there is no failpoint {match['name']!r}")
         if action not in ("kill", "pause", *_ERRORS) or (action == "pause") != bool(match["file"]):

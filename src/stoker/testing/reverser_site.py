@@ -8,6 +8,7 @@ whichever server the test has started.
 from __future__ import annotations
 
 import sys
+import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,6 +241,13 @@ class ReverserSite(Stopped):
     def _send(self, method: str, path: str, body: object, content_type: str) -> None:
         answer = self.cluster.request(method, path, body, content_type=content_type)
         assert answer.status in (200, 201, 202), (path, answer.status, answer.body[:500])  # noqa: S101
+
+
+def metric_of(port: int, name: str) -> float:
+    """The sum over all labels of a metric of the process whose page is at this port; 0 if it is not there."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        page: str = answer.read().decode()
+    return sum(float(line.rpartition(" ")[2]) for line in page.splitlines() if line.startswith(f"{name}{{"))
 
 
 def files_of(repository: Repository, branch: str = "main") -> dict[str, bytes]:

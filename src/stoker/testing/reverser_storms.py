@@ -57,7 +57,7 @@ class Storm:
                 self._expire,
                 self._break_the_list,
                 self._fall_silent,
-                self._cut_git,
+                self.cut_git,
                 self._ask_another,
             ),
             (6, 1, 2, 3, 3, 2, 2, 3, 3),
@@ -180,7 +180,7 @@ class Storm:
         self._after(seconds, network.mend)
         self.tell(f"the network of replica {number} is silent for {seconds} s, {direction}")
 
-    def _cut_git(self, _: int) -> None:
+    def cut_git(self, _: int = 0) -> None:
         """A request to the git server breaks off somewhere; whether a push arrived then nobody knows."""
         direction = self._chance.choice((Direction.TO_CLIENT, Direction.TO_SERVER))
         after = self._chance.choice((0, 200, 1000, 3000))

@@ -89,7 +89,8 @@ class Voyage:
     def sail(self, *, stormy: bool = True) -> None:
         """Play all of it, and raise with everything that there is to know if something is wrong.
 
-        In calm weather no stranger pushes either.
+        In calm weather connections to git are cut and nothing else happens, no stranger pushes either: then
+        nothing but what was lost by a push that failed can be missing, and nobody mends it by chance.
         """
         with self.world.people() as people:
             self._set_up(people, stormy)
@@ -120,13 +121,14 @@ class Voyage:
                 for _ in range(self._chance.choice((1, 1, 2, 3)) if stormy else 0):
                     self.storm.blow()
                     time.sleep(self._chance.uniform(0.0, 0.5))
+                if not stormy:
+                    self.storm.cut_git()
                 self._lull()
         finally:
             self._over.set()
             for player in players:
                 player.join()
-            if stormy:
-                self.storm.calm()
+            self.storm.calm()
 
     def _lull(self) -> None:
         """Let the fleet get somewhere before the next mishap, but not always, and not for long."""

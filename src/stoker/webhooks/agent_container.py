@@ -22,6 +22,7 @@ from stoker.webhooks.data_volumes import DataVolume
 
 HEALTH_PORT = 8082
 METRICS_PORT = 8083
+SNAPSHOTS = "/snapshots"
 
 PERIOD = 10
 # Thirty looks are exactly the usual budget; without a few more the kubelet would end the agent in the
@@ -46,6 +47,8 @@ class Placement:
     user: int
     group: int
     se_linux: dict[str, str] | None = None
+    snapshot_volume: str = ""
+    """A volume of the pod for snapshots, which wins over a claim of the resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,12 @@ class _Volume:
 
 def agent_parts(sidecar: Sidecar, placement: Placement, taken: Collection[str]) -> Parts:
     """Containers and volumes; `taken` are the names of the volumes that the pod has already."""
-    volumes = [_renamed(one, taken) for one in _volumes(sidecar)]
+    claimed = () if placement.snapshot_volume else tuple(_snapshot_claim(sidecar))
+    volumes = [_renamed(one, taken) for one in (*_volumes(sidecar), *claimed)]
     mounts = [{"name": one.name, **one.mount} for one in volumes]
     mounts.insert(2, _data_mount(placement.data))
+    if placement.snapshot_volume:
+        mounts.append({"name": placement.snapshot_volume, "mountPath": SNAPSHOTS})
     container = _container(sidecar, placement, mounts)
     agent = {"name": CONTAINER, **container, "args": ["agent"], **_ports_and_probes(sidecar)}
     added = tuple({"name": one.name, **one.source} for one in volumes)
@@ -168,6 +174,12 @@ def _volumes(sidecar: Sidecar) -> Iterator[_Volume]:
             yield _Volume(f"stoker-{place}", secret_volume(secret), _read_only(f"/etc/stoker/{place}"))
     if sidecar.secrets:
         yield _Volume("stoker-secrets", secrets_volume(sidecar.secrets), _read_only("/etc/stoker/secrets"))
+
+
+def _snapshot_claim(sidecar: Sidecar) -> Iterator[_Volume]:
+    if sidecar.snapshot_claim:
+        claim = {"persistentVolumeClaim": {"claimName": sidecar.snapshot_claim}}
+        yield _Volume("stoker-snapshots", claim, {"mountPath": SNAPSHOTS})
 
 
 def _podinfo() -> Json:

@@ -3,23 +3,27 @@
 Whether a commit may go ahead is decided by the controller, which sees annotations and
 not who wrote them. So an approval is checked while it is being written: `approved-by`
 is the user that the API server knows, and where the resource names teams the user is
-in one of them. What was approved cannot be changed by somebody else afterwards;
-anybody who may write the resource can take an approval away.
+in one of them. What was approved cannot be changed by somebody else afterwards, the plan
+least of all; anybody who may write the resource can take an approval away. A plan alone,
+without anybody who approves, is the consent to one gateway's deletions and no approval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_REF
+from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 
-_PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF)
+_PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
 
 
 def changed_approval(before: Mapping[str, str], after: Mapping[str, str], group: str) -> dict[str, str]:
-    """The approval as it would be, if any of it is new or other than before; empty if not."""
+    """The approval as it would be, if it is other than before; empty if not, or if it is taken away.
+
+    Who takes away a part, as what it was limited to, makes another approval of it.
+    """
     old, new = _approval(before, group), _approval(after, group)
-    return new if any(old.get(name) != value for name, value in new.items()) else {}
+    return new if new != old else {}
 
 
 def why_not(
@@ -27,6 +31,8 @@ def why_not(
 ) -> str:
     """What speaks against an approval by this user; empty if nothing does."""
     names = [name for name in (f"{group}/{APPROVED_BY}", APPROVED_BY) if name in approval]
+    if not names and all(name.rpartition("/")[2] == APPROVED_PLAN for name in approval):
+        return ""
     if not names:
         return f"an approval needs annotation {group}/{APPROVED_BY} with the name of who approves"
     for name in names:

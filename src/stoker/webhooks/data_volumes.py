@@ -59,6 +59,19 @@ def find_data_volume(spec: Spec, named: str) -> DataVolume:
     return _named(named, volumes, mounted) if named else _detected(volumes, mounted)
 
 
+def snapshot_volume(spec: Spec, named: str) -> str:
+    """The volume that the pod names for snapshots, if it can be used; raises with a reason otherwise."""
+    if not named:
+        return ""
+    said = f"annotation {PREFIX}{Key.SNAPSHOT_VOLUME} names volume {named!r}"
+    found = next((one for one in spec.volumes or () if one.name == named), None)
+    if found is None:
+        raise _not_found(f"{said}, which the pod does not have")
+    if not found.writable:
+        raise _not_found(f"{said}, which is of a kind that cannot be written to")
+    return named
+
+
 def user_of(spec: Spec, gateway: Container | None) -> tuple[int, int]:
     """User and group of the gateway's container, else of the pod, else of its image; never those of ours."""
     asked = ((gateway.security_context if gateway else None), spec.security_context)

@@ -24,7 +24,7 @@ from stoker.domain.intent.intents import Notice, ResourceIntent
 from stoker.domain.protocol import labels_of
 from stoker.domain.reasons import Reason
 from stoker.webhooks.agent_container import HEALTH_PORT, METRICS_PORT, Parts, Placement, agent_parts
-from stoker.webhooks.data_volumes import find_data_volume, user_of
+from stoker.webhooks.data_volumes import find_data_volume, snapshot_volume, user_of
 from stoker.webhooks.patching import appended, entered
 from stoker.webhooks.pod_shape import Pod
 
@@ -77,6 +77,7 @@ def inject(
         user=user,
         group=group,
         se_linux=context.se_linux_options if context else None,
+        snapshot_volume=snapshot_volume(pod.spec, settings.snapshot_volume),
     )
     parts = agent_parts(sidecar, placement, {one.name for one in pod.spec.volumes or ()})
     stamps = {
@@ -90,7 +91,7 @@ def inject(
         patch=tuple(_patch(pod, parts, stamps, labels_of(placement.door, placement.resource))),
         digest=sidecar.digest,
         gateway=settings.gateway,
-        notices=(*settings.notices, *_notices(user, settings)),
+        notices=(*settings.notices, *_notices(user)),
     )
 
 
@@ -146,9 +147,6 @@ def _refuse_taken_ports(pod: Pod) -> None:
                 )
 
 
-def _notices(user: int, settings: PodSettings) -> Iterator[Notice]:
-    if settings.snapshot_volume:
-        why = f"annotation {PREFIX}{Key.SNAPSHOT_VOLUME} has no effect in this version"
-        yield Notice(Reason.FEATURE_NOT_RUNNING, why)
+def _notices(user: int) -> Iterator[Notice]:
     if user == 0:
         yield Notice(Reason.RUNS_AS_ROOT, "the gateway runs as root, so its agent does, too")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from stoker.api.adapters import PodFacts, settle
 from stoker.api.agent_spec import AgentSpec, agent_spec_of, decode, encode
 from stoker.api.codec import from_wire
 from stoker.api.kinds.stoker import Stoker, SyncProfile
-from stoker.domain.errors import InvalidValue, Stalled, StokerError, Wait
+from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.intent.policies import DriftMode
 from stoker.domain.protocol import Metadata, Mode, RollbackRequest, StatusKeyMode, Target
@@ -158,18 +159,32 @@ def test_a_keeper_stays_while_only_the_commit_and_the_approvals_change() -> None
     assert decided(replace(SAID, ref=GitRef("other"))).keeper_key != kept
 
 
-def test_what_is_not_served_is_named_and_a_gate_that_is_not_served_stops_everything() -> None:
-    capture = {
-        "drift": {"mode": "capture"},
-        "bidirectional": {"enabled": True, "watchPaths": ["projects/**"]},
-    }
-    said = decided(spec={"snapshots": {"enabled": True}, **capture})
-    told = " ".join(notice.message for notice in said.notices)
-    assert "spec.snapshots.enabled" in told
-    assert "capture" in told
-    why = refused(spec={"maintenanceWindows": [{"cron": "0 2 * * *", "duration": "1h"}]})
-    assert isinstance(why, Stalled)
-    assert "spec.maintenanceWindows" in why.message
+NIGHTLY = {"maintenanceWindows": [{"cron": "0 2 * * *", "duration": "1h"}]}
+
+
+def test_a_change_waits_for_its_window_and_a_way_back_does_not() -> None:
+    said = decided(spec=NIGHTLY)
+    noon = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    waits = said.waits(noon)
+    assert waits is not None
+    assert (waits.reason, waits.when) == (Reason.WAITING_FOR_WINDOW, "2026-11-17T02:00:00Z")
+    assert said.waits(noon.replace(hour=2)) is None
+    back = replace(SAID, rollback=RollbackRequest("r1", SECOND))
+    assert decided(back, spec=NIGHTLY).waits(noon) is None
+    assert decided(spec={}).waits(noon) is None
+
+
+@pytest.mark.parametrize("cron", ["0 0 31 2 *", "61 * * * *"])
+def test_a_window_that_cannot_be_is_refused_when_it_is_read(cron: str) -> None:
+    windows = {"maintenanceWindows": [{"cron": cron, "duration": "1h"}]}
+    assert "maintenanceWindows" in refused(spec=windows).message
+
+
+def test_gates_and_ignored_drift_are_part_of_what_a_keeper_is_made_of() -> None:
+    kept = decided(spec={}).keeper_key
+    asked = {"validation": {"webhook": {"url": "https://validate.example.test/"}}}
+    assert decided(spec=asked).keeper_key != kept
+    assert decided(spec={"drift": {"ignore": [{"path": "config/**"}]}}).keeper_key != kept
 
 
 def test_ssh_without_known_hosts_is_a_warning() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from stoker.agent.directing import Address, Direction, direct
 from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.outcomes import Waiting
 from stoker.agent.reporting import SyncReport
 from stoker.agent.statusing import Board, Posting
 from stoker.api.adapters import PodFacts
@@ -135,9 +137,45 @@ def test_ten_syncs_are_remembered_also_across_a_restart(written: Written) -> Non
     fresh.board.seed(GatewayReport.parse(written.last.json()))
     fresh.board.passed(replace(NOTHING, commit=CommitId(f"{11:040x}")), None, None)
     assert fresh.last.synced_at == written.last.synced_at
-    assert fresh.last.history[0] == HistoryEntry(
+    newest = fresh.last.history[0]
+    assert replace(newest, diff=None) == HistoryEntry(
         "2026-01-01T00:00:00Z", f"{11:040x}", "main", 1, ("filler",), "0.25s", "success"
     )
+    assert newest.diff is not None
+    assert (newest.diff.from_commit, newest.diff.to_commit) == (f"{10:040x}", f"{11:040x}")
+    assert [(one.path, one.action) for one in newest.diff.changes] == [
+        ("projects/filler/views/main/view.json", "added")
+    ]
+
+
+def test_the_oldest_syncs_lose_their_diffs_first(written: Written) -> None:
+    long = tuple(RelPath(f"projects/filler/{'x' * 40}/{n}") for n in range(9))
+    for number in range(10):
+        many = replace(DONE, commit=CommitId(f"{number:040x}"), applied=Applied(added=long))
+        written.board.passed(many, None, None)
+    told = GatewayReport.parse(written.last.json()).history
+    kept = [entry.diff is not None for entry in told]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0]
+    assert not kept[-1]
+    assert all(len(entry.diff.changes) <= 3 for entry in told if entry.diff is not None)
+
+
+def test_what_waits_for_a_window_is_told_with_its_plan_and_the_time_it_opens(written: Written) -> None:
+    opens = datetime(2026, 1, 3, 2, tzinfo=UTC)
+    plan = Plan(writes=(Write(RelPath("projects/a"), FileVersion(BlobId("a" * 40)), replaces=False),))
+    held = SyncReport(SECOND, GitRef("main"), plan, waits=Waiting(Reason.WAITING_FOR_WINDOW, opens))
+    written.board.passed(DONE, None, None)
+    written.board.passed(held, None, None)
+    last = written.last
+    assert (last.sync_status, last.reason) == (SyncStatus.PENDING, Reason.WAITING_FOR_WINDOW)
+    assert last.waits_until == "2026-01-03T02:00:00Z"
+    assert last.waits_until in last.error_message
+    assert last.pending_plan is not None
+    assert (last.pending_plan.digest, last.pending_plan.files_added) == (plan.digest, 1)
+    assert last.synced_commit == FIRST
+    written.board.passed(replace(DONE, commit=SECOND), None, None)
+    assert (written.last.waits_until, written.last.pending_plan) == ("", None)
 
 
 def test_applied_and_verified_are_two_words_and_blind_trust_is_a_warning(written: Written) -> None:

@@ -8,10 +8,11 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.agent.outcomes import Result
+from stoker.agent.outcomes import Result, Waiting
 from stoker.agent.reporting import SyncReport
 from stoker.agent.watching import LONGEST_PAUSE, Assignment, Watcher
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
@@ -19,14 +20,15 @@ from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.objects import Note
-from stoker.engine.plans import Plan
+from stoker.engine.objects import BlobId, FileVersion, Note
+from stoker.engine.plans import Plan, Write
 from stoker.fs.applying import Applied
 from stoker.kube.backoff import Backoff
 from stoker.telemetry.logs import configure
 from stoker.testing.virtual_time import in_virtual_time, pass_time
 
 FIRST, SECOND = CommitId("1" * 40), CommitId("2" * 40)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class LoopClock:
@@ -35,8 +37,11 @@ class LoopClock:
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def now(self) -> object:
-        raise AssertionError("nobody reads the wall clock here")
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.monotonic() + self.set_by)
+
+    set_by = 0.0
+    """Seconds by which somebody has set the clock on the wall."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
@@ -59,6 +64,9 @@ class Folder:
     left: tuple[Note, ...] = ()
     unverified: tuple[Note, ...] = ()
     drift: Changed = Changed()
+    opens: float | None = None
+    """When the window opens that a change waits for."""
+    clock: LoopClock | None = None
     passes: list[tuple[float, bool]] = field(default_factory=list)
     checks: list[float] = field(default_factory=list)
     running: int = 0
@@ -79,6 +87,12 @@ class Folder:
             self.running -= 1
         if self.error is not None:
             raise self.error
+        opens = None if self.opens is None else START + timedelta(seconds=self.opens)
+        now = self.clock.now() if self.clock is not None else START
+        if opens is not None and self.at != self.commit and now < opens:
+            plan = Plan(writes=(Write(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
+            waits = Waiting(Reason.WAITING_FOR_WINDOW, opens)
+            return SyncReport(self.commit, GitRef("main"), plan, waits=waits)
         changed = (RelPath("a"),) if self.at != self.commit else ()
         self.at = self.commit
         applied = Applied(modified=changed, errors=self.left)
@@ -122,6 +136,7 @@ class Stage:
         grace: float = 30.0,
     ) -> None:
         self.folder = folder
+        self.clock = folder.clock = LoopClock()
         self.paused = paused
         self.counts = Counts()
         self.told: list[SyncReport] = []
@@ -133,7 +148,7 @@ class Stage:
             assign,
             meter=self.counts,
             told=self.told.append,
-            clock=LoopClock(),  # type: ignore[arg-type]  # nobody asks it for the date
+            clock=self.clock,
             backoff=Backoff(base=1.0, ceiling=300.0, jitter=0.0),
             random=lambda: 0.0,
             grace=grace,
@@ -178,7 +193,7 @@ async def test_chance_makes_polls_early_and_never_late() -> None:
     async def assign() -> Assignment:
         return Assignment(folder, 30.0, Drift(DriftMode.OFF))
 
-    watcher = Watcher(assign, clock=LoopClock(), random=lambda: 1.0)  # type: ignore[arg-type]
+    watcher = Watcher(assign, clock=LoopClock(), random=lambda: 1.0)
     task = asyncio.ensure_future(watcher.run())
     await pass_time(60)
     watcher.stop()
@@ -494,13 +509,79 @@ def test_every_error_ends_in_a_pause(error: StokerError) -> None:
 
 
 @in_virtual_time
+async def test_what_waits_for_a_window_is_done_the_moment_it_opens() -> None:
+    stage = Stage(Folder(opens=100.0), interval=math.inf)
+    await pass_time(99.9)
+    assert stage.folder.at == ""
+    await pass_time(0.2)
+    await stage.end()
+    assert stage.folder.at == FIRST
+    assert stage.folder.moments == [0, 100]
+    assert stage.counts.all == ["waiting", "done"], "it waits, and nothing failed"
+
+
+@in_virtual_time
+async def test_polls_go_on_while_a_window_is_waited_for_and_do_not_forget_it() -> None:
+    stage = Stage(Folder(opens=100.0), interval=30.0)
+    stage.watcher._random = lambda: 1.0  # as early as it gets: an opening is never early
+    await pass_time(101)
+    await stage.end()
+    assert stage.folder.moments == [0, 27, 54, 81, 100]
+
+
+@in_virtual_time
+async def test_a_clock_that_is_set_forward_opens_the_window_at_the_next_look_at_it() -> None:
+    stage = Stage(Folder(opens=7200.0), interval=math.inf)
+    await pass_time(10)
+    stage.clock.set_by = 7200.0
+    await pass_time(60)
+    await stage.end()
+    assert stage.folder.at == FIRST
+
+
+@in_virtual_time
+async def test_a_window_that_opens_during_a_pause_is_no_reason_to_hurry() -> None:
+    stage = Stage(Folder(opens=50.0), interval=30.0)
+    await pass_time(1)
+    stage.paused = True
+    await pass_time(200)
+    turns = stage.folder.passes.copy()
+    assert len(turns) == 1
+    stage.paused = False
+    await pass_time(61)
+    await stage.end()
+    assert stage.folder.at == FIRST
+
+
+def test_a_dry_run_and_a_wait_are_told_once(lines: list[dict[str, object]]) -> None:
+    plan = Plan(writes=(Write(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
+
+    class Planned(Folder):
+        async def sync(self, *, walk: bool) -> SyncReport:
+            return SyncReport(FIRST, GitRef("main"), plan)
+
+    @in_virtual_time
+    async def watch(folder: Folder) -> None:
+        stage = Stage(folder)
+        await pass_time(95)
+        await stage.end()
+
+    watch(Planned())
+    assert events(lines) == ["DRY_RUN: Would have changed 1 files", "sync.done", "watch.stopped"]
+    lines.clear()
+    watch(Folder(opens=1000.0))
+    assert events(lines) == ["sync.waiting", "watch.stopped"]
+    assert lines[0]["waits"] == "no maintenance window is open; the next one opens at 2026-01-01T00:16:40Z"
+
+
+@in_virtual_time
 async def test_drift_that_is_switched_on_later_is_looked_for_at_once() -> None:
     folder, mode = Folder(), [DriftMode.OFF]
 
     async def assign() -> Assignment:
         return Assignment(folder, 30.0, Drift(mode[0], interval=100.0))
 
-    watcher = Watcher(assign, clock=LoopClock(), random=lambda: 0.0)  # type: ignore[arg-type]
+    watcher = Watcher(assign, clock=LoopClock(), random=lambda: 0.0)
     task = asyncio.ensure_future(watcher.run())
     await pass_time(50)
     mode[0] = DriftMode.REPORT

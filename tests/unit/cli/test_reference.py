@@ -9,12 +9,14 @@ import click
 import pytest
 
 from stoker.cli.agent import agent_command
+from stoker.cli.approve import approve_command
 from stoker.cli.controller import controller_command
 from stoker.cli.dev import dev_watch_command
 from stoker.cli.doctor import doctor_command
 from stoker.cli.export import export_command
 from stoker.cli.plan import plan_command
 from stoker.cli.reverser import reverser_command
+from stoker.cli.rollback import rollback_command
 from stoker.cli.sync import sync_command
 from stoker.cli.verify import verify_command
 from stoker.testing.gateway_command import gateway_command
@@ -28,9 +30,11 @@ COMMANDS = [
     doctor_command,
     export_command,
     agent_command,
+    approve_command,
     controller_command,
     gateway_command,
     reverser_command,
+    rollback_command,
 ]
 SELF_EXPLAINING = {
     "--help",

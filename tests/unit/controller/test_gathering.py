@@ -6,17 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
 from stoker.controller.fleets import Gateway
 from stoker.controller.gathering import MAX_BYTES, gateway_statuses, last_sync, rollback_outcome
 from stoker.controller.pods import AgentState, SeenPod
 from stoker.domain.protocol import (
+    Diff,
     DriftFound,
+    FileChange,
     GatewayReport,
     HistoryEntry,
     PendingPlan,
     RollbackOutcome,
     RollbackRequest,
+    SnapshotTaken,
     SyncStatus,
 )
 
@@ -54,6 +58,23 @@ def test_a_report_becomes_an_entry() -> None:
     assert entry.pending_plan.files_deleted == 60
     assert entry.sync_history is not None
     assert entry.sync_history[0].result == "success"
+
+
+def test_what_each_sync_changed_stands_in_its_history() -> None:
+    diff = Diff(
+        "a" * 40, "b" * 40, 1, 2, 0, ("site",), (FileChange("p/a", "added"), FileChange("p/b", "eaten"))
+    )
+    said = report(history=(HistoryEntry(AT, "b" * 40, diff=diff, snapshot_id="site-1"),), waits_until=AT)
+    (entry,) = gateway_statuses([gateway("g", said)], "plant")
+    assert entry.waits_until == AT
+    assert entry.sync_history is not None
+    told = entry.sync_history[0].diff
+    assert told is not None
+    assert (told.from_commit, told.to_commit) == ("a" * 40, "b" * 40)
+    assert (told.files_added, told.files_modified, told.files_deleted) == (1, 2, 0)
+    assert told.projects_affected == ("site",)
+    assert [(one.path, one.action) for one in told.changes or ()] == [("p/a", "added")]
+    assert entry.sync_history[0].snapshot_id == "site-1"
 
 
 def test_what_the_schema_would_refuse_is_left_out() -> None:
@@ -125,3 +146,34 @@ def test_a_way_back_succeeded_when_it_did_so_everywhere() -> None:
     assert outcome("Succeeded", "") == "Pending"
     assert outcome("Succeeded", "Pending") == "Pending"
     assert outcome("Succeeded", "Failed") == "Failed"
+
+
+def test_a_way_back_to_a_snapshot_is_the_business_of_the_gateway_that_it_names() -> None:
+    asked = RollbackRequest("a-20260301-100000", to_snapshot="a-20260301-100000")
+
+    def outcome(**said: str) -> tuple[str, str | None]:
+        gateways = [
+            gateway(name, report(rollback=RollbackOutcome(asked.id, result) if result else None))
+            for name, result in said.items()
+        ]
+        made = rollback_outcome(asked, gateways)
+        assert made is not None
+        return made.result, made.message
+
+    assert outcome(a="Succeeded", b="") == ("Succeeded", None)
+    assert outcome(a="", b="Succeeded") == ("Pending", None)
+    assert outcome(a="Failed", b="")[0] == "Failed"
+    result, message = outcome(b="", c="")
+    assert result == "Failed"
+    assert "a-20260301-100000" in (message or "")
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(0, "0B"), (999, "999B"), (1500, "2kB"), (180_400_000, "180MB"), (3 * 10**9, "3GB")]
+)
+def test_what_there_is_to_go_back_to_stands_in_the_status(size: int, said: str) -> None:
+    taken = SnapshotTaken("a-20260301-100000", size, AT)
+    (entry,) = gateway_statuses([gateway("a", report(last_snapshot=taken, snapshots_kept=3))], "plant")
+    assert entry.last_snapshot is not None
+    assert (entry.last_snapshot.id, entry.last_snapshot.size) == ("a-20260301-100000", said)
+    assert entry.snapshots_kept == 3

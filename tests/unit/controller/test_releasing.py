@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from stoker.controller.fleets import Fleet, Gateway, Neighbour
 from stoker.controller.pods import AgentState, SeenPod
-from stoker.controller.releasing import all_before, release
+from stoker.controller.releasing import Release, Situation, all_before
+from stoker.controller.releasing import release as decide
 from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.domain.refs import CommitId
 
@@ -18,6 +21,15 @@ def gateway(name: str, profile: str, at: str = OLD, *, synced: bool = True, over
     status = SyncStatus.SYNCED if synced else SyncStatus.ERROR
     said = GatewayReport(name, pod_name=name, sync_status=status, synced_commit=at) if at else None
     return Gateway(pod, name, name, profile=profile, override=override, report=said, target=name)
+
+
+def release(
+    fleet: Fleet,
+    commit: CommitId | None,
+    waits_for: Mapping[str, Sequence[str]],
+    others: Sequence[Neighbour] = (),
+) -> Release:
+    return decide(Situation(fleet, commit, waits_for=waits_for, others=others))
 
 
 def held(gateways: list[Gateway], waits_for: dict[str, tuple[str, ...]]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from stoker.api.blocks.status import GatewayStatus, SyncStatus
+from stoker.api.blocks.status import GatewayStatus, Quarantine, SyncStatus
 from stoker.api.meta import Condition
 from stoker.controller.contexts import Context
 from stoker.controller.objects import ResourceKey, keep_object
@@ -108,3 +108,20 @@ def test_the_whole_fleet_is_told_of_once() -> None:
     assert told(after, after) == []
     empty = status(("AllGatewaysSynced", "True", "NoGateways"), last_sync_commit=OLD)
     assert told(before, empty) == []
+
+
+def test_a_commit_that_was_taken_back_is_told_once() -> None:
+    held = Quarantine(
+        commit=NEW, reason="ScanFailureAutoRollback", message="no scan", since="2026-03-02T08:15:00Z"
+    )
+    well, back = (
+        status(discovered_gateways=(gateway(),)),
+        status(discovered_gateways=(gateway(quarantine=held),)),
+    )
+    assert told(well, back) == [("Warning", "ScanFailureAutoRollback")]
+    assert told(back, back) == []
+    assert told(back, well) == []
+    other = Quarantine(commit=NEW, reason="AutoRollback", since="2026-03-02T09:15:00Z")
+    assert told(back, status(discovered_gateways=(gateway(quarantine=other),))) == [
+        ("Warning", "AutoRollback")
+    ]

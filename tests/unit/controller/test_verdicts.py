@@ -8,7 +8,7 @@ from stoker.controller import verdicts
 from stoker.controller.fleets import Fleet, Gateway
 from stoker.controller.pods import AgentState, SeenPod
 from stoker.controller.releasing import Held, Release
-from stoker.domain.protocol import DriftFound, GatewayReport, PendingPlan, SyncStatus
+from stoker.domain.protocol import DriftFound, GatewayReport, PendingPlan, Quarantine, SyncStatus
 
 COMMIT = "a" * 40
 
@@ -114,3 +114,14 @@ def test_dependencies_are_a_condition_only_where_there_are_some() -> None:
         "DependencyWaiting",
         "a waits for b of SyncProfile base",
     )
+
+
+def test_a_commit_that_a_gateway_did_not_bear_is_told_until_it_is_let_go() -> None:
+    held = Quarantine(COMMIT, "AutoRollback", "commit aaaaaaaa was taken back: projects/x: not shown")
+    said = verdicts.taken_back(fleet(synced("a"), synced("b", quarantine=held)), on=True)
+    assert (said.type, said.status, said.reason) == ("AutoRollbackPerformed", True, "AutoRollback")
+    assert "b (commit aaaaaaaa was taken back: projects/x: not shown)" in said.message
+    scan = Quarantine(COMMIT, "ScanFailureAutoRollback")
+    assert verdicts.taken_back(fleet(synced("a", quarantine=scan)), on=False).reason == scan.reason
+    assert verdicts.taken_back(fleet(synced("a")), on=True).status is False
+    assert verdicts.taken_back(fleet(synced("a")), on=False).status is None

@@ -121,6 +121,17 @@ def test_what_does_not_exist_yet_is_waited_for() -> None:
     assert all(isinstance(each, Wait) for each in arrangement.refused_rules.values())
 
 
+def test_what_does_not_fit_its_schema_stops_what_refers_to_it_and_its_secrets_stay_ours() -> None:
+    lost = frozenset({("GitRepoConfig", "system", "repo"), ("GitDestination", "system", "odd")})
+    login = SecretRef("system", "login")
+    rules = [rule(), rule("other", to="odd")]
+    arrangement = arrange(Stated([], [destination()], rules, lost, frozenset({login})))
+    assert refused(arrangement) is Reason.INVALID_SPEC
+    assert {each.reason for each in arrangement.refused_rules.values()} == {Reason.INVALID_SPEC}
+    assert not arrangement.rules
+    assert login in arrangement.own
+
+
 @pytest.mark.parametrize(
     ("folder", "overlaps"),
     [("clusters/prod", True), ("clusters", True), ("clusters/prod/x", True), ("clusters/production", False)],

@@ -69,6 +69,11 @@ def test_readiness_of_a_destination(truth: DestinationTruth, status: bool | None
     assert find(about_destination(truth), Type.READY) == (status, reason)
 
 
+def test_where_nothing_is_to_be_written_nobody_holds_a_lease() -> None:
+    told = about_destination(DestinationTruth(error=DENIED, lease=None))
+    assert find(told, Type.LEASE_NOT_ACQUIRED) == (False, Reason.NONE_FOUND)
+
+
 def test_an_object_that_is_not_written_makes_its_destination_unready() -> None:
     truth = DestinationTruth(is_open=True, unwritten={"a.yaml": "is a folder", "b.yaml": "is one, too"})
     (ready, *_) = about_destination(truth)
@@ -165,7 +170,8 @@ def test_a_reference_that_is_not_allowed_is_an_access_denied() -> None:
     [
         (None, True, True, True, Reason.INITIALIZED),
         (None, True, False, None, Reason.RECONCILING),
-        (None, False, False, None, Reason.WAITING_DEPENDENCIES),
+        (None, False, False, None, Reason.RECONCILING),
+        (None, False, True, True, Reason.INITIALIZED),
         (DENIED, True, False, False, Reason.AUTH_FAILED),
         (Wait("paused", after=1, reason=Reason.SUSPENDED), False, False, False, Reason.SUSPENDED),
     ],

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
+import struct
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from stoker.domain.errors import Misconfigured
+from stoker.telemetry import logs
 from stoker.telemetry.health import Health, Heartbeat
 from stoker.telemetry.metrics import Metrics, Reading
-from stoker.telemetry.probes import Address, ProbeServer, parse_address
+from stoker.telemetry.probes import Address, ProbeServer, QuietHandler, parse_address
 from stoker.testing.clock import ManualClock
+from stoker.testing.waiting import eventually_async
 
 ANY = "127.0.0.1:0"
 
@@ -259,6 +264,41 @@ async def test_what_has_begun_is_answered_before_the_stop() -> None:
         release.set()
         assert (await asking)[:2] == (200, "slow page")
         await stopping
+
+
+class _Reader(web.Server):
+    """A server of another room: it reads what it is sent, and has a mistake in it."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+
+    def __call__(self) -> web.RequestHandler:
+        return QuietHandler.for_connection(self)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/elsewhere":
+            raise ConnectionResetError("what was asked on the way is gone")
+        await request.read()
+        return web.Response(text="read")
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
+async def test_a_caller_that_hangs_up_is_no_error_and_a_mistake_is_one(reset: bool) -> None:
+    lines = io.StringIO()
+    logs.configure(level="debug", log_format="json", stream=lines)
+    reader = _Reader()
+    server = await asyncio.get_running_loop().create_server(reader, "127.0.0.1", 0)
+    async with server:
+        port: int = server.sockets[0].getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            caller.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+            await eventually_async(lambda: reader.requests_count, message="the request has begun")
+            if reset:
+                caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await eventually_async(lambda: "caller.gone" in lines.getvalue(), message="the end is noticed")
+        assert "probe.failed" not in lines.getvalue()
+        assert b" 500 " in await send_raw(port, b"GET /elsewhere HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert '"error","logger"' in lines.getvalue().partition("probe.failed")[0]
 
 
 @pytest.mark.parametrize(

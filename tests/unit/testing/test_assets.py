@@ -87,6 +87,7 @@ def test_the_command_prints_the_folder_last(tmp_path: Path) -> None:
     put(cache_folder(), SAYS)
     put(tool_folder("helm"), {"helm": "v3.22.0"})
     put(tool_folder("gitea"), {"gitea": "gitea version 1.26.0"})
+    put(tool_folder("versitygw"), {"versitygw": "v1.8.0"})
     done = subprocess.run(
         [sys.executable, "-m", "stoker.testing.assets"], capture_output=True, text=True, check=True
     )
@@ -106,6 +107,7 @@ def test_versions_are_read_from_the_pins_and_stamped_into_the_binaries() -> None
     assert f"version.gitVersion={recipe.version}" in recipe.linker_flags
     assert "gitMajor=1 " in recipe.linker_flags
     assert Recipe.of("etcd").version.startswith("v3.6.")
+    assert Recipe.of("versitygw").version.startswith("v1.8.")
     helm = Recipe.of("helm")
     assert f"version.version={helm.version} " in helm.linker_flags
     assert "chartutil.k8sVersionMinor=3" in helm.linker_flags

@@ -422,9 +422,49 @@ def test_beside_a_gateway_that_is_root_the_agent_is_root_and_somebody_is_told() 
     assert [one.reason for one in injection(document, stoker()).notices] == [Reason.RUNS_AS_ROOT]
 
 
-def test_an_annotation_that_nothing_serves_is_mentioned() -> None:
-    (notice,) = injection(pod(snapshot_volume="data"), stoker()).notices
-    assert notice.reason is Reason.FEATURE_NOT_RUNNING
+SNAPSHOTS = {"enabled": True, "storage": {"type": "pvc", "pvc": {"claimName": "copies"}}}
+
+
+def snapshot_mounts(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in agent_of(document)["volumeMounts"] if one["mountPath"] == "/snapshots"]
+
+
+def test_a_claim_for_snapshots_is_mounted_into_the_agent_alone() -> None:
+    made = injected(pod(), stoker(snapshots=SNAPSHOTS))
+    assert snapshot_mounts(made) == [{"name": "stoker-snapshots", "mountPath": "/snapshots"}]
+    claims = {one["name"]: one.get("persistentVolumeClaim") for one in made["spec"]["volumes"]}
+    assert claims["stoker-snapshots"] == {"claimName": "copies"}
+    assert "stoker-snapshots" not in json.dumps(made["spec"]["containers"])
+    assert snapshot_mounts(injected(pod(), stoker(snapshots={**SNAPSHOTS, "enabled": False}))) == []
+
+
+def test_a_volume_of_the_pod_for_snapshots_wins_over_a_claim() -> None:
+    document = pod(snapshot_volume="copies")
+    document["spec"]["volumes"].append({"name": "copies", "emptyDir": {}})
+    made = injected(document, stoker(snapshots=SNAPSHOTS))
+    assert snapshot_mounts(made) == [{"name": "copies", "mountPath": "/snapshots"}]
+    assert "stoker-snapshots" not in json.dumps(made)
+
+
+@pytest.mark.parametrize("volume", [None, {"name": "copies", "configMap": {"name": "x"}}])
+def test_a_volume_for_snapshots_that_cannot_be_used_is_refused(volume: dict[str, Any] | None) -> None:
+    document = pod(snapshot_volume="copies")
+    document["spec"]["volumes"] += [volume] if volume else []
+    with pytest.raises(Stalled, match="snapshot-volume names volume 'copies'") as raised:
+        injection(document, stoker())
+    assert raised.value.reason is Reason.DATA_VOLUME_NOT_FOUND
+
+
+def test_what_opens_a_bucket_is_mounted_and_pods_without_one_are_not_outdated() -> None:
+    s3 = {"bucket": "b", "credentialsSecretRef": {"name": "bucket-login"}}
+    made = injected(pod(), stoker(snapshots={"enabled": True, "storage": {"type": "s3", "s3": s3}}))
+    (secrets,) = [one for one in made["spec"]["volumes"] if one["name"] == "stoker-secrets"]
+    (source,) = [one["secret"] for one in secrets["projected"]["sources"]]
+    assert (source["name"], source["optional"]) == ("bucket-login", True)
+    assert [one["key"] for one in source["items"]] == ["accessKeyId", "secretAccessKey", "sessionToken"]
+    plain, claimed = (injection(pod(), stoker(**spec)).digest for spec in ({}, {"snapshots": SNAPSHOTS}))
+    assert plain == injection(pod(), stoker(snapshots={"enabled": True})).digest
+    assert plain != claimed
 
 
 def test_the_agent_may_do_nothing_that_it_need_not() -> None:

@@ -30,9 +30,10 @@ GROUP = "stoker.io"
         ({"stoker.io/approved-by": "a"}, {"stoker.io/approved-by": "a"}, False),
         ({"stoker.io/approved-by": "a"}, {"stoker.io/approved-by": " a "}, False),
         ({"stoker.io/approved-by": "a"}, {"stoker.io/approved-by": "a", "stoker.io/approved-ref": "x"}, True),
-        ({"stoker.io/approved-by": "a", "stoker.io/approved-at": "1"}, {"stoker.io/approved-by": "a"}, False),
+        ({"stoker.io/approved-by": "a", "stoker.io/approved-ref": "1"}, {"stoker.io/approved-by": "a"}, True),
         ({"stoker.io/approved-by": "a"}, {}, False),
-        ({}, {"stoker.io/approved-plan": "0123456789"}, False),
+        ({}, {"stoker.io/approved-plan": "0123456789"}, True),
+        ({"stoker.io/approved-plan": "0123456789"}, {"stoker.io/approved-plan": "9876543210"}, True),
     ],
 )
 def test_an_approval_is_checked_when_any_of_it_is_new(
@@ -48,6 +49,8 @@ def test_an_approval_is_checked_when_any_of_it_is_new(
         ({"approved-by": "ann"}, "ann", ["x"], ["x", "y"], ""),
         ({"approved-by": "ann"}, "bob", [], [], "it is 'bob' who writes it"),
         ({"approved-by": "ann", "stoker.io/approved-by": "bob"}, "bob", [], [], "approved-by is 'ann'"),
+        ({"stoker.io/approved-plan": "0123456789"}, "ann", [], ["x"], ""),
+        ({"approved-by": "ann", "stoker.io/approved-plan": "1"}, "bob", [], [], "it is 'bob' who writes it"),
         ({"stoker.io/approved-at": "1"}, "ann", [], [], "needs annotation stoker.io/approved-by"),
         ({"approved-by": "ann"}, "ann", ["z"], ["x", "y"], "in none of the teams that may approve: x, y"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stoker.api.adapters.dependencies import refuse_cycle
 from stoker.api.adapters.values import amount, choice, either, seconds, secret_key, size
 from stoker.api.blocks import delivery as blocks
@@ -47,14 +49,30 @@ def deployment_of(block: blocks.Deployment | None) -> intent.Deployment:
         intent.OrderEntry(one.name, either(one.weight, 0), one.depends_on or ())
         for one in block.sync_order or ()
     )
+    waits_for = order_graph(order, weighed=not block.stages)
     for entry in order:
-        refuse_cycle(entry.gateway, {one.gateway: one.depends_on for one in order}, what="gateway")
+        refuse_cycle(entry.gateway, waits_for, what="gateway")
     return intent.Deployment(
         strategy=choice(block.strategy, intent.Strategy.ALL_AT_ONCE),
         stages=tuple(_stage(stage) for stage in block.stages or ()),
         order=order,
         auto_rollback=_auto_rollback(block.auto_rollback),
     )
+
+
+def order_graph(order: Sequence[intent.OrderEntry], *, weighed: bool) -> dict[str, tuple[str, ...]]:
+    """Who waits for whom as far as the spec alone says; within stages weights count one by one (C-123)."""
+    weights = {name: 0 for one in order for name in one.depends_on}
+    weights |= {one.gateway: one.weight for one in order}
+    before = {one.gateway: one.depends_on for one in order}
+    graph: dict[str, tuple[str, ...]] = {}
+    for name, weight in weights.items():
+        heavier = min((each for each in weights.values() if each > weight), default=None) if weighed else None
+        tier = () if heavier is None else (f"weight {heavier}",)
+        graph[name] = (*before.get(name, ()), *tier)
+    for weight in set(weights.values()):
+        graph[f"weight {weight}"] = tuple(name for name, each in weights.items() if each == weight)
+    return graph
 
 
 def _stage(block: blocks.DeploymentStage) -> intent.Stage:
@@ -74,8 +92,9 @@ def _auto_rollback(block: blocks.AutoRollback | None) -> tuple[intent.RollbackTr
     return tuple(intent.RollbackTrigger(trigger) for trigger in block.triggers or ("scanFailure",))
 
 
-def rate_limit_of(block: policies.RateLimit | None) -> intent.RateLimit:
-    block = block or policies.RateLimit()
+def rate_limit_of(block: policies.RateLimit | None) -> intent.RateLimit | None:
+    if block is None:
+        return None
     return intent.RateLimit(block.max_concurrent_syncs, block.max_syncs_per_minute, block.burst_limit)
 
 

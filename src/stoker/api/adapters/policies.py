@@ -13,6 +13,7 @@ from stoker.api.blocks import bidirectional as back
 from stoker.api.blocks import policies as blocks
 from stoker.api.blocks.gateway import Gateway, Ignition
 from stoker.api.kinds.policies import Policies
+from stoker.domain import windows
 from stoker.domain.intent import policies as intent
 from stoker.domain.intent.files import DeletionPolicy, Orphans
 from stoker.domain.intent.intents import Notice
@@ -130,9 +131,11 @@ def _drift(block: blocks.Drift) -> intent.Drift:
 
 
 def _window(block: blocks.MaintenanceWindow) -> intent.MaintenanceWindow:
-    return intent.MaintenanceWindow(
+    window = intent.MaintenanceWindow(
         cron=block.cron, duration=parse_duration(block.duration), time_zone=either(block.time_zone, "UTC")
     )
+    windows.check(window)
+    return window
 
 
 def _bidirectional(block: back.Bidirectional) -> intent.Bidirectional:

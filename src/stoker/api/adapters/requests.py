@@ -37,6 +37,10 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, t
     requested = reader.read(REQUESTED_REF, values.ref)
     approver = reader.read(APPROVED_BY, values.line, bare=True)
     approved_at = reader.read(APPROVED_AT, _moment, bare=True)
+    approved_ref = reader.read(APPROVED_REF, values.ref, bare=True)
+    approved_plans = reader.read(APPROVED_PLAN, values.digests, bare=True)
+    # What an approval is limited to and cannot be read must not make it one for everything.
+    readable = reader.unreadable.isdisjoint((APPROVED_REF, APPROVED_PLAN))
     requests = Requests(
         ref=RefRequest(
             ref=requested,
@@ -46,10 +50,10 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, t
         )
         if requested
         else None,
-        approval=GivenApproval(approver, approved_at, reader.read(APPROVED_REF, values.ref, bare=True))
-        if approver and approved_at
+        approval=GivenApproval(approver, approved_at, approved_ref)
+        if approver and approved_at and readable
         else None,
-        approved_plans=reader.read(APPROVED_PLAN, values.digests) or (),
+        approved_plans=approved_plans or (),
         released_commits=reader.read(RELEASED, values.commits) or (),
     )
     return requests, tuple(reader.notices)
@@ -62,6 +66,7 @@ class _Reader:
         self._annotations = annotations
         self._group = group
         self.notices: list[Notice] = []
+        self.unreadable: set[str] = set()
 
     def read(self, key: str, parse: Callable[[Annotation], T], *, bare: bool = False) -> T | None:
         names = [f"{self._group}/{key}", *([key] if bare else [])]
@@ -73,6 +78,7 @@ class _Reader:
                 return parse(Annotation(name, value))
             except InvalidValue as error:
                 self.notices.append(Notice(error.reason, f"{error.message}; it is left out"))
+                self.unreadable.add(key)
         return None
 
 

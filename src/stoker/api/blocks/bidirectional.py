@@ -34,9 +34,9 @@ class Forge(Block):
     )
 
     type: Annotated[Literal["github", "gitlab", "gitea"], about("What kind of service it is.")]
-    url: Annotated[HttpUrl | None, about("Address of the service; left out: the public one of its kind.")] = (
-        None
-    )
+    url: Annotated[
+        HttpUrl | None, about("Address of the service; left out: that of the host in git.repo.")
+    ] = None
     token_secret_ref: Annotated[
         SecretKeyRef | None,
         about("Token that may open pull requests. Left out: the credentials of git.auth."),

@@ -210,6 +210,15 @@ class ReleaseProgress(Block):
     ] = None
     queued: Annotated[Count | None, about("Gateways that wait for their turn.")] = None
     syncing: Annotated[Count | None, about("Gateways that sync now.")] = None
+    queue: Annotated[
+        Annotated[tuple[Word, ...], items(1000)] | None, about("Who waits for a turn, the first one first.")
+    ] = None
+    queued_since: Annotated[Timestamp | None, about("Since when the queue has not become shorter.")] = None
+    begun: Annotated[
+        Annotated[tuple[Timestamp, ...], items(1000)] | None,
+        about("When gateways were last let go, as far as a limit counts them."),
+    ] = None
+    request: Annotated[Word | None, about("The last request to sync that it has seen.")] = None
 
 
 class ApprovalRequest(Block):
@@ -229,6 +238,8 @@ class ApprovalRequest(Block):
     files_added: Annotated[Count | None, about("Files that would be added, over all gateways.")] = None
     files_modified: Annotated[Count | None, about("Files that would be changed.")] = None
     files_deleted: Annotated[Count | None, about("Files that would be deleted.")] = None
+    announced_at: Annotated[Timestamp | None, about("When the service of approval.webhook was told.")] = None
+    request: Annotated[Word | None, about("The last request to sync that was seen when it began.")] = None
     message: Annotated[Line | None, about("Why an approval that is there does not count.")] = None
 
 

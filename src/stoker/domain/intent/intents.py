@@ -58,7 +58,8 @@ class ResourceIntent:
     single_gateway: bool = False
     """Its storage can be used by one pod only (C-020)."""
     deployment: Deployment = field(default_factory=Deployment)
-    rate_limit: RateLimit = field(default_factory=RateLimit)
+    rate_limit: RateLimit | None = None
+    """None: as many at once as there are."""
     approval: Approval = field(default_factory=Approval)
     rollback: Rollback = field(default_factory=Rollback)
     alerts: tuple[AlertTarget, ...] = ()

@@ -26,6 +26,7 @@ from stoker.domain.protocol.metadata import (
     RollbackRequest,
     StatusKeyMode,
     Target,
+    is_digest,
     is_terminating,
 )
 from stoker.domain.protocol.names import (
@@ -86,6 +87,7 @@ __all__ = [
     "Target",
     "changes_map",
     "check_signature",
+    "is_digest",
     "is_terminating",
     "labels_of",
     "metadata_map",

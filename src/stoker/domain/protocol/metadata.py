@@ -153,6 +153,11 @@ class Metadata:
         )
 
 
+def is_digest(text: str) -> bool:
+    """Whether it has the form of a plan's digest."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 def is_terminating(data: Mapping[str, str]) -> bool:
     """Whether the resource is going away; said before all else, whatever else the map says."""
     return data.get("terminating", "").strip() == "true"
@@ -202,7 +207,7 @@ def _target(name: str, value: object) -> Target:
         raise InvalidValue(
             f"the target of {shown(name)} has mode {shown(mode)}, which is neither plan nor apply"
         )
-    if not isinstance(plan, str) or (plan and not _DIGEST.fullmatch(plan)):
+    if not isinstance(plan, str) or (plan and not is_digest(plan)):
         raise InvalidValue(f"the target of {shown(name)} names a plan that is no digest")
     return Target(CommitId(said["commit"]), Mode(mode), plan)
 

@@ -12,9 +12,8 @@ import asyncio
 import contextlib
 
 from stoker.domain.clock import Clock
-from stoker.domain.errors import StokerError
 from stoker.kube.client import Client
-from stoker.kube.electing import Elector
+from stoker.kube.electing import Elector, Standing
 from stoker.kube.lease import Terms
 from stoker.reverser.branches.spreading import Members
 from stoker.reverser.branches.working import Worker
@@ -46,7 +45,7 @@ class Candidate:
         self._terms = terms
         self._clock = clock
         self._meter = meter
-        self._failing: StokerError | None = None
+        self._standing: Standing | None = None
         self._elector = Elector(client, worker.place.lease, namespace, terms, clock=clock)
 
     @property
@@ -78,7 +77,7 @@ class Candidate:
         try:
             while not election.done():
                 await asyncio.wait({election}, timeout=_LOOK)
-                self._count(self._elector.standing.error)
+                self._notice(self._elector.standing)
                 now = self._clock.monotonic()
                 if self._is_mine() or not self.worker.leading:
                     strange_since = None
@@ -102,7 +101,9 @@ class Candidate:
     def _is_mine(self) -> bool:
         return self._members.is_mine(self.worker.place.lease)
 
-    def _count(self, error: StokerError | None) -> None:
-        if error is not None and error is not self._failing:
+    def _notice(self, now: Standing) -> None:
+        before, self._standing = self._standing, now
+        if now.error is not None and (before is None or now.error is not before.error):
             self._meter.lease_failed(self.worker.place)
-        self._failing = error
+        if before is None or (now.holder, now.error is None) != (before.holder, before.error is None):
+            self.worker.tell()

@@ -50,8 +50,14 @@ class SigningKeys:
             self._signers[ref] = _Signer(self._client, secret, self._cache)
         return self._signers[ref]
 
+    async def look(self, ref: ConfigRef) -> None:
+        """Read the key of a repository and try it; raises why it cannot sign."""
+        self.signer_of(ref)
+        if ref in self._signers:
+            await self._signers[ref].look()
+
     def public_key(self, ref: ConfigRef) -> str | None:
-        """As far as it was used already."""
+        """As far as the key was read already."""
         signer = self._signers.get(ref)
         return signer.public_key if signer is not None else None
 
@@ -66,6 +72,10 @@ class _Signer:
         self._signing: Signing | None = None
 
     async def sign(self, payload: bytes) -> str:
+        return await (await self.look()).signer.sign(payload)
+
+    async def look(self) -> Signing:
+        """The key as its Secret has it now."""
         values = await read_secret(self._client, self.secret)
         where = f"Secret {self.secret.namespace}/{self.secret.name}"
         key: Secret = values.value(*SSH_KEYS)
@@ -76,4 +86,4 @@ class _Signer:
             except SigningFailed as error:
                 raise SigningFailed(f"{error.message} (of {where})", reason=error.reason) from None
             self.public_key = self._signing.public_key
-        return await self._signing.signer.sign(payload)
+        return self._signing

@@ -85,6 +85,10 @@ class Worker:
         """Look at everything again, soon."""
         self._stirred.set()
 
+    def tell(self) -> None:
+        """Something else is true of the branch than was said in statuses."""
+        self._tools.stirred()
+
     async def work(self, leadership: Leadership) -> None:
         """One term with the Lease, until cancelled."""
         self.leading = True

@@ -27,7 +27,7 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client import Client
 from stoker.kube.conditions import Conditions, Moment
 from stoker.kube.deadlines import deadline
-from stoker.kube.errors import NotFound
+from stoker.kube.errors import Invalid, NotFound
 from stoker.kube.event_series import ObjectRef
 from stoker.kube.events import EventRecorder
 from stoker.kube.kinds import rest
@@ -134,10 +134,16 @@ class Reporter:
         gone = dict.fromkeys(msgspec.to_builtins(before).keys() - wanted.keys())
         body = {"status": {**gone, **wanted}}
         namespace = head.namespace or None
-        answer = await self._client.patch(
-            rest(kind), body, head.name, namespace, into=_Answer, subresource="status"
-        )
-        self._written[head.uid] = _Written(answer.metadata.resource_version, after, now)
+        version = head.resource_version
+        try:
+            answer = await self._client.patch(
+                rest(kind), body, head.name, namespace, into=_Answer, subresource="status"
+            )
+            version = answer.metadata.resource_version
+        except Invalid as error:
+            # Some objects that do not fit their schema can have no status any more: Events have to do.
+            log.warning("status.refused", kind=kind.name, name=head.name, error=error.message)
+        self._written[head.uid] = _Written(version, after, now)
         about = ObjectRef(kind.api_version, kind.name, head.name, head.namespace, head.uid)
         self._tell(about, before.conditions or (), after.conditions or ())
 
@@ -162,6 +168,8 @@ class Reporter:
             if condition.type == Type.STALLED:
                 continue  # Ready has said it
             good = "True" if condition.type in _POSITIVE else "False"
+            if condition.reason == Reason.NONE_FOUND:
+                continue
             if condition.status == good and condition.type in (Type.READY, Type.LEASE_NOT_ACQUIRED):
                 message = condition.message or "this replica holds the Lease of the branch"
                 self._events.normal(about, Reason(condition.reason), message)

@@ -12,7 +12,9 @@ from stoker.api.registry import Kind
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.reverser.branches.candidates import Candidate
+from stoker.reverser.branches.signing_keys import SigningKeys
 from stoker.reverser.branches.spreading import Members
+from stoker.reverser.branches.trying import Trials
 from stoker.reverser.destinations import (
     AnyRule,
     Arrangement,
@@ -32,7 +34,6 @@ from stoker.reverser.status.reporting import Said
 from stoker.reverser.status.telling import (
     DISABLED,
     DestinationTruth,
-    LeaseTruth,
     RuleTruth,
     about_config,
     about_destination,
@@ -98,14 +99,16 @@ class Truths:
         members: Members,
         *,
         ingests: bool,
-        public_key: Callable[[ConfigRef], str | None],
+        keys: SigningKeys,
+        trials: Trials,
     ) -> None:
         self._stating = stating
         self._watches = watches
         self._candidate_of = candidate_of
         self._members = members
         self._ingests = ingests
-        self._public_key = public_key
+        self._keys = keys
+        self._trials = trials
         self.arrangement: Arrangement | None = None
         self._cached: _Selected | None = None
 
@@ -114,15 +117,26 @@ class Truths:
             return
         for kind, one in self._stating.every():
             if isinstance(one, Unreadable):
-                continue
-            if isinstance(one, GitDestination):
+                yield kind, one, partial(self._unreadable, kind, one)
+            elif isinstance(one, GitDestination):
                 yield kind, one, partial(self._destination, self.arrangement, one)
             elif isinstance(one, GitRepoConfig):
                 yield kind, one, partial(self._config, self.arrangement, one)
             elif isinstance(one, WatchRule | ClusterWatchRule):
                 yield kind, one, partial(self._rule, self.arrangement, one)
 
-    # The three sorts of objects.
+    # The three sorts of objects, and those that are none.
+
+    def _unreadable(self, kind: Kind, one: Unreadable) -> Said | None:
+        error = InvalidValue(f"the object does not fit its schema: {one.why}", reason=Reason.INVALID_SPEC)
+        if kind.name == "GitDestination":
+            return self._refused(error)
+        told = (
+            about_config(error, False, False)
+            if kind.name == "GitRepoConfig"
+            else about_rule(RuleTruth(error))
+        )
+        return Said(told, error) if self._members.speaks else None
 
     def _destination(self, arrangement: Arrangement, one: GitDestination) -> Said | None:
         ref = DestinationRef(one.metadata.namespace, one.metadata.name)
@@ -168,8 +182,14 @@ class Truths:
             error = DISABLED
         elif one.spec.suspend:
             error = Wait("spec.suspend is true", after=_LATER, reason=Reason.SUSPENDED)
+        trial = self._trials.outcome(ref)
+        key = self._keys.public_key(ref)
+        if key is None and one.spec.signing is not None and one.status is not None:
+            key = one.status.signing_public_key  # it was learned before this replica began
         if error is not None or not users:
-            return Said(about_config(error, False, False), error) if self._members.speaks else None
+            error = error or (trial and trial.error)
+            told = about_config(error, False, trial is not None)
+            return Said(told, error, public_key=key) if self._members.speaks else None
         candidate = self._candidate_of(users[0].place)
         if candidate is None or not self._speaks_for(candidate):
             return None
@@ -180,9 +200,9 @@ class Truths:
             for writer in found.worker.writers
             if writer.config == ref
         ]
-        error = next((writer.error for writer in writers if writer.error is not None), None)
+        error = next((writer.error for writer in writers if writer.error is not None), trial and trial.error)
         reached = any(box.is_open for writer in writers for box in writer.outboxes.values())
-        return Said(about_config(error, True, reached), error, public_key=self._public_key(ref))
+        return Said(about_config(error, True, reached), error, public_key=key)
 
     # What they are made of.
 
@@ -233,13 +253,12 @@ class Truths:
         if not self._members.speaks:
             return None
         error = why or InvalidValue("the destination is not known yet")
-        aspects = about_destination(DestinationTruth(error, lease=LeaseTruth()))
-        return Said(aspects, error)
+        return Said(about_destination(DestinationTruth(error, lease=None)), error)
 
     def _disabled_destination(self) -> Said | None:
         if not self._members.speaks:
             return None
-        return Said(about_destination(DestinationTruth(DISABLED)), DISABLED)
+        return Said(about_destination(DestinationTruth(DISABLED, lease=None)), DISABLED)
 
     def _speaks_for(self, candidate: Candidate) -> bool:
         if candidate.worker.leading:

@@ -62,7 +62,8 @@ class DestinationTruth:
 
     error: StokerError | None = None
     """Why it cannot be written at all, or not now."""
-    lease: LeaseTruth = LeaseTruth()
+    lease: LeaseTruth | None = LeaseTruth()
+    """None where nobody asks for it, because nothing is to be written."""
     is_open: bool = False
     marker: Marked = _FREE
     marker_trouble: str = ""
@@ -106,11 +107,11 @@ def about_config(error: StokerError | None, used: bool, reached: bool) -> list[A
     """Whether a repository can be used."""
     if error is not None:
         return [_unready(error)]
-    if not used:
-        return [Aspect(Type.READY, None, Reason.WAITING_DEPENDENCIES, "no GitDestination uses it yet")]
     if not reached:
-        return [Aspect(Type.READY, None, Reason.RECONCILING, "its branches are being looked at")]
-    return [Aspect(Type.READY, True, Reason.INITIALIZED, "the repository can be written")]
+        what = "its branches are being looked at" if used else "the repository is being tried"
+        return [Aspect(Type.READY, None, Reason.RECONCILING, what)]
+    idle = "" if used else "; no GitDestination uses it yet"
+    return [Aspect(Type.READY, True, Reason.INITIALIZED, f"the repository can be written{idle}")]
 
 
 def merged(
@@ -129,7 +130,7 @@ def _destination_ready(truth: DestinationTruth) -> Aspect:
     error = truth.error or truth.trouble
     if error is not None:
         return _unready(error)
-    if not truth.lease.held:
+    if truth.lease is not None and not truth.lease.held:
         why = f"{truth.lease.holder} holds its Lease" if truth.lease.holder else "nobody holds its Lease yet"
         return Aspect(Type.READY, None, Reason.RECONCILING, why)
     if truth.looping:
@@ -164,7 +165,9 @@ def _ownership(truth: DestinationTruth) -> list[Aspect]:
     return [owned, marked]
 
 
-def _lease(lease: LeaseTruth) -> Aspect:
+def _lease(lease: LeaseTruth | None) -> Aspect:
+    if lease is None:
+        return Aspect(Type.LEASE_NOT_ACQUIRED, False, Reason.NONE_FOUND, "")
     if lease.held:
         return Aspect(Type.LEASE_NOT_ACQUIRED, False, Reason.LEASE_ACQUIRED, "")
     if lease.error is not None:

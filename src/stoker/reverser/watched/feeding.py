@@ -8,15 +8,18 @@ hands out is of a list or an event of a watch, which the store behind it does no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from stoker.domain.clock import Clock
-from stoker.kube.client import Client, Page
+from stoker.kube.client import Page
 from stoker.kube.rates import TokenBucket
+from stoker.kube.reflector import Source as Server
 from stoker.kube.resources import Resource
+from stoker.kube.store import ObjectKey as Name
+from stoker.kube.wire import DELETED, read_line
 from stoker.reverser.branches.outboxes import Outbox
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selecting import Watched
@@ -48,6 +51,19 @@ class SourceUser(Protocol):
     @property
     def feeds(self) -> Mapping[DestinationRef, Outbox]: ...
 
+    @property
+    def unread(self) -> Collection[Name]:
+        """Objects that live and could not be read: the store knows nothing of them."""
+        ...
+
+    def lost(self, name: Name) -> None:
+        """Such an object was deleted."""
+        ...
+
+    def begun(self) -> None:
+        """A list is read from its beginning."""
+        ...
+
     def listed(self) -> None:
         """A list was read to its end and is in the store."""
         ...
@@ -60,7 +76,7 @@ class SourceUser(Protocol):
 class Source:
     """The client as a reflector sees it, with turns and room."""
 
-    def __init__(self, client: Client, user: SourceUser, turns: Turns) -> None:
+    def __init__(self, client: Server, user: SourceUser, turns: Turns) -> None:
         self._client = client
         self._user = user
         self._turns = turns
@@ -81,6 +97,7 @@ class Source:
     ) -> AsyncIterator[Page]:
         self.untouched = False
         self.listing_now = True
+        self._user.begun()
         async for page in self.listing(resource, namespace):
             yield page
 
@@ -129,7 +146,14 @@ class Source:
         async for line in lines:
             self._turns.scanned(self._user.watched, 1)
             yield line
+            if self._user.unread:
+                self._look_for_lost(line)
             await self._room()
+
+    def _look_for_lost(self, line: bytes) -> None:
+        event = read_line(line)  # whoever got it before us has read it, too
+        if event.type == DELETED and event.meta.key in self._user.unread:
+            self._user.lost(event.meta.key)
 
     async def _room(self) -> None:
         """Until all who get what comes here have room for it."""

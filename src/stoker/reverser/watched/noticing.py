@@ -162,6 +162,24 @@ class Noticer:
             if outbox is not None:
                 outbox.leave(outbox.path_of(key))
 
+    def lost(self, name: Name, outboxes: Outboxes, *, as_event: bool) -> None:
+        """An object that could never be read is gone; as an event, if the watch has shown how it went."""
+        self.forgive(name, outboxes)
+        key = ObjectKey(*self._key, *name)
+        for ref, outbox in outboxes.items():
+            with contextlib.suppress(StokerError):  # it has no path, and so no file
+                path = outbox.path_of(key)
+                if not as_event or outbox.destination.prune == "Never" or not self._deletes(key, ref):
+                    outbox.leave(path)
+                else:
+                    outbox.drop(key, path, None)  # nothing is known by which an author could be found
+
+    def forgive(self, name: Name, outboxes: Outboxes) -> None:
+        """An object that was refused under its name, because it had no path, is gone or can be read."""
+        for outbox in outboxes.values():
+            if outbox.unwritten:
+                outbox.unwritten.pop(str(ObjectKey(*self._key, *name)), None)
+
     def _take(
         self,
         obj: dict[str, Any],

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.resource import ConditionedStatus
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.registry import KINDS, Kind
@@ -22,12 +23,13 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client import Client
 from stoker.kube.kinds import rest
-from stoker.kube.objects import Header
+from stoker.kube.objects import Header, HeaderMeta
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import CRDS, NAMESPACES, Resource
 from stoker.kube.store import Change
 from stoker.kube.store import ObjectKey as Name
 from stoker.reverser.destinations import AnyRule, Stated, destination_of
+from stoker.reverser.files.secrecy import SecretRef
 from stoker.reverser.selection.labels import Labels
 from stoker.telemetry.logs import get_logger
 
@@ -46,12 +48,26 @@ _OURS: dict[type[Model], Kind] = {
 _header = msgspec.json.Decoder(Header)
 
 
+class _Told(msgspec.Struct):
+    """The status of an object whose other parts may be anything."""
+
+    status: ConditionedStatus | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object that does not fit its own schema."""
+    """An object that does not fit its own schema: it was written when that was another one."""
 
-    header: Header
+    metadata: HeaderMeta
     why: str
+    status: ConditionedStatus | None = None
+    destination: str = ""
+    """The namespace of the destination that it names, as far as it does."""
+    secrets: tuple[str, ...] = ()
+    """Secrets that a GitRepoConfig names: they are not for git, whatever else is wrong."""
+
+
+_told = msgspec.json.Decoder(_Told)
 
 
 class Shelf:
@@ -74,7 +90,7 @@ class Shelf:
         try:
             return self._decoder.decode(raw)
         except msgspec.ValidationError as error:
-            return Unreadable(_header.decode(raw), str(error))
+            return unreadable(raw, str(error))
 
 
 class Stating:
@@ -136,12 +152,29 @@ class Stating:
         rules += (
             each for each in self._read(ClusterWatchRule) if self._is_mine(destination_of(each).namespace)
         )
-        return Stated(self._read(GitRepoConfig), self._read(GitDestination), rules)
+        lost = [
+            (shelf.kind.name, kept)
+            for shelf in self.shelves.values()
+            for kept in shelf.all()
+            if isinstance(kept, Unreadable)
+        ]
+        return Stated(
+            self._read(GitRepoConfig),
+            self._read(GitDestination),
+            rules,
+            frozenset((kind, kept.metadata.namespace, kept.metadata.name) for kind, kept in lost),
+            frozenset(SecretRef(kept.metadata.namespace, name) for _, kept in lost for name in kept.secrets),
+        )
 
     def every(self) -> Iterator[tuple[Kind, Model | Unreadable]]:
         for shelf in self.shelves.values():
             for kept in shelf.all():
-                if not isinstance(kept, ClusterWatchRule) or self._is_mine(destination_of(kept).namespace):
+                to = None
+                if isinstance(kept, ClusterWatchRule):
+                    to = destination_of(kept).namespace
+                elif isinstance(kept, Unreadable) and not shelf.kind.namespaced:
+                    to = kept.destination
+                if to is None or self._is_mine(to):
                     yield shelf.kind, kept
 
     def want_labels(self) -> None:
@@ -176,6 +209,30 @@ class Stating:
 
     def _on_kinds(self, change: Change[str]) -> None:
         self.kinds_changed.set()
+
+
+def unreadable(raw: bytes, why: str) -> Unreadable:
+    """As much of an object as can be told of one that may be anything."""
+    try:
+        status = _told.decode(raw).status
+    except msgspec.ValidationError:
+        status = None
+    obj = msgspec.json.decode(raw)
+    secrets = (_text(obj, "spec", *way, "name") for way in (("secretRef",), ("signing", "secretRef")))
+    return Unreadable(
+        _header.decode(raw).metadata,
+        why,
+        status,
+        _text(obj, "spec", "destinationRef", "namespace"),
+        tuple(name for name in secrets if name),
+    )
+
+
+def _text(value: Any, *way: str) -> str:
+    """What stands there, if it is a text."""
+    for name in way:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _said(one: Any) -> object:

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 
 from stoker.domain.errors import Stalled, StokerError
 from stoker.kube.backoff import Backoff
-from stoker.kube.client import Client
 from stoker.kube.reflector import Reflector
+from stoker.kube.reflector import Source as Server
 from stoker.kube.store import Change
 from stoker.kube.store import ObjectKey as Name
 from stoker.kube.wire import read_item
@@ -41,15 +41,16 @@ _SEED_BACKOFF = Backoff(base=0.5, ceiling=30.0)
 class Watch:
     """One kind in one scope."""
 
-    def __init__(self, client: Client, watched: Watched, around: Around, turns: Turns) -> None:
+    def __init__(self, client: Server, watched: Watched, around: Around, turns: Turns) -> None:
         self.watched = watched
         self.noticer = Noticer(watched, around)
         self.feeds: dict[DestinationRef, Outbox] = {}
         """The open outboxes of all rules that look here."""
         self.seeded: set[DestinationRef] = set()
         """Those that have got everything that lives here."""
-        self._unread: set[Name] = set()
+        self.unread: set[Name] = set()
         """Objects whose bytes could not even be read: they live, whatever they are."""
+        self._unread_in_list: set[Name] = set()
         self._wanting: set[DestinationRef] = set()
         self._from_the_start: set[DestinationRef] = set()
         self._wanted = asyncio.Event()
@@ -110,7 +111,7 @@ class Watch:
         if key.version != self.watched.resource.version:
             return False
         name = Name(key.namespace, key.name)
-        if name in self._unread:
+        if name in self.unread:
             return True
         seen = self.reflector.store.get(name)
         return seen is not None and ref in seen.taken
@@ -125,8 +126,20 @@ class Watch:
         if self.reflector.health.error is not None:
             asyncio.get_running_loop().call_soon(self._turns.stirred)
 
+    def begun(self) -> None:
+        self._unread_in_list = set()
+
+    def lost(self, name: Name) -> None:
+        """An object that could not be read was deleted."""
+        self.unread.discard(name)
+        self.noticer.lost(name, self.feeds, as_event=True)
+        self._turns.stirred()
+
     def listed(self) -> None:
         """A list of the reflector is in, the first or another after an outage."""
+        for name in self.unread - self._unread_in_list:
+            self.unread.discard(name)
+            self.noticer.lost(name, self.feeds, as_event=False)
         if self._begun is not None:
             self._turns.listed(self.watched, self._turns.clock.monotonic() - self._begun)
             self._begun = None
@@ -183,8 +196,9 @@ class Watch:
         entry = self.reflector.store.entry(meta.key)
         before = entry.value if entry is not None and entry.uid == meta.uid else None
         seen = self.noticer.notice(raw, before, self.feeds, as_event=not self._source.listing_now)
-        if self._unread:
-            self._unread.discard(meta.key)
+        if meta.key in self.unread:
+            self.unread.discard(meta.key)
+            self.noticer.forgive(meta.key, self.feeds)
         return seen
 
     def _changed(self, change: Change[Seen]) -> None:
@@ -192,6 +206,7 @@ class Watch:
             return
         if change.key in self.reflector.store:
             return  # the name was taken again, and the file is the new object's
+        self.noticer.forgive(change.key, self.feeds)
         if self._source.listing_now:
             self.noticer.vanished(change.key, change.old, self.feeds)
         else:
@@ -204,8 +219,10 @@ class Watch:
     def _refused(self, name: Name, error: Exception) -> None:
         """Not even its shape could be read; such an object is of no kind that people write."""
         resource = self.watched.resource
-        self._unread.add(name)
+        self.unread.add(name)
+        self._unread_in_list.add(name)
         log.warning("object.unreadable", kind=str(resource), key=str(name), error=type(error).__name__)
         key = ObjectKey(resource.group, resource.version, resource.plural, *name)
         for outbox in self.feeds.values():
             outbox.refuse(str(key), "the object cannot be read")
+        self._turns.stirred()

@@ -111,7 +111,8 @@ def test_rollback_by_itself_happens_only_when_it_is_enabled(
 
 
 def test_a_limit_that_is_left_out_stays_open() -> None:
-    assert intent().rate_limit == RateLimit()
+    assert intent().rate_limit is None
+    assert intent(rateLimit={}).rate_limit == RateLimit()
 
 
 def test_an_empty_rollback_asks_for_nothing() -> None:

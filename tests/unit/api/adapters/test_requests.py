@@ -73,3 +73,13 @@ def test_what_cannot_be_read_is_left_out_with_a_notice(key: str, value: str) -> 
     assert notice.reason is Reason.INVALID_VALUE
     assert notice.message.startswith(f"annotation stoker.io/{key} is ")
     assert notice.message.endswith("it is left out")
+
+
+@pytest.mark.parametrize(("name", "value"), [("approved-plan", "?"), ("approved-ref", "-x")])
+@pytest.mark.parametrize("prefix", ["", "stoker.io/"])
+def test_an_approval_whose_limits_cannot_be_read_is_none(prefix: str, name: str, value: str) -> None:
+    said = {f"{prefix}approved-by": "lead", f"{prefix}approved-at": "2026-03-02T08:15:00Z"}
+    assert requests_of(said, "stoker.io")[0].approval is not None
+    found, notices = requests_of(said | {f"{prefix}{name}": value}, "stoker.io")
+    assert found.approval is None
+    assert len(notices) == 1

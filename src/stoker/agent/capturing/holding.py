@@ -1,0 +1,87 @@
+"""What a pass must leave alone, because somebody changed it on the gateway. Pure.
+
+A change is held until git was said to have exactly that content, and as long as the
+controller says so beyond that. A resource is held whole: new data beside an old
+`resource.json`, or the other way round, would be neither version of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.ledger import Ledger
+from stoker.engine.objects import FileVersion, Held
+from stoker.engine.plans import RESOURCE_MANIFEST, Delete, Plan, SetMode, Write
+
+UNRECORDED = "somebody changed it on the gateway, and git does not have that yet"
+UNDER_REVIEW = "its change on the gateway is in a pull request that is open"
+
+
+def touched(plan: Plan) -> tuple[str, ...]:
+    """What a plan would write or delete; rights alone lose nobody's work."""
+    return tuple(str(action.path) for action in plan.actions if not isinstance(action, SetMode))
+
+
+def held_in(
+    plan: Plan,
+    changes: Mapping[str, FileVersion | None],
+    ledger: Ledger,
+    holds: Collection[str],
+    is_recorded: Callable[[str, str], bool],
+) -> tuple[Held, ...]:
+    """The places of a plan that have to wait."""
+    found: dict[str, Held] = {}
+    for action in plan.actions:
+        if isinstance(action, SetMode):
+            continue
+        path = str(action.path)
+        why = ""
+        if path in holds:
+            why = UNDER_REVIEW
+        elif path in changes:
+            blob = id_of(changes[path])
+            if not is_recorded(path, blob) and not _is_same(action, changes[path]):
+                why = UNRECORDED
+        if why:
+            place = _place(path, ledger)
+            found.setdefault(place, Held(place, why, reason=Reason.CHANGE_HELD))
+    return tuple(found.values())
+
+
+def still_held(
+    held: Iterable[Held],
+    changes: Mapping[str, FileVersion | None],
+    holds: Collection[str],
+    is_recorded: Callable[[str, str], bool],
+) -> bool:
+    """Whether every place would be held again."""
+    reasons = [*holds, *_unrecorded(changes, is_recorded)]
+    return all(any(one.covers(path) for path in reasons) for one in held)
+
+
+def ours(held: Iterable[Held]) -> tuple[Held, ...]:
+    return tuple(one for one in held if one.reason == Reason.CHANGE_HELD)
+
+
+def id_of(version: FileVersion | None) -> str:
+    """The blob id of what lies there; empty for nothing."""
+    return "" if version is None else str(version.blob)
+
+
+def _unrecorded(
+    changes: Mapping[str, FileVersion | None], is_recorded: Callable[[str, str], bool]
+) -> Iterator[str]:
+    return (path for path, version in changes.items() if not is_recorded(path, id_of(version)))
+
+
+def _is_same(action: Write | Delete, there: FileVersion | None) -> bool:
+    if isinstance(action, Delete):
+        return there is None
+    return there is not None and there.blob == action.version.blob
+
+
+def _place(path: str, ledger: Ledger) -> str:
+    folder = RelPath.known(path).parent
+    return str(folder) if folder and f"{folder}/{RESOURCE_MANIFEST}" in ledger.files else path

@@ -1,0 +1,64 @@
+"""A set of changes cut down to what the maps can hold at once.
+
+Files of one folder go together as long as they can, so that no resource arrives half.
+What does not fit goes with the next set; a file that would not fit even alone is named.
+Pure, and for a worker thread: compressing takes its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.protocol import ChangedFile, ChangeSet
+from stoker.domain.protocol.changes import MAX_SET_FILES, MAX_UNPACKED, encode
+from stoker.domain.reasons import Reason
+
+_OVERHEAD = 1024
+"""Bytes of a file's description, at the most ordinary lengths of paths."""
+
+
+class Unfit(Stalled):
+    """One file takes more room than there is."""
+
+    default_reason = Reason.CHANGE_REFUSED
+
+    def __init__(self, path: str) -> None:
+        super().__init__("takes more room, even compressed, than all maps for changes have")
+        self.path = path
+
+
+def packed(changes: ChangeSet) -> tuple[ChangeSet, tuple[bytes, ...]]:
+    """As many whole folders as fit, or as many files of the first one, and their chunks."""
+    pieces = [tuple(some) for _, some in groupby(changes.files, key=_folder)]
+    while pieces:
+        now = replace(changes, files=tuple(one for some in pieces for one in some))
+        chunks = _chunks(now)
+        if chunks is not None:
+            return now, chunks
+        if len(now.files) == 1:
+            raise Unfit(now.files[0].path)
+        if len(pieces) == 1:
+            pieces = [(one,) for one in pieces[0]]
+        pieces = pieces[: len(pieces) // 2]
+    return changes, ()
+
+
+def _chunks(changes: ChangeSet) -> tuple[bytes, ...] | None:
+    if not _fits(changes.files):
+        return None
+    try:
+        return encode(changes)
+    except InvalidValue:
+        return None
+
+
+def _folder(one: ChangedFile) -> str:
+    return one.path.rpartition("/")[0]
+
+
+def _fits(files: Sequence[ChangedFile]) -> bool:
+    text = sum(len(one.content) * 4 // 3 + 2 * len(one.path) + _OVERHEAD for one in files)
+    return len(files) <= MAX_SET_FILES and text < MAX_UNPACKED

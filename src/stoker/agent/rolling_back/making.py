@@ -1,0 +1,56 @@
+"""Who takes changes back at a gateway, made of what its resource says; nobody where nothing asks for it.
+
+Whoever neither copies nor goes back pays for none of it: the rest of this room is
+imported only where something is to be done, or where a note of earlier says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoker.domain.clock import Clock
+from stoker.domain.intent.delivery import RollbackTrigger
+from stoker.domain.intent.policies import Snapshots
+from stoker.domain.intent.source import SecretKey
+from stoker.engine.protecting import STATE
+
+if TYPE_CHECKING:
+    from stoker.agent.hooks import Noise
+    from stoker.agent.rolling_back.undoing import Undoing
+    from stoker.ignition.attending import Attending
+
+
+def make(
+    policy: Snapshots,
+    triggers: Collection[RollbackTrigger],
+    *,
+    data_dir: Path,
+    gateway: str,
+    clock: Clock,
+    mount: Path | None = None,
+    secret: Callable[[SecretKey], bytes] | None = None,
+    attendant: Attending | None = None,
+    noise: Noise | None = None,
+    asked: bool = False,
+) -> Undoing | None:
+    """None unless somebody wants copies, a way back, or there is a note about one."""
+    from stoker.agent.rolling_back.noting import Notes  # noqa: PLC0415 - see above
+
+    notes = Notes(data_dir / STATE)
+    if not (policy.enabled or (triggers and attendant is not None) or asked or notes.any):
+        return None
+    from stoker.agent.rolling_back.storing import Place  # noqa: PLC0415
+    from stoker.agent.rolling_back.undoing import Undoing  # noqa: PLC0415
+
+    place = Place(data_dir, gateway, mount, secret)
+    return Undoing(
+        policy,
+        triggers,
+        place,
+        notes,
+        clock,
+        attendant=attendant,
+        noise=noise,
+    )

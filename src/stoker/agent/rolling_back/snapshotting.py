@@ -1,0 +1,164 @@
+"""The copy before each change, as a hook around it.
+
+It comes after everything that may refuse a change and before the gateway's locks. A
+copy that cannot be made stops the sync with nothing changed. What is copied twice in a
+row costs little: contents are kept once, and the ledger says which files to read.
+
+A pass that goes on where another one broke off meets half of each: it takes no copy of
+that, the one from before the first of them stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from stoker.agent.hooks import Change, Noise
+from stoker.agent.rolling_back import covering
+from stoker.agent.rolling_back.noting import Notes, Probation
+from stoker.agent.rolling_back.remembering import written
+from stoker.agent.rolling_back.storing import Place, local_only
+from stoker.agent.threads import in_thread
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.failpoints import reached
+from stoker.domain.intent.policies import Snapshots as Policy
+from stoker.domain.intent.policies import SnapshotScope
+from stoker.domain.reasons import Reason
+from stoker.engine.ledger import Ledger
+from stoker.engine.objects import Held, Note
+from stoker.fs.applying import Applied
+from stoker.fs.confined import DataFolder, open_regular
+from stoker.fs.descending import Descent
+from stoker.fs.stopping import go_on
+from stoker.snapshots.keeping import Snapshots
+from stoker.snapshots.values import Origin, Snapshot
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What there is to go back to, as far as it is known."""
+
+    last: Snapshot | None = None
+    count: int = 0
+
+
+class Snapshotter:
+    """A `PassHook` of one data folder."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        place: Place,
+        notes: Notes,
+        *,
+        on_probation: bool,
+        failing: Callable[[], tuple[str, ...]] = tuple,
+        noise: Noise | None = None,
+    ) -> None:
+        """`on_probation`: changes are taken back by themselves; `failing` is what already fails."""
+        self.policy = policy if policy.enabled else local_only(policy)
+        self.kept: Kept | None = None
+        """None until a copy was taken by this process."""
+        self.taken = ""
+        """The one that the last change can be taken back by; empty where there is none."""
+        self._place = place
+        self._notes = notes
+        self._on_probation = on_probation
+        self._failing = failing
+        self._noise = noise
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        """Have the copy, and know the way back, before anything is touched."""
+        before = change.before if change.before is not None else Ledger()
+        waiting = self._notes.probation
+        if waiting is not None and before.intended and waiting.commit == str(change.commit):
+            self.taken = waiting.snapshot
+        else:
+            self.taken = await self._copy(change, before)
+            self._put_on_probation(change, before, waiting)
+        yield
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        return ()
+
+    def snapshots(self) -> Snapshots:
+        """All of them; for a thread."""
+        return self._place.snapshots(self.policy)
+
+    async def _copy(self, change: Change, before: Ledger) -> str:
+        reached("snapshot.take.before")
+        try:
+            taken, count = await in_thread(lambda stop: self._take(change, before, stop))
+        except OSError as error:
+            raise Retry(
+                f"no snapshot could be taken: {error.strerror or error}; nothing was changed",
+                reason=Reason.SNAPSHOT_FAILED,
+            ) from error
+        reached("snapshot.take.after")
+        if taken is None:
+            return ""
+        self.kept = Kept(taken, count)
+        log.info("snapshot.taken", id=taken.id, files=taken.files, bytes=taken.size, stored=taken.stored)
+        return taken.id
+
+    def _take(self, change: Change, before: Ledger, stop: threading.Event) -> tuple[Snapshot | None, int]:
+        plan = change.plan
+        touched = {str(action.path) for action in plan.actions}
+        with DataFolder.opened(self._place.data_dir) as folder, Descent(folder.fd) as descent:
+            if self.policy.scope is SnapshotScope.ALL:
+                covered = covering.everything(folder, before, self._doubt, stop.is_set)
+            else:
+                covered = covering.managed(folder, before, touched, self._doubt, stop.is_set)
+            if not covered.files:
+                return None, 0
+
+            def opened(path: str) -> int:
+                above, _, name = path.rpartition("/")
+                return open_regular(descent.enter(above), name)
+
+            snapshots = self.snapshots()
+            taken = snapshots.take(
+                covered.files,
+                opened,
+                scope=self.policy.scope,
+                origin=Origin(before.commit, before.ref, before.settings),
+                extra=written(before, covered.foreign),
+                digits=len(before.commit) or len(change.commit),
+                strict=self.policy.scope is SnapshotScope.MANAGED,
+                go_on=lambda: go_on(stop.is_set),
+            )
+        return taken, self._prune(snapshots)
+
+    def _prune(self, snapshots: Snapshots) -> int:
+        """How many there are then; old ones that cannot be let go of are no reason not to go on."""
+        try:
+            snapshots.prune(self.policy.retention_count, keep=self._notes.needed)
+            return len(snapshots.listed())
+        except StokerError as error:
+            log.warning("snapshot.not_pruned", error=error.message)
+            return 0
+
+    def _put_on_probation(self, change: Change, before: Ledger, waiting: Probation | None) -> None:
+        """A commit that is new here has to prove itself; the way back leads to what did so last."""
+        new = bool(before.commit) and (before.commit, before.settings) != (
+            str(change.commit),
+            change.plan.facts.settings,
+        )
+        if not (self._on_probation and new and self.taken):
+            return
+        if waiting is None:
+            self._notes.keep(Probation(self.taken, str(change.commit), self._failing()))
+        else:
+            self._notes.keep(Probation(waiting.snapshot, str(change.commit), waiting.failing))
+
+    def _doubt(self, path: str) -> bool:
+        return self._noise is not None and bool(self._noise.doubtful([path]))

@@ -1,0 +1,46 @@
+"""What gateways must not overwrite while a pull request is open. Pure.
+
+Under `gitWins` nothing is: what was changed is on the branch, and the next sync may take
+git's version. Under the other two a file stays from the moment that its change was
+recorded. A conflict may come later, with the next commit, and agents would take that
+commit before anybody here could say that it is one.
+
+Everything that is held stands in the map that tells agents what to do, so it must fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stoker.domain.errors import Retry
+from stoker.domain.intent.policies import ConflictStrategy
+from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.reasons import Reason
+
+MAX_BYTES = 192 << 10
+"""Of all answers together; a whole map ends at 1 MiB."""
+MAX_REFUSED_BYTES = 32 << 10
+
+
+def holds_after(
+    strategy: ConflictStrategy, before: Iterable[str], recorded: Iterable[str]
+) -> tuple[str, ...]:
+    """What one gateway holds once more was recorded."""
+    if strategy is ConflictStrategy.GIT_WINS:
+        return ()
+    return tuple(sorted({*before, *recorded}))
+
+
+def check_room(answers: Mapping[str, ChangesAnswer], target: str, holds: Iterable[str]) -> None:
+    """Raises where a set has to wait because too much waits for review already."""
+    others = sum(map(size_of, (answer for name, answer in answers.items() if name != target)))
+    if others + sum(len(path.encode()) + 3 for path in holds) > MAX_BYTES:
+        raise Retry(
+            "more files wait for open pull requests than agents can be told of: merge or close some",
+            reason=Reason.CHANGE_PENDING,
+        )
+
+
+def size_of(answer: ChangesAnswer) -> int:
+    """About what it takes in the map."""
+    return 200 + len(answer.message) + sum(len(path.encode()) + 3 for path in answer.holds + answer.refused)

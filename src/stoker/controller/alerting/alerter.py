@@ -1,0 +1,218 @@
+"""The part of a term that tells people: it takes what passes told, and sends beside them.
+
+`saw` is called by a pass after its status was written; it must never wait, raise or
+fill the memory. `run` sends what is due, several at a time, with pauses after
+failures. What cannot be sent is told once on the resource itself, as an Event
+AlertFailed. On `stop` everything that is owed is tried once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from stoker.api.blocks.status import SyncStatus
+from stoker.controller.alerting.alarms import Alarm, Incident, alarms_of, present, presumed_open
+from stoker.controller.alerting.choosing import hears_of_the_end, wants
+from stoker.controller.alerting.outbox import Letter, Outbox, Slot
+from stoker.controller.alerting.sending import Sender, called
+from stoker.controller.contexts import Context
+from stoker.controller.objects import ResourceKey, ref_to
+from stoker.controller.telling import Told
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.intent.delivery import AlertTarget
+from stoker.domain.reasons import Reason
+from stoker.kube.deadlines import deadline
+from stoker.kube.event_series import ObjectRef
+from stoker.kube.events import EventRecorder
+from stoker.kube.judging import understood
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+AT_ONCE = 8
+FLUSH_GRACE = 5.0
+
+Counted = Callable[[ResourceKey, str, str], None]
+"""Resource, kind of target, and what became of a letter: sent, failed or dropped."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of one resource."""
+
+    about: ObjectRef
+    targets: tuple[AlertTarget, ...] = ()
+    open: dict[Incident, bool] = field(default_factory=dict)
+    """What is wrong; true where that was only read out of a status that another leader left."""
+
+
+class Alerter:
+    """Tells the targets of resources, for one term."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        events: EventRecorder,
+        clock: Clock,
+        *,
+        cluster: str = "",
+        counted: Counted = lambda key, kind, result: None,
+        outbox: Outbox | None = None,
+    ) -> None:
+        self._sender = sender
+        self._events = events
+        self._clock = clock
+        self._cluster = cluster
+        self._counted = counted
+        self._outbox = outbox if outbox is not None else Outbox()
+        self._known: dict[ResourceKey, _Known] = {}
+        self._failing: set[tuple[ResourceKey, str]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._runner: asyncio.Task[None] | None = None
+
+    def saw(self, context: Context, after: SyncStatus, told: Sequence[Told]) -> None:
+        """A status was written, and these Events go with it."""
+        key, about = context.key, ref_to(context.key, context.kept)
+        known = self._known.get(key)
+        if known is None or known.about.uid != about.uid:
+            presumed = dict.fromkeys(presumed_open(context.status), True)
+            known = self._known[key] = _Known(about, open=presumed)
+        if context.understood is not None:  # else: those of before, so that a mistake in the spec is heard of
+            known.targets = context.understood.intent.alerts
+        now, there = self._clock.now(), present(after)
+        for incident in [one for one in known.open if one not in there]:
+            self._end(key, known, incident, now)
+        for alarm in alarms_of(told, about, now, self._cluster):
+            if alarm.incident in there:
+                known.open[alarm.incident] = False
+            self._begin(key, known, alarm)
+        self._wake.set()
+
+    def forget(self, key: ResourceKey) -> None:
+        """It is gone, and with it whatever was wrong."""
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        for incident in list(known.open):
+            self._end(key, known, incident, self._clock.now())
+        self._outbox.forget(key)
+        self._failing = {one for one in self._failing if one[0] != key}
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send what is due, until `stop` has been called and nothing is owed any more."""
+        self._runner = asyncio.current_task()
+        try:
+            while not self._stopping or len(self._outbox):
+                now = self._clock.monotonic()
+                for letter in self._outbox.take(now, AT_ONCE - len(self._tasks)):
+                    task = asyncio.create_task(self._deliver(letter), name=f"alert {letter.slot.resource}")
+                    self._tasks.add(task)
+                    task.add_done_callback(self._delivered)
+                full = len(self._tasks) >= AT_ONCE
+                await self._sleep(math.inf if full else self._outbox.next_due() - now)
+        finally:
+            self._stopping = True
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def stop(self, grace: float = FLUSH_GRACE) -> None:
+        """Try once more what is owed; what is still owed after `grace` seconds is given up."""
+        self._stopping = True
+        self._outbox.hurry(self._clock.monotonic())
+        self._wake.set()
+        if self._runner is None:
+            return
+        try:
+            async with deadline(self._clock, grace):
+                await asyncio.wait([self._runner])
+        except TimeoutError:
+            log.warning("alerts.given_up", pending=len(self._outbox))
+            self._runner.cancel()
+            await asyncio.wait([self._runner])
+
+    def _begin(self, key: ResourceKey, known: _Known, alarm: Alarm) -> None:
+        now = self._clock.monotonic()
+        for name, target in _named(known.targets):
+            if wants(target, alarm):
+                self._drop(self._outbox.begins(Slot(key, alarm.incident, name), alarm, target, now))
+
+    def _end(self, key: ResourceKey, known: _Known, incident: Incident, moment: datetime) -> None:
+        presumed = known.open.pop(incident)
+        alarm = Alarm(known.about, incident, f"{incident.reason} is over", moment, cluster=self._cluster)
+        now = self._clock.monotonic()
+        for name, target in _named(known.targets):
+            slot = Slot(key, incident, name)
+            tells = hears_of_the_end(target) and (wants(target, alarm) or not presumed)
+            if tells:
+                self._drop(self._outbox.ends(slot, alarm, target, now, presumed=presumed))
+            else:
+                self._outbox.withdraw(slot, now)
+
+    def _drop(self, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            log.warning(
+                "alert.dropped", resource=str(letter.slot.resource), reason=letter.slot.incident.reason
+            )
+            self._counted(letter.slot.resource, letter.target.kind, "dropped")
+
+    async def _sleep(self, seconds: float) -> None:
+        self._wake.clear()
+        if seconds == math.inf:
+            await self._wake.wait()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, max(0.0, seconds)):
+                await self._wake.wait()
+
+    def _delivered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._wake.set()
+
+    async def _deliver(self, letter: Letter) -> None:
+        slot = letter.slot
+        try:
+            namespace = slot.resource.object.namespace
+            await self._sender.send(namespace, letter.target, letter.alarm, over=letter.over)
+        except Exception as error:  # also our own mistakes: no reason to keep the others waiting
+            self._failed(letter, understood(error))
+            return
+        self._outbox.sent(letter, self._clock.monotonic())
+        self._failing.discard((slot.resource, slot.target))
+        self._counted(slot.resource, letter.target.kind, "sent")
+
+    def _failed(self, letter: Letter, error: StokerError) -> None:
+        again = isinstance(error, Retry) and not self._stopping
+        after = error.after if isinstance(error, Retry) else None
+        if not self._outbox.failed(letter, self._clock.monotonic(), final=not again, after=after):
+            log.info("alert.postponed", resource=str(letter.slot.resource), error=error.message)
+            return
+        slot, target = letter.slot, letter.target
+        self._counted(slot.resource, target.kind, "failed")
+        log.warning("alert.failed", resource=str(slot.resource), target=called(target), error=error.message)
+        if (slot.resource, slot.target) not in self._failing:
+            self._failing.add((slot.resource, slot.target))
+            message = f"{called(target)} could not be told of {slot.incident.reason}: {error.message}"
+            self._events.warning(letter.alarm.about, Reason.ALERT_FAILED, message)
+
+
+def _named(targets: Sequence[AlertTarget]) -> list[tuple[str, AlertTarget]]:
+    """Each target with a name that stays while it does."""
+    return [
+        (
+            f"{one.kind}/{one.secret.name}/{one.secret.key}"
+            if one.secret is not None
+            else f"{one.kind}/{index}",
+            one,
+        )
+        for index, one in enumerate(targets)
+    ]

@@ -1,0 +1,49 @@
+"""Who wants to hear of what: the names in `spec.alerting.webhooks[].on`. Pure.
+
+A name is a reason as it stands in Events and conditions, in any case of letters. The
+papers' own names, and the types of conditions, mean the reasons that go with them. Who
+names nothing hears of every Warning, and of a pause.
+"""
+
+from __future__ import annotations
+
+from stoker.controller.alerting.alarms import Alarm, Severity
+from stoker.domain.intent.delivery import AlertKind, AlertTarget
+from stoker.domain.reasons import ConditionType as Type
+from stoker.domain.reasons import Reason
+
+_ROLLED_BACK = (Reason.AUTO_ROLLBACK, Reason.SCAN_FAILURE_AUTO_ROLLBACK)
+
+ALIASES: dict[str, tuple[Reason, ...]] = {
+    "ScanFailure": (Reason.SCAN_FAILURE_AUTO_ROLLBACK, Reason.NOT_VERIFIED, Reason.GATEWAY_ERROR),
+    "ProjectLoadError": (Reason.NOT_VERIFIED, Reason.AUTO_ROLLBACK),
+    "ConfigError": (Reason.NOT_VERIFIED, Reason.AUTO_ROLLBACK),
+    Reason.AUTO_ROLLBACK: _ROLLED_BACK,
+    Type.AUTO_ROLLBACK_PERFORMED: _ROLLED_BACK,
+    "InjectionFailed": (Reason.SIDECAR_MISSING,),
+    Type.SIDECAR_INJECTED: (Reason.SIDECAR_MISSING,),
+    "CanaryFailed": (Reason.CANARY_STAGE_FAILED,),
+    Type.DRIFT_DETECTED: (Reason.GATEWAY_FILES_MODIFIED,),
+    Type.PENDING_APPROVAL: (Reason.PENDING_APPROVAL, Reason.PLAN_PENDING),
+    Type.REF_SKEW: (Reason.REF_SKEW_DETECTED,),
+    Type.AGENT_READY: (Reason.AGENT_UNREACHABLE,),
+    Type.VERIFIED: (Reason.NOT_VERIFIED,),
+    "Pause": (Reason.PAUSED,),
+}
+_MEANT = {
+    name.casefold(): frozenset(reason.casefold() for reason in reasons) for name, reasons in ALIASES.items()
+}
+
+_HEARS_OF_THE_END = (AlertKind.PAGERDUTY, AlertKind.WEBHOOK)
+
+
+def wants(target: AlertTarget, alarm: Alarm) -> bool:
+    if not target.on:
+        return alarm.severity is not Severity.INFO
+    words = alarm.words
+    return any(words & _MEANT.get(name.casefold(), frozenset({name.casefold()})) for name in target.on)
+
+
+def hears_of_the_end(target: AlertTarget) -> bool:
+    """A chat is told what begins; what keeps a list of open troubles must learn of their end, too."""
+    return target.kind in _HEARS_OF_THE_END

@@ -1,0 +1,148 @@
+"""An alarm in the form that each service documents. Pure.
+
+Slack and Teams get a message for people, PagerDuty an event of its Events API v2, and
+a plain webhook the JSON of our own that docs/delivery.md shows. Texts are cut to the
+documented limits: a service refuses the whole message for one text that is too long.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.controller.alerting.alarms import Alarm, Severity
+from stoker.domain.clock import rfc3339
+from stoker.domain.intent.delivery import AlertKind
+from stoker.domain.secrets import Secret
+
+VERSION = "1"
+SLACK_HEADER = 150
+SLACK_TEXT = 3000
+PAGERDUTY_SUMMARY = 1024
+TEAMS_TEXT = 8000  # of the 28 KB of a whole message, even where a letter takes three bytes
+WEBHOOK_TEXT = 32_000
+
+_ADAPTIVE = "application/vnd.microsoft.card.adaptive"
+_COLORS = {Severity.ERROR: "Attention", Severity.WARNING: "Warning", Severity.INFO: "Default"}
+
+
+def body_for(kind: AlertKind, alarm: Alarm, *, over: bool, key: Secret) -> dict[str, Any]:
+    """The JSON of a request; `key` is PagerDuty's, which has its secret inside the body."""
+    if kind is AlertKind.SLACK:
+        return _slack(alarm)
+    if kind is AlertKind.TEAMS:
+        return _teams(alarm)
+    if kind is AlertKind.PAGERDUTY:
+        return _pagerduty(alarm, over, key)
+    return _webhook(alarm, over)
+
+
+def _slack(alarm: Alarm) -> dict[str, Any]:
+    """`text` is what a notification shows; only three characters mean something in it and are escaped."""
+    where = _cut(_escaped(_where(alarm)), SLACK_TEXT)
+    return {
+        "text": _cut(_escaped(f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"), SLACK_TEXT),
+        "blocks": [
+            {
+                "type": "header",
+                "text": {"type": "plain_text", "text": _cut(_title(alarm), SLACK_HEADER), "emoji": False},
+            },
+            {
+                "type": "section",
+                "text": {"type": "mrkdwn", "text": _cut(_escaped(alarm.message) or "…", SLACK_TEXT)},
+            },
+            {"type": "context", "elements": [{"type": "mrkdwn", "text": where}]},
+        ],
+    }
+
+
+def _teams(alarm: Alarm) -> dict[str, Any]:
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [
+            {
+                "type": "TextBlock",
+                "text": _cut(_title(alarm), SLACK_HEADER),
+                "weight": "Bolder",
+                "size": "Medium",
+                "color": _COLORS[alarm.severity],
+                "wrap": True,
+            },
+            {"type": "TextBlock", "text": _cut(alarm.message, TEAMS_TEXT), "wrap": True},
+            {"type": "FactSet", "facts": [{"title": name, "value": value} for name, value in _facts(alarm)]},
+        ],
+    }
+    attachment = {"contentType": _ADAPTIVE, "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [attachment]}
+
+
+def _pagerduty(alarm: Alarm, over: bool, key: Secret) -> dict[str, Any]:
+    head = {"routing_key": key.reveal(), "dedup_key": alarm.key}
+    if over:
+        return {**head, "event_action": "resolve"}
+    summary = f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"
+    payload = {
+        "summary": _cut(summary, PAGERDUTY_SUMMARY),
+        "source": _cut(_where(alarm), PAGERDUTY_SUMMARY),
+        "severity": str(alarm.severity),
+        "timestamp": rfc3339(alarm.moment),
+        "component": alarm.incident.gateway or alarm.about.name,
+        "group": alarm.about.namespace,
+        "class": alarm.incident.reason,
+        "custom_details": {**dict(_facts(alarm)), "message": _cut(alarm.message, WEBHOOK_TEXT)},
+    }
+    return {**head, "event_action": "trigger", "client": "Stoker", "payload": payload}
+
+
+def _webhook(alarm: Alarm, over: bool) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "status": "resolved" if over else "firing",
+        "key": alarm.key,
+        "reason": alarm.incident.reason,
+        "cause": alarm.cause,
+        "severity": str(alarm.severity),
+        "message": _cut(alarm.message, WEBHOOK_TEXT),
+        "kind": alarm.about.kind,
+        "namespace": alarm.about.namespace,
+        "name": alarm.about.name,
+        "gateway": alarm.incident.gateway,
+        "cluster": alarm.cluster,
+        "time": rfc3339(alarm.moment),
+    }
+
+
+def _facts(alarm: Alarm) -> list[tuple[str, str]]:
+    about = alarm.about
+    facts = [
+        ("Reason", alarm.incident.reason),
+        ("Resource", f"{about.kind} {about.namespace}/{about.name}"),
+        ("Gateway", alarm.incident.gateway),
+        ("Cause", alarm.cause),
+        ("Cluster", alarm.cluster),
+        ("Time", rfc3339(alarm.moment)),
+    ]
+    return [(name, _cut(value, 1024)) for name, value in facts if value]
+
+
+def _title(alarm: Alarm) -> str:
+    return f"{alarm.incident.reason}: {alarm.incident.gateway or alarm.about.name}"
+
+
+def _where(alarm: Alarm) -> str:
+    about, gateway = alarm.about, alarm.incident.gateway
+    parts = (
+        f"{about.kind} {about.namespace}/{about.name}",
+        f"gateway {gateway}" if gateway else "",
+        alarm.cluster,
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

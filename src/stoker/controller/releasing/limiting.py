@@ -1,0 +1,80 @@
+"""How many gateways sync at once, and how many begin in a minute (R-SAFE-16, C-124).
+
+Without `rateLimit` there is no limit. With one, `maxConcurrentSyncs` is half of the gateways,
+at least one, unless it is said. `maxSyncsPerMinute` counts over every 60 seconds.
+`burstLimit` is how many may begin at once after a quiet time; the places come back one by
+one, as many a minute as may begin in one. Who is first in the queue is first let go.
+
+When gateways were let go stands in the status, in whole seconds, and is thrown away when
+the next ones are, so that time alone writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from stoker.domain.clock import parse_rfc3339
+from stoker.domain.intent.delivery import RateLimit
+
+MINUTE = 60.0
+COUNTED_FOR = timedelta(seconds=MINUTE + 1)
+"""A second more, because what is written down is cut to whole ones."""
+PATIENCE = 60.0
+"""Seconds after which a queue that does not become shorter is told of."""
+MOST = 1000
+SHORTEST = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many may begin now, and when there may be room again if only time is wanting."""
+
+    places: int
+    again_in: float | None = None
+
+
+def places_at_once(limit: RateLimit, gateways: int) -> int:
+    return limit.max_concurrent if limit.max_concurrent is not None else max(1, gateways // 2)
+
+
+def recent(begun: Sequence[str], now: datetime) -> list[datetime]:
+    """Who still counts, oldest first; a time that lies ahead of ours is taken for now."""
+    times = sorted(min(parse_rfc3339(one), now) for one in begun)
+    return [one for one in times if now - one < COUNTED_FOR]
+
+
+def room(limit: RateLimit, begun: Sequence[datetime], now: datetime) -> Room:
+    """How many may begin as far as the minute is concerned."""
+    per_minute = limit.per_minute if limit.per_minute is not None else limit.burst
+    if per_minute is None:
+        return Room(MOST)
+    by_minute = per_minute - len(begun)
+    if by_minute <= 0:
+        oldest = begun[-per_minute] if per_minute else now
+        return Room(0, _seconds(oldest + COUNTED_FOR - now))
+    if limit.burst is None:
+        return Room(by_minute)
+    tokens, wait = _tokens(limit.burst, per_minute, begun, now)
+    return Room(min(by_minute, tokens), wait if tokens <= 0 else None)
+
+
+def _tokens(burst: int, per_minute: int, begun: Sequence[datetime], now: datetime) -> tuple[int, float]:
+    """A bucket that holds `burst`, gone through again from what is written down."""
+    each = MINUTE / per_minute
+    level, last = float(burst), begun[0] if begun else now
+    for moment in begun:
+        level = max(0.0, _filled(level, burst, (moment - last).total_seconds() / each) - 1.0)
+        last = moment
+    level = _filled(level, burst, (now - last).total_seconds() / each)
+    whole = int(level + 1e-9)
+    return whole, max(0.1, (1.0 - (level - whole)) * each)
+
+
+def _filled(level: float, burst: int, more: float) -> float:
+    return min(float(burst), level + more)
+
+
+def _seconds(span: timedelta) -> float:
+    return max(0.1, span.total_seconds())

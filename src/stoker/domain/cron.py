@@ -1,0 +1,151 @@
+"""Cron expressions of five fields, as times of a wall clock. Pure.
+
+    minute  hour  day of month  month  day of week
+
+Each is `*`, a number, a name, a range, a step or a list of these. As in cron, a day
+must fit both day fields where one of them begins with `*`, and either of them
+otherwise: `0 2 13 * 5` is every thirteenth and every Friday. Which moments these
+times are in a time zone is told in `stoker.domain.windows`.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue
+
+LONGEST = 128
+_YEARS = 41
+"""A 29 February that must also be a Sunday comes within that many years, also around 2100."""
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+class _Kind(NamedTuple):
+    """What one of the five fields may hold."""
+
+    name: str
+    least: int
+    most: int
+    names: tuple[str, ...] = ()
+
+
+_KINDS = (
+    _Kind("minute", 0, 59),
+    _Kind("hour", 0, 23),
+    _Kind("day of month", 1, 31),
+    _Kind("month", 1, 12, _MONTHS),
+    _Kind("day of week", 0, 7, _DAYS),
+)
+_WEEK = _KINDS[4]
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """The times that an expression names."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    """0 is Sunday."""
+    every_hour: bool
+    """The hour begins with `*`: it means hours as they pass, not an hour on the clock."""
+    both_days: bool
+    """Whether a day has to fit both day fields, or one of them."""
+
+    @classmethod
+    def read(cls, text: str) -> Cron:
+        """An expression; raises with a sentence for what is none, and for a day that never comes."""
+        fields = text.split()
+        if len(fields) != len(_KINDS) or len(text) > LONGEST:
+            raise InvalidValue(f"{text[:LONGEST]!r} is not a cron expression of five fields, as 0 2 * * 6")
+        minutes, hours, days, months, week = (
+            _values(kind, field) for kind, field in zip(_KINDS, fields, strict=True)
+        )
+        read = cls(
+            minutes=tuple(sorted(minutes)),
+            hours=tuple(sorted(hours)),
+            days=frozenset(days),
+            months=frozenset(months),
+            weekdays=frozenset(day % 7 for day in week),
+            every_hour=fields[1].startswith("*"),
+            both_days=fields[2].startswith("*") or fields[4].startswith("*"),
+        )
+        # A leap year has every day there is, and in the long run each of them falls on every day of the week.
+        if read.both_days and all(min(days) > monthrange(2000, month)[1] for month in months):
+            raise InvalidValue(f"{text!r} names a day that never comes")
+        return read
+
+    def fits(self, day: date) -> bool:
+        if day.month not in self.months:
+            return False
+        of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return of_month and of_week if self.both_days else of_month or of_week
+
+    def onward(self, begin: datetime) -> Iterator[datetime]:
+        """The times from `begin` on, ascending; a wall clock, so without a time zone."""
+        day, last = begin.date(), begin.year + _YEARS
+        while day.year <= last:
+            if day.month not in self.months:
+                day = (day.replace(day=1) + timedelta(days=31)).replace(day=1)
+                continue
+            if self.fits(day):
+                yield from (moment for moment in self._on(day) if moment >= begin)
+            day += timedelta(days=1)
+
+    def backward(self, begin: datetime) -> Iterator[datetime]:
+        """The times up to `begin`, descending."""
+        day, last = begin.date(), begin.year - _YEARS
+        while day.year >= last:
+            if day.month not in self.months:
+                day = day.replace(day=1) - timedelta(days=1)
+                continue
+            if self.fits(day):
+                yield from (moment for moment in reversed([*self._on(day)]) if moment <= begin)
+            day -= timedelta(days=1)
+
+    def _on(self, day: date) -> Iterator[datetime]:
+        return (datetime.combine(day, time(hour, minute)) for hour in self.hours for minute in self.minutes)
+
+
+def _values(kind: _Kind, field: str) -> set[int]:
+    return {value for part in field.split(",") for value in _part(kind, part)}
+
+
+def _part(kind: _Kind, part: str) -> range:
+    base, slash, step = part.partition("/")
+    every = _number(kind, step, 1, kind.most) if slash else 1
+    if base == "*":
+        return range(kind.least, kind.most + 1, every)
+    first, dash, last = base.partition("-")
+    begin = _value(kind, first)
+    if not dash:
+        return range(begin, (kind.most if slash else begin) + 1, every)
+    end = _value(kind, last)
+    if kind is _WEEK and end == 0:  # to Sunday, which ends a week as well as it begins one
+        end = 7
+    if end < begin:
+        raise InvalidValue(f"{kind.name} {part!r} of a cron expression runs backwards")
+    return range(begin, end + 1, every)
+
+
+def _value(kind: _Kind, text: str) -> int:
+    if text.lower() in kind.names:
+        return kind.names.index(text.lower()) + kind.least
+    return _number(kind, text, kind.least, kind.most)
+
+
+def _number(kind: _Kind, text: str, least: int, most: int) -> int:
+    if text.isascii() and text.isdecimal() and len(text) <= 4 and least <= int(text) <= most:
+        return int(text)
+    names = f" or a name such as {kind.names[1]}" if kind.names else ""
+    raise InvalidValue(
+        f"{kind.name} {text[:20]!r} of a cron expression is not a number from {least} to {most}{names}"
+    )

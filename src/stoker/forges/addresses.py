@@ -1,0 +1,119 @@
+"""Which forge a repository is on, where its API is, and what the repository is called there.
+
+Told from addresses alone. A token goes to the host that the repository is on, or to
+the one that somebody wrote into `spec.bidirectional.forge`, and never to a public
+forge because no address was given.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.policies import ForgeKind
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import RepoUrl
+
+_PUBLIC = {"github.com": ForgeKind.GITHUB, "gitlab.com": ForgeKind.GITLAB}
+_ALIASES = {
+    "www.github.com": "github.com",
+    "api.github.com": "github.com",
+    "ssh.github.com": "github.com",  # ssh on the port of https
+    "altssh.gitlab.com": "gitlab.com",
+    "www.gitlab.com": "gitlab.com",
+}
+_API_PATHS = ("/api/v3", "/api/v4", "/api/v1")
+
+
+class Place(NamedTuple):
+    """A repository on its forge."""
+
+    api: str
+    host: str
+    project: str
+    """As people write it: `owner/name`, or with all groups on GitLab."""
+
+    @property
+    def quoted(self) -> str:
+        """Its parts as parts of a path."""
+        return "/".join(quote(part, safe="") for part in self.project.split("/"))
+
+
+def kind_of(repo: RepoUrl) -> ForgeKind | None:
+    """Known for the public forges only: any other host may run anything."""
+    host, _, _ = _parts(repo)
+    return ForgeKind.GITHUB if host.endswith(".ghe.com") else _PUBLIC.get(host)
+
+
+def place_of(repo: RepoUrl, kind: ForgeKind, url: str = "") -> Place:
+    """Where the pull requests of a repository are; `url` is the forge's address where one was given."""
+    host, page, path = _parts(repo)
+    if url:
+        host, page = _given(url)
+    if not page:
+        raise _refused(f"repository {repo} is on no forge; give spec.bidirectional.forge.url")
+    below = urlsplit(page).path
+    if below and path.startswith(f"{below}/") and repo.scheme in ("http", "https"):
+        path = path.removeprefix(below)  # a forge that lives in a folder of its host
+    parts = path.strip("/").removesuffix(".git").split("/")
+    if kind is ForgeKind.GITEA:
+        parts = parts[-2:]
+    if len(parts) < 2 or "" in parts or (kind is ForgeKind.GITHUB and len(parts) != 2):
+        raise _refused(f"the path of repository {repo} is none of {kind}'s; look at spec.bidirectional.forge")
+    return Place(_api(kind, host, page), host, "/".join(parts))
+
+
+def unknown(repo: RepoUrl) -> Stalled:
+    return _refused(
+        f"the address of repository {repo} does not say which forge it is on; give spec.bidirectional.forge"
+    )
+
+
+def _refused(why: str) -> Stalled:
+    return Stalled(why, reason=Reason.INVALID_SPEC)
+
+
+def _parts(repo: RepoUrl) -> tuple[str, str, str]:
+    """Its host, the address of the pages there, and its path; the last two are empty for a local folder."""
+    if repo.scheme == "file":
+        return "", "", ""
+    if "://" not in repo:
+        host, _, path = repo.partition("@")[2].partition(":") if "@" in repo else repo.partition(":")
+        host = host.strip("[]").lower()
+        return _known(host), f"https://{_known(host)}", f"/{path.lstrip('/')}"
+    parts = urlsplit(repo)
+    host = _known((parts.hostname or "").lower())
+    page = (
+        f"https://{host}" if parts.scheme == "ssh" or host in _PUBLIC else f"{parts.scheme}://{parts.netloc}"
+    )
+    return host, page, parts.path
+
+
+def _known(host: str) -> str:
+    if host.endswith(".ghe.com"):
+        return host.removeprefix("api.").removeprefix("ssh.")
+    return _ALIASES.get(host, host)
+
+
+def _given(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.username is not None or parts.query or parts.fragment or not url.isprintable():
+        raise _refused("spec.bidirectional.forge.url is not of the form https://host, without user and query")
+    path = parts.path.rstrip("/")
+    for known in _API_PATHS:
+        path = path.removesuffix(known)
+    host = _known((parts.hostname or "").lower())
+    moved = host in _PUBLIC or host.endswith(".ghe.com")
+    return host, f"https://{host}" if moved else f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def _api(kind: ForgeKind, host: str, page: str) -> str:
+    if kind is ForgeKind.GITHUB:
+        apart = host == "github.com" or host.endswith(".ghe.com")
+        return f"https://api.{host}" if apart else f"{page}/api/v3"
+    return f"{page}/api/v4" if kind is ForgeKind.GITLAB else f"{page}/api/v1"

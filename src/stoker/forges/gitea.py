@@ -1,0 +1,157 @@
+"""Pull requests on Gitea.
+
+Its list cannot be asked for one branch, so pages are read: the open ones first, of
+which a repository has few, then the last ones that were closed. Labels are set by
+number, so they are looked up, and made where they are missing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stoker.domain.errors import Retry
+from stoker.domain.intent.policies import ForgeKind
+from stoker.domain.secrets import Secret
+from stoker.forges.addresses import Place
+from stoker.forges.asking import PAGE, Api, Reach
+from stoker.forges.opening import missing, taken_over, unlabelled
+from stoker.forges.values import (
+    PullRequest,
+    PullRequestDraft,
+    RequestState,
+    chosen,
+    commit_or_none,
+    short_body,
+    short_title,
+    shown_url,
+)
+
+MOST_PAGES = {"open": 25, "closed": 10}
+MOST_LABEL_PAGES = 25
+COLOR = "#8a6d3b"
+
+
+class _Side(msgspec.Struct):
+    ref: str
+    sha: str = ""
+    repo_id: int = 0
+
+
+class _Label(msgspec.Struct):
+    id: int
+    name: str = ""
+
+
+class _Pull(msgspec.Struct):
+    number: int
+    state: str
+    head: _Side
+    base: _Side
+    html_url: str = ""
+    title: str = ""
+    merged: bool = False
+    merge_commit_sha: str | None = None
+    labels: list[_Label] | None = None
+
+    def request(self) -> PullRequest:
+        ended = RequestState.MERGED if self.merged else RequestState.CLOSED
+        return PullRequest(
+            self.number,
+            shown_url(self.html_url),
+            RequestState.OPEN if self.state == "open" else ended,
+            self.head.ref,
+            self.base.ref,
+            title=self.title[:1024],
+            head=commit_or_none(self.head.sha),
+            merged_commit=commit_or_none(self.merge_commit_sha) if self.merged else None,
+        )
+
+
+class Gitea:
+    """The pull requests of one repository."""
+
+    kind = ForgeKind.GITEA
+
+    def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
+        headers = {"Accept": "application/json", "Authorization": f"token {token.reveal()}"}
+        self.host = place.host
+        self._api = Api(place, token, headers, reach)
+        self._path = f"/repos/{place.quoted}"
+        self._owner = place.quoted.partition("/")[0]
+
+    async def find(self, branch: str, base: str = "") -> PullRequest | None:
+        return await self._among("open", branch, base) or await self._among("closed", branch, base)
+
+    async def create(self, draft: PullRequestDraft) -> PullRequest:
+        body = {
+            "title": short_title(draft.title),
+            "head": draft.branch,
+            "base": draft.base,
+            "body": short_body(draft.body),
+        }
+        answer = await self._api.answer("POST", f"{self._path}/pulls", body=body)
+        if not answer.ok:
+            return await taken_over(self, self._api, draft, answer)
+        return await self._labelled(self._api.read(answer, _Pull), draft.labels)
+
+    async def update(
+        self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
+    ) -> PullRequest:
+        said = {"title": short_title(title), "body": short_body(body)}
+        pull = await self._api.ask("PATCH", f"{self._path}/pulls/{number}", _Pull, body=said)
+        return await self._labelled(pull, labels)
+
+    async def state(self, number: int) -> PullRequest:
+        return (await self._api.ask("GET", f"{self._path}/pulls/{number}", _Pull)).request()
+
+    async def _among(self, state: str, branch: str, base: str) -> PullRequest | None:
+        for page in range(1, MOST_PAGES[state] + 1):
+            query = {"state": state, "sort": "recentupdate", "limit": str(PAGE), "page": str(page)}
+            pulls = await self._api.ask("GET", f"{self._path}/pulls", list[_Pull], query=query)
+            if (found := chosen(one.request() for one in pulls if _ours(one, branch, base))) is not None:
+                return found
+            if not pulls:  # a server may have smaller pages than were asked for
+                break
+        return None
+
+    async def _labelled(self, pull: _Pull, wanted: tuple[str, ...]) -> PullRequest:
+        request = pull.request()
+        names = missing(wanted, tuple(label.name for label in pull.labels or ()))
+        if not names:
+            return request
+        try:
+            ids = await self._label_ids(names)
+            path = f"{self._path}/issues/{pull.number}/labels"
+            await self._api.ask("POST", path, list[_Label], body={"labels": ids})
+        except Retry as error:
+            return unlabelled(request, error)
+        return request
+
+    async def _label_ids(self, names: tuple[str, ...]) -> list[int]:
+        known = await self._labels(f"/orgs/{self._owner}/labels", may_miss=True)
+        known |= await self._labels(f"{self._path}/labels")
+        for name in missing(names, tuple(known)):
+            made = await self._api.ask(
+                "POST", f"{self._path}/labels", _Label, body={"name": name, "color": COLOR}
+            )
+            known[name.casefold()] = made.id
+        return [known[name.casefold()] for name in names]
+
+    async def _labels(self, path: str, *, may_miss: bool = False) -> dict[str, int]:
+        """By name; the owner of a repository may be a person, who has none."""
+        known: dict[str, int] = {}
+        for page in range(1, MOST_LABEL_PAGES + 1):
+            query = {"limit": str(PAGE), "page": str(page)}
+            answer = await self._api.answer("GET", path, query=query)
+            if may_miss and answer.status in (403, 404):
+                break
+            labels = self._api.read(answer, list[_Label])
+            known |= {label.name.casefold(): label.id for label in labels}
+            if not labels:
+                break
+        return known
+
+
+def _ours(pull: _Pull, branch: str, base: str) -> bool:
+    own = pull.head.repo_id == pull.base.repo_id
+    return own and pull.head.ref == branch and base in ("", pull.base.ref)

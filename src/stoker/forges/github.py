@@ -1,0 +1,140 @@
+"""Pull requests on GitHub: github.com, Enterprise servers, and tenants below ghe.com.
+
+A token of a person, of a robot or of an app's installation is sent in the same way.
+Labels belong to the issue that every pull request also is; one that does not exist
+is made by GitHub when it is set.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stoker.domain.errors import Retry
+from stoker.domain.intent.policies import ForgeKind
+from stoker.domain.secrets import Secret
+from stoker.forges.addresses import Place
+from stoker.forges.asking import PAGE, Api, Reach
+from stoker.forges.opening import missing, taken_over, unlabelled
+from stoker.forges.values import (
+    PullRequest,
+    PullRequestDraft,
+    RequestState,
+    chosen,
+    commit_or_none,
+    short_body,
+    short_title,
+    shown_url,
+)
+
+MOST_PAGES = 3
+
+
+class _Repository(msgspec.Struct):
+    full_name: str = ""
+
+
+class _Side(msgspec.Struct):
+    ref: str
+    sha: str = ""
+    repo: _Repository | None = None
+    """None: the fork is gone."""
+
+
+class _Label(msgspec.Struct):
+    name: str = ""
+
+
+class _Pull(msgspec.Struct):
+    number: int
+    state: str
+    head: _Side
+    base: _Side
+    html_url: str = ""
+    title: str = ""
+    merged_at: str | None = None
+    merge_commit_sha: str | None = None
+    labels: list[_Label] = []
+
+    def request(self) -> PullRequest:
+        merged = self.merged_at is not None
+        state = RequestState.MERGED if merged else RequestState.CLOSED
+        return PullRequest(
+            self.number,
+            shown_url(self.html_url),
+            RequestState.OPEN if self.state == "open" else state,
+            self.head.ref,
+            self.base.ref,
+            title=self.title[:1024],
+            head=commit_or_none(self.head.sha),
+            merged_commit=commit_or_none(self.merge_commit_sha) if merged else None,
+        )
+
+
+class GitHub:
+    """The pull requests of one repository."""
+
+    kind = ForgeKind.GITHUB
+
+    def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
+        headers = {
+            "Accept": "application/vnd.github+json",
+            "Authorization": f"Bearer {token.reveal()}",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
+        self.host = place.host
+        self._place = place
+        self._api = Api(place, token, headers, reach)
+        self._path = f"/repos/{place.quoted}"
+
+    async def find(self, branch: str, base: str = "") -> PullRequest | None:
+        owner, _, _ = self._place.project.partition("/")
+        query = {"state": "all", "head": f"{owner}:{branch}", "sort": "created", "direction": "desc"}
+        query |= {"base": base} if base else {}
+        found: list[PullRequest] = []
+        for page in range(1, MOST_PAGES + 1):
+            paged = query | {"per_page": str(PAGE), "page": str(page)}
+            pulls = await self._api.ask("GET", f"{self._path}/pulls", list[_Pull], query=paged)
+            found += (one.request() for one in pulls if self._ours(one, branch, base))
+            if len(pulls) < PAGE or any(one.state is RequestState.OPEN for one in found):
+                break
+        return chosen(found)
+
+    async def create(self, draft: PullRequestDraft) -> PullRequest:
+        body = {
+            "title": short_title(draft.title),
+            "head": draft.branch,
+            "base": draft.base,
+            "body": short_body(draft.body),
+        }
+        answer = await self._api.answer("POST", f"{self._path}/pulls", body=body)
+        if not answer.ok:
+            return await taken_over(self, self._api, draft, answer)
+        return await self._labelled(self._api.read(answer, _Pull), draft.labels)
+
+    async def update(
+        self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
+    ) -> PullRequest:
+        said = {"title": short_title(title), "body": short_body(body)}
+        pull = await self._api.ask("PATCH", f"{self._path}/pulls/{number}", _Pull, body=said)
+        return await self._labelled(pull, labels)
+
+    async def state(self, number: int) -> PullRequest:
+        return (await self._api.ask("GET", f"{self._path}/pulls/{number}", _Pull)).request()
+
+    async def _labelled(self, pull: _Pull, wanted: tuple[str, ...]) -> PullRequest:
+        request = pull.request()
+        names = missing(wanted, tuple(label.name for label in pull.labels))
+        if not names:
+            return request
+        path = f"{self._path}/issues/{pull.number}/labels"
+        try:
+            await self._api.ask("POST", path, list[_Label], body={"labels": list(names)})
+        except Retry as error:
+            return unlabelled(request, error)
+        return request
+
+    def _ours(self, pull: _Pull, branch: str, base: str) -> bool:
+        """Another repository of the same owner may be a fork of this one and have such a branch."""
+        of = pull.head.repo.full_name if pull.head.repo is not None else ""
+        own = of.casefold() == self._place.project.casefold()
+        return own and pull.head.ref == branch and base in ("", pull.base.ref)

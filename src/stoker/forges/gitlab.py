@@ -1,0 +1,117 @@
+"""Merge requests on GitLab, gitlab.com or one's own; projects may lie in any depth of groups."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from stoker.domain.intent.policies import ForgeKind
+from stoker.domain.secrets import Secret
+from stoker.forges.addresses import Place
+from stoker.forges.asking import PAGE, Api, Reach
+from stoker.forges.opening import taken_over
+from stoker.forges.values import (
+    PullRequest,
+    PullRequestDraft,
+    RequestState,
+    chosen,
+    commit_or_none,
+    short_body,
+    short_title,
+    shown_url,
+)
+
+MOST_PAGES = 3
+_STATES = {
+    "opened": RequestState.OPEN,
+    "locked": RequestState.OPEN,  # for the moment in which it is merged
+    "merged": RequestState.MERGED,
+    "closed": RequestState.CLOSED,
+}
+
+
+class _Merge(msgspec.Struct):
+    iid: int
+    state: str
+    source_branch: str
+    target_branch: str
+    source_project_id: int | None = None
+    """None: the fork is gone."""
+    target_project_id: int | None = None
+    web_url: str = ""
+    title: str = ""
+    sha: str | None = None
+    merge_commit_sha: str | None = None
+    squash_commit_sha: str | None = None
+
+    def request(self) -> PullRequest:
+        state = _STATES.get(self.state, RequestState.CLOSED)
+        # A fast-forward makes neither of the first two: the branch's own tip became part of the base.
+        merged = self.merge_commit_sha or self.squash_commit_sha or self.sha
+        return PullRequest(
+            self.iid,
+            shown_url(self.web_url),
+            state,
+            self.source_branch,
+            self.target_branch,
+            title=self.title[:1024],
+            head=commit_or_none(self.sha),
+            merged_commit=commit_or_none(merged) if state is RequestState.MERGED else None,
+        )
+
+
+class GitLab:
+    """The merge requests of one project."""
+
+    kind = ForgeKind.GITLAB
+
+    def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
+        self.host = place.host
+        self._api = Api(place, token, {"PRIVATE-TOKEN": token.reveal()}, reach)
+        self._path = f"/projects/{quote(place.project, safe='')}/merge_requests"
+
+    async def find(self, branch: str, base: str = "") -> PullRequest | None:
+        query = {"state": "all", "source_branch": branch, "order_by": "created_at", "sort": "desc"}
+        query |= {"target_branch": base} if base else {}
+        found: list[PullRequest] = []
+        for page in range(1, MOST_PAGES + 1):
+            paged = query | {"per_page": str(PAGE), "page": str(page)}
+            merges = await self._api.ask("GET", self._path, list[_Merge], query=paged)
+            found += (one.request() for one in merges if _ours(one, branch, base))
+            if len(merges) < PAGE or any(one.state is RequestState.OPEN for one in found):
+                break
+        return chosen(found)
+
+    async def create(self, draft: PullRequestDraft) -> PullRequest:
+        body = {
+            "source_branch": draft.branch,
+            "target_branch": draft.base,
+            "title": short_title(draft.title),
+            "description": short_body(draft.body),
+        }
+        body |= {"labels": _joined(draft.labels)} if draft.labels else {}
+        answer = await self._api.answer("POST", self._path, body=body)
+        if not answer.ok:
+            return await taken_over(self, self._api, draft, answer)
+        return self._api.read(answer, _Merge).request()
+
+    async def update(
+        self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
+    ) -> PullRequest:
+        said = {"title": short_title(title), "description": short_body(body)}
+        said |= {"add_labels": _joined(labels)} if labels else {}
+        return (await self._api.ask("PUT", f"{self._path}/{number}", _Merge, body=said)).request()
+
+    async def state(self, number: int) -> PullRequest:
+        return (await self._api.ask("GET", f"{self._path}/{number}", _Merge)).request()
+
+
+def _joined(labels: tuple[str, ...]) -> str:
+    """A comma parts labels there and can be in none."""
+    return ",".join(label.replace(",", " ") for label in labels)
+
+
+def _ours(merge: _Merge, branch: str, base: str) -> bool:
+    own = merge.source_project_id is not None and merge.source_project_id == merge.target_project_id
+    return own and merge.source_branch == branch and base in ("", merge.target_branch)

@@ -1,0 +1,98 @@
+"""The kernel's notices, called through the C library: a watch for each folder, and what it tells.
+
+No thread and no decision: whoever opens it says which folders to watch and what to do
+with an event, and is called from the event loop. It sees no content and follows no link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+MODIFY, ATTRIB, CLOSE_WRITE, MOVED_FROM, MOVED_TO = 0x2, 0x4, 0x8, 0x40, 0x80
+CREATE, DELETE = 0x100, 0x200
+OVERFLOW, IGNORED, ISDIR = 0x4000, 0x8000, 0x40000000
+MOVED = MOVED_FROM | MOVED_TO
+_ONLYDIR, _DONT_FOLLOW = 0x01000000, 0x02000000
+_EVENT = struct.Struct("iIII")
+_BUFFER = 64 * 1024
+# A folder that went away, is a link or not ours to read has nothing to tell; all else means too few watches.
+_HARMLESS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
+
+
+class Event(NamedTuple):
+    """Something happened in a watched folder; `name` is empty where it happened to the folder itself."""
+
+    number: int
+    mask: int
+    name: str
+
+
+class Inotify:
+    """One queue of the kernel's."""
+
+    def __init__(self, libc: ctypes.CDLL, fd: int, mask: int) -> None:
+        self._libc = libc
+        self._fd = fd
+        self._mask = mask | _ONLYDIR | _DONT_FOLLOW
+        self._read_by: asyncio.AbstractEventLoop | None = None
+        self.blind = False
+        """Whether a folder could not be watched although it is there: a limit is reached."""
+
+    @classmethod
+    def opened(cls, mask: int) -> Inotify | None:
+        """None where there is no inotify, or not enough of it."""
+        if sys.platform != "linux":
+            return None
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        return cls(libc, fd, mask) if fd >= 0 else None
+
+    def watch(self, folder: Path) -> int | None:
+        """The number of its watch; the same again for a folder that has one."""
+        number: int = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), self._mask)
+        if number >= 0:
+            return number
+        if ctypes.get_errno() not in _HARMLESS:
+            self.blind = True
+        return None
+
+    def leave(self, number: int) -> None:
+        self._libc.inotify_rm_watch(self._fd, number)
+
+    def listen(self, hear: Callable[[Event], None]) -> None:
+        """Hand every event to `hear`, from the running event loop, until closed."""
+
+        def read() -> None:
+            with suppress(BlockingIOError):
+                while self._fd >= 0 and (data := os.read(self._fd, _BUFFER)):
+                    for event in _events(data):
+                        hear(event)
+
+        self._read_by = asyncio.get_running_loop()
+        self._read_by.add_reader(self._fd, read)
+
+    def close(self) -> None:
+        if self._fd < 0:
+            return
+        if self._read_by is not None:
+            self._read_by.remove_reader(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+
+
+def _events(data: bytes) -> Iterator[Event]:
+    at = 0
+    while at < len(data):
+        number, mask, _, size = _EVENT.unpack_from(data, at)
+        at += _EVENT.size
+        yield Event(number, mask, os.fsdecode(data[at : at + size].rstrip(b"\0")))
+        at += size

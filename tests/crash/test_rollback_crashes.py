@@ -1,0 +1,210 @@
+"""The way back, killed at every place at which it changes something.
+
+Each cell is a real process. After the kill somebody reads whole files; the next run
+finishes what was begun, the folder is bit for bit what it was before the change, the
+commit stays out, and one run more changes nothing. `make test` holds a sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.rolling_back.noting import Notes, Quarantine
+from stoker.domain import failpoints
+from stoker.testing.commands import Commands, Ended
+from stoker.testing.repositories import Files, Repository, executable
+
+RESOURCES = """\
+apiVersion: stoker.io/v1alpha1
+kind: Stoker
+metadata: {name: line}
+spec:
+  git: {repo: "URL", ref: main}
+  gateway: {port: 0, apiKeySecretRef: {name: none, key: none}}
+  snapshots: {enabled: true}
+---
+apiVersion: stoker.io/v1alpha1
+kind: SyncProfile
+metadata: {name: line}
+spec:
+  mappings: [{source: s, destination: projects/P, required: true}]
+"""
+ONE: Files = {
+    "s/v/resource.json": "{}",
+    "s/v/view.json": json.dumps("one" * 5000),
+    "s/run.sh": executable("same"),
+    "s/old/deep/code.py": "one",
+    "s/swap": "one",
+}
+TWO: Files = {
+    "s/v/view.json": json.dumps("two" * 5000),
+    "s/run.sh": "same",
+    "s/old/deep/code.py": None,
+    "s/swap": None,
+    "s/swap/now": "a folder",
+    "s/new/x/resource.json": "{}",
+}
+REACHED = (
+    "rollback.restore.before",
+    "rollback.restore.after",
+    "rollback.settle.before",
+    "rollback.settle.after",
+    "carry.before",
+    "stage.write.after",
+    "journal.append.after",
+    "rename.after",
+    "unlink.before",
+    "mark.rename.before",
+)
+EVERY = tuple(dict.fromkeys((*failpoints.DATA, *failpoints.GOING_BACK, *failpoints.GATEWAY, "carry.after")))
+
+
+@dataclass
+class World:
+    """A folder that was synced twice, and what it was in between."""
+
+    place: Path
+    repository: Repository
+    commands: Commands
+
+    @property
+    def data(self) -> Path:
+        return self.place / "data"
+
+    def arguments(self, verb: str, *more: str) -> list[str]:
+        files = [f"--filename={self.place / 'line.yaml'}", f"--cache-dir={self.place / 'cache'}"]
+        return [verb, *files, f"--data-dir={self.data}", "--output=json", *more]
+
+    def run(self, *arguments: str, kill: str = "") -> Ended:
+        return self.commands.run(*arguments, failures=[kill] if kill else [])
+
+    def sync(self, kill: str = "") -> Ended:
+        return self.run(*self.arguments("sync"), kill=kill)
+
+    def tree(self) -> dict[str, tuple[int, str]]:
+        return {
+            str(path.relative_to(self.data)): (
+                path.lstat().st_mode,
+                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+            )
+            for path in (self.data / "projects").rglob("*")
+        }
+
+    @property
+    def snapshots(self) -> list[str]:
+        said = self.run(*self.arguments("rollback", "--list")).said
+        return [one["id"] for one in said["snapshots"] if not one["trouble"]]
+
+    def copied(self, to: Path) -> World:
+        shutil.copytree(self.place, to)
+        (to / "line.yaml").write_text(RESOURCES.replace("URL", self.repository.path.as_uri()))
+        return World(to, self.repository, self.commands)
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with Commands.ready("cli.rollback", "agent.rolling_back.undoing") as ready:
+        yield ready
+
+
+@pytest.fixture(scope="module")
+def synced(
+    tmp_path_factory: pytest.TempPathFactory, commands: Commands
+) -> tuple[World, dict[str, tuple[int, str]]]:
+    """Two commits later, with the folder as it was after the first."""
+    place = tmp_path_factory.mktemp("world")
+    world = World(place / "world", Repository.create(place / "repo.git"), commands)
+    world.data.mkdir(parents=True)
+    (world.place / "line.yaml").write_text(RESOURCES.replace("URL", world.repository.path.as_uri()))
+    world.repository.commit(ONE)
+    assert world.sync().code == 0
+    before = world.tree()
+    world.repository.commit(TWO)
+    assert world.sync().code == 0
+    return world, before
+
+
+def check_automatic(world: World, before: dict[str, tuple[int, str]], kill: str) -> bool:
+    """Whether the process was killed there; raises unless the next one ends where it should."""
+    bad, notes = world.repository.tip(), Notes(world.data / ".sync-state")
+    (taken,) = world.snapshots
+    notes.keep(Quarantine(bad, message="it does not work", snapshot=taken, restored=False))
+    killed = world.sync(kill)
+    for _ in range(2):
+        again = world.sync()
+        assert again.code == 3, again
+        assert again.said["reason"] == "AutoRollback"
+        assert world.tree() == before
+    held = notes.quarantine
+    assert held is not None
+    assert (held.commit, held.restored) == (bad, True)
+    assert not (world.data / ".sync-staging").exists()
+    return killed.code == -signal.SIGKILL
+
+
+def check_asked(world: World, before: dict[str, tuple[int, str]], kill: str) -> bool:
+    """The same for somebody who goes back by hand."""
+    (taken,) = world.snapshots
+    back = world.arguments("rollback", f"--to={taken}")
+    killed = world.run(*back, kill=kill)
+    again = world.run(*back)
+    assert again.code == 0, again
+    assert world.tree() == before
+    assert world.sync().code == 3
+    assert world.run(*world.arguments("rollback", "--release")).code == 0
+    assert world.sync().code == 0
+    assert world.tree() != before
+    return killed.code == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kill", REACHED)
+def test_a_way_back_that_broke_off_is_finished_and_the_commit_stays_out(
+    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+) -> None:
+    world, before = synced
+    assert check_automatic(world.copied(tmp_path / "world"), before, kill), "the kill has to happen"
+
+
+@pytest.mark.parametrize("kill", ["snapshot.take.after", "rollback.settle.before", "rename.before"])
+def test_somebody_who_goes_back_can_simply_do_so_again(
+    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+) -> None:
+    world, before = synced
+    assert check_asked(world.copied(tmp_path / "world"), before, kill), "the kill has to happen"
+
+
+@pytest.mark.parametrize(
+    "kill", ["snapshot.take.before", "snapshot.rename.after", "snapshot.take.after", "carry.after"]
+)
+def test_a_sync_that_is_killed_around_its_copy_converges_and_the_copies_are_whole(
+    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+) -> None:
+    world = synced[0].copied(tmp_path / "world")
+    tip = world.repository.tip()
+    try:
+        world.repository.commit({"s/swap/now": "three"})
+        assert world.sync(kill).code == -signal.SIGKILL
+        assert world.sync().code == 0
+        assert (world.data / "projects/P/swap/now").read_text() == "three"
+        for taken in world.snapshots:
+            assert world.run(*world.arguments("rollback", f"--to={taken}")).code == 0
+    finally:
+        world.repository.set_branch("main", tip)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kill", EVERY)
+def test_wherever_the_way_back_is_killed_it_comes_to_its_end(
+    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+) -> None:
+    world, before = synced
+    check_automatic(world.copied(tmp_path / "automatic"), before, kill)
+    check_asked(world.copied(tmp_path / "asked"), before, kill)

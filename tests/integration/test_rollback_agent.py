@@ -1,0 +1,156 @@
+"""An agent that goes back: because its gateway fails, because a resource asks for it, and back again."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.domain.protocol import RollbackRequest, SyncStatus
+from stoker.domain.reasons import Reason
+from stoker.testing.agent_plant import MANAGED, AgentPlant, project
+from stoker.testing.agent_pod import AgentPod
+
+AUTOMATIC = {
+    "autoRollback": {"enabled": True, "triggers": ["scanFailure", "projectLoadError", "configError"]}
+}
+BROKEN = {"projects/packer/project.json": "[]"}
+
+
+def tree(data: Path) -> dict[str, tuple[int, str]]:
+    """What was delivered: modes of files and folders, and contents by digest."""
+    return {
+        str(path.relative_to(data)): (
+            path.lstat().st_mode,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for place in MANAGED
+        for path in (data / place).rglob("*")
+    }
+
+
+def at_first(plant: AgentPlant, **blocks: Any) -> tuple[AgentPod, str]:
+    """A gateway that runs and has its first commit."""
+    pod = plant.pod()
+    first = plant.commit(project("filler", 1))
+    plant.publish(first, agent_spec=plant.spec(**blocks))
+    plant.join_gateway(pod)
+    plant.until_converged(pod, first)
+    return pod, str(first)
+
+
+def test_a_commit_that_the_gateway_does_not_bear_is_taken_back_told_and_kept_out(plant: AgentPlant) -> None:
+    pod, first = at_first(plant, deployment=AUTOMATIC)
+    before = tree(pod.data_dir)
+    bad = plant.commit({**project("filler", 2), **BROKEN})
+    plant.publish(bad)
+    report = plant.maps.until_report(
+        patience=90, pod=pod, sync_status=SyncStatus.ERROR, reason=Reason.AUTO_ROLLBACK, verified=True
+    )
+    assert tree(pod.data_dir) == before
+    assert (report.synced_commit, report.commit) == (first, bad)
+    assert report.quarantine is not None
+    assert (report.quarantine.commit, report.quarantine.reason) == (bad, Reason.AUTO_ROLLBACK)
+    assert "projects/packer" in report.error_message
+    assert (report.history[0].commit, report.history[0].result) == (bad, Reason.AUTO_ROLLBACK)
+    assert report.last_snapshot is not None
+    assert report.history[0].snapshot_id == report.last_snapshot.id
+    pod.stop()
+    pod.start(plant.kubeconfig)
+    report = plant.maps.until_report(pod=pod, sync_status=SyncStatus.ERROR, quarantine=report.quarantine)
+    assert tree(pod.data_dir) == before, "another process keeps it out as well"
+    good = plant.commit(project("packer", 1))
+    plant.publish(good)
+    report = plant.until_converged(pod, good)
+    assert report.quarantine is None
+
+
+def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_released(plant: AgentPlant) -> None:
+    pod, first = at_first(plant, snapshots={"enabled": True})
+    before = tree(pod.data_dir)
+    second = plant.commit({**project("filler", 2), **project("packer", 1)})
+    plant.publish(second)
+    report = plant.until_converged(pod, second)
+    assert report.last_snapshot is not None
+    taken = report.last_snapshot.id
+    assert (report.snapshots_kept, report.history[0].snapshot_id) == (1, taken)
+    plant.publish(rollback=RollbackRequest("packer-20200101-000000", to_snapshot="packer-20200101-000000"))
+    third = plant.commit(project("filler", 3))
+    plant.publish(third)
+    report = plant.until_converged(pod, third)
+    assert report.rollback is None, "another gateway's snapshot is not its business"
+    plant.publish(rollback=RollbackRequest(taken, to_snapshot=taken))
+    report = plant.maps.until_report(
+        pod=pod,
+        sync_status=SyncStatus.SYNCED,
+        reason=Reason.ROLLED_BACK,
+        synced_commit=first,
+        verified=True,
+        rollback=lambda it: it is not None and it.result == "Succeeded",
+    )
+    assert tree(pod.data_dir) == before
+    assert report.history[0].result == Reason.ROLLED_BACK
+    fourth = plant.commit(project("filler", 4))
+    plant.publish(fourth)
+    plant.maps.until_report(pod=pod, commit=fourth, reason=Reason.ROLLED_BACK)
+    assert tree(pod.data_dir) == before, "it stays there while somebody wants it"
+    plant.publish(rollback=None)
+    plant.until_converged(pod, fourth)
+
+
+def test_a_snapshot_that_is_corrupt_is_refused_and_nothing_is_touched(plant: AgentPlant) -> None:
+    pod, _ = at_first(plant, snapshots={"enabled": True})
+    second = plant.commit(project("filler", 2))
+    plant.publish(second)
+    report = plant.until_converged(pod, second)
+    assert report.last_snapshot is not None
+    before = tree(pod.data_dir)
+    (pack,) = (pod.data_dir / ".sync-state/snapshots/filler").glob("*.pack")
+    content = bytearray(pack.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    pack.write_bytes(content)
+    plant.publish(rollback=RollbackRequest("r", to_snapshot=report.last_snapshot.id))
+    report = plant.maps.until_report(
+        pod=pod,
+        sync_status=SyncStatus.ERROR,
+        reason=Reason.SNAPSHOT_CORRUPT,
+        rollback=lambda it: it is not None and it.result == "Failed",
+    )
+    assert tree(pod.data_dir) == before
+    plant.publish(rollback=None)
+    plant.until_converged(pod, second)
+
+
+def test_a_commit_that_was_taken_back_is_tried_again_when_somebody_releases_it(plant: AgentPlant) -> None:
+    pod, _ = at_first(plant, deployment=AUTOMATIC)
+    gateway = plant.gateways[pod.name]
+    gateway.settings.scan_refusal = "a restore is under way"
+    second = plant.commit(project("filler", 2))
+    plant.publish(second)
+    report = plant.maps.until_report(
+        patience=90, pod=pod, sync_status=SyncStatus.ERROR, reason=Reason.SCAN_FAILURE_AUTO_ROLLBACK
+    )
+    assert report.quarantine is not None
+    gateway.settings.scan_refusal = ""
+    plant.maps.until_report(patience=60, pod=pod, verified=True)
+    released = plant.spec(deployment=AUTOMATIC).replace(
+        '"generation":1', f'"generation":1,"annotations":{{"stoker.io/release-quarantine":"{second}"}}'
+    )
+    plant.publish(agent_spec=released)
+    report = plant.until_converged(pod, second)
+    assert report.quarantine is None
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_without_a_gateway_copies_are_taken_all_the_same(plant: AgentPlant, enabled: bool) -> None:
+    pod = plant.pod(talks=False)
+    for version in (1, 2):
+        commit = plant.commit(project("filler", version))
+        plant.publish(commit, agent_spec=plant.spec(snapshots={"enabled": enabled}, deployment=AUTOMATIC))
+        if version == 1:
+            pod.start(plant.kubeconfig)
+        report = plant.until_synced(pod, commit)
+    assert (report.last_snapshot is not None) == enabled
+    assert (pod.data_dir / ".sync-state/snapshots").exists() == enabled

@@ -1,0 +1,213 @@
+"""What is remembered, held, packed and told of a gateway's own changes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.capturing import holding, remembering
+from stoker.agent.capturing.packing import Unfit, packed
+from stoker.agent.capturing.remembering import Captured, Refused, Sent
+from stoker.agent.capturing.seeing import UNREAD, Sight
+from stoker.agent.capturing.values import next_id
+from stoker.agent.capturing.wording import Standing
+from stoker.agent.reporting import SyncReport
+from stoker.agent.telling import held_projects, standing
+from stoker.domain.intent.files import Excludes
+from stoker.domain.paths import RelPath
+from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, ChangesResult, SyncStatus
+from stoker.domain.protocol.changes import Chunk, decode
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.ledger import Ledger, record
+from stoker.engine.objects import FileVersion, Held, blob_of
+from stoker.engine.plans import Delete, Plan, SetMode, Write
+from stoker.engine.returning import Allowed
+from stoker.fs.applying import Applied
+from stoker.fs.confined import DataFolder
+from stoker.fs.pinpointing import Noticed
+from stoker.testing.clock import ManualClock
+
+COMMIT = CommitId("1" * 40)
+OURS, MINE, GITS = (FileVersion(blob_of(text)) for text in (b"ours", b"mine", b"git's"))
+SENT = Captured(
+    recorded={"old": "x"}, sent=Sent("20260101-000000", {"a": MINE.blob, "b": ""}), last_id="20260101-000000"
+)
+
+
+def test_an_answer_to_the_set_on_its_way_says_of_each_file_what_became_of_it() -> None:
+    answer = ChangesAnswer("20260101-000000", refused=("b",), message="it is protected")
+    after = SENT.answered(answer)
+    assert (after.sent, dict(after.recorded)) == (None, {"old": "x", "a": MINE.blob})
+    assert after.why_refused("b", "") == "it is protected"
+    assert after.why_refused("b", "another content") is None
+    none = SENT.answered(replace(answer, result=ChangesResult.REFUSED, refused=()))
+    assert (set(none.refused), dict(none.recorded)) == ({"a", "b"}, {"old": "x"})
+
+
+@pytest.mark.parametrize("answer", [None, ChangesAnswer("20260101-000001")])
+def test_an_answer_to_another_set_says_nothing(answer: ChangesAnswer | None) -> None:
+    assert SENT.answered(answer) is SENT
+
+
+def test_what_is_no_longer_a_change_is_forgotten() -> None:
+    memory = Captured(
+        settings="s", recorded={"a": "1", "b": "2", "c": "3"}, refused={"d": Refused("4", "large")}
+    )
+    after = memory.knowing({"a": "1", "b": "other", "d": "4"}, undone={"c"})
+    assert (dict(after.recorded), set(after.refused)) == ({"a": "1", "c": "3"}, {"d"})
+    assert after.without(["a"]).recorded == {"c": "3"}
+    assert after.under("s") is after
+    assert after.under("other").refused == {}
+
+
+def test_what_is_remembered_is_read_again_and_what_is_damaged_counts_as_nothing(tmp_path: Path) -> None:
+    with DataFolder.opened(tmp_path) as folder:
+        assert remembering.load(folder) == Captured()
+        memory = replace(SENT, refused={"ü": Refused("1", "too large")}, settings="x")
+        remembering.save(folder, memory)
+        assert remembering.load(folder) == memory
+        place = tmp_path / ".sync-state" / remembering.NAME
+        assert place.stat().st_mode & 0o777 == 0o600
+        for text in (b"", b"{", b"[]", b'{"edition": 2}', b'{"edition": 1, "sent": 3}', b"\xff"):
+            place.write_bytes(text)
+            assert remembering.load(folder) == Captured()
+        place.unlink()
+        os.mkfifo(place)
+        assert remembering.load(folder) == Captured()
+
+
+def test_ids_only_grow() -> None:
+    clock = ManualClock()
+    first = next_id(clock, "")
+    second = next_id(clock, first)
+    third = next_id(clock, second)
+    assert (second, third) == (f"{first}-1", f"{first}-2")
+    assert next_id(clock, "29990101-000000") == "29990101-000000-1"  # the clock was set back
+
+
+def plan(*actions: Write | Delete | SetMode) -> Plan:
+    return Plan(
+        writes=tuple(one for one in actions if isinstance(one, Write)),
+        modes=tuple(one for one in actions if isinstance(one, SetMode)),
+        deletions=tuple(one for one in actions if isinstance(one, Delete)),
+    )
+
+
+WRITE = Write(RelPath("p/a"), GITS, replaces=True)
+LEDGER = Ledger(files={"p/a": record(OURS), "v/resource.json": record(OURS), "v/view.json": record(OURS)})
+
+
+@pytest.mark.parametrize(
+    ("action", "there", "recorded", "holds", "held"),
+    [
+        (WRITE, MINE, "", (), True),
+        (WRITE, MINE, MINE.blob, (), False),
+        (WRITE, MINE, GITS.blob, (), True),
+        (WRITE, MINE, MINE.blob, ("p/a",), True),
+        (WRITE, GITS, "", (), False),
+        (WRITE, None, "", (), False),
+        (WRITE, None, "x", (), True),
+        (Delete(RelPath("p/a")), MINE, "x", (), True),
+        (Delete(RelPath("p/a")), None, "x", (), False),
+        (SetMode(RelPath("p/a"), GITS), MINE, "x", (), False),
+    ],
+)
+def test_a_change_is_held_until_git_has_exactly_that(
+    action: Write | Delete | SetMode,
+    there: FileVersion | None,
+    recorded: str,
+    holds: tuple[str, ...],
+    held: bool,
+) -> None:
+    memory = Captured(recorded={"p/a": recorded})
+    found = holding.held_in(plan(action), {"p/a": there}, LEDGER, holds, memory.has)
+    assert bool(found) is held
+    assert all(one.reason is Reason.CHANGE_HELD for one in found)
+    assert holding.still_held(found, {"p/a": there}, holds, memory.has)
+    if held and not holds:
+        assert not holding.still_held(found, {}, (), memory.has)
+
+
+def test_what_nobody_changed_is_not_held_and_a_resource_is_held_whole() -> None:
+    memory = Captured()
+    writes = [Write(RelPath(f"v/{name}"), GITS, True) for name in ("resource.json", "view.json")]
+    assert holding.held_in(plan(WRITE, *writes), {}, LEDGER, (), memory.has) == ()
+    (held,) = holding.held_in(plan(WRITE, *writes), {"v/view.json": MINE}, LEDGER, (), memory.has)
+    assert held.place == "v"
+    assert plan(WRITE, *writes).holding([held], LEDGER).writes == (WRITE,)
+
+
+def changed(path: str, content: bytes) -> ChangedFile:
+    return ChangedFile(path, f"s/{path}", Action.WRITTEN, "", blob_of(content), content)
+
+
+def test_what_does_not_fit_goes_with_the_next_set_by_whole_folders() -> None:
+    files = tuple(changed(f"f{n}/{name}", os.urandom(1_500_000)) for n in range(4) for name in ("a", "b"))
+    whole = ChangeSet("20260101-000000", "filler", COMMIT, files)
+    now, chunks = packed(whole)
+    assert now.files == files[:4]
+    assert decode(map(Chunk.parse, chunks)) == now
+    one_folder = tuple(changed(f"f0/{n}", os.urandom(1_500_000)) for n in range(6))
+    assert packed(replace(whole, files=one_folder))[0].files == one_folder[:3]
+    with pytest.raises(Unfit, match="more room") as unfit:
+        packed(replace(whole, files=(changed("f0/a", os.urandom(7_500_000)),)))
+    assert unfit.value.path == "f0/a"
+
+
+def test_what_is_said_of_changes() -> None:
+    said = Standing(most=2)
+    assert said.told({}, Captured(), ()) is None
+    changes = {"a": MINE, "b": None, "c": GITS}
+    can = said.sorted(changes, Captured(), "1")
+    assert (can, said.too_many) == (changes, True)
+    told = said.told(changes, Captured(), ())
+    assert told is not None
+    assert (told.pending, told.refused, told.reason) == (3, 0, Reason.CHANGE_REFUSED)
+    said.refuse("a", MINE.blob, "is larger than 5 bytes")
+    assert set(said.sorted(changes, Captured(), "1")) == {"b", "c"}
+    told = said.told(changes, Captured(), ())
+    assert told is not None
+    assert (told.pending, told.refused, told.paths) == (2, 1, ("a", "b", "c"))
+    assert told.message == "a: is larger than 5 bytes"
+    again = said.sorted(changes, Captured(), "2")  # with another commit it may go
+    assert set(again) == {"a", "b", "c"}
+    memory = Captured(recorded={"a": MINE.blob, "b": "", "c": GITS.blob})
+    assert said.told(changes, memory, ()) is None
+
+
+def test_a_place_that_waits_for_git_is_told_apart_from_one_that_waits_for_a_designer() -> None:
+    ours = Held("projects/x/view.json", "why", reason=Reason.CHANGE_HELD)
+    theirs = Held("projects/line", "is open", "anna")
+    report = SyncReport(COMMIT, GitRef("main"), Plan(held=(ours,)), Applied())
+    assert standing(report) == (SyncStatus.SYNCING, Reason.CHANGE_HELD, "projects/x/view.json: why")
+    both = replace(report, plan=Plan(held=(ours, theirs)))
+    assert standing(both)[1:] == (Reason.DESIGNER_SESSION_ACTIVE, "projects/line: is open")
+    assert [one.project for one in held_projects(both.plan.held)] == ["line"]
+
+
+async def test_what_cannot_be_read_is_known_as_such_until_it_can(tmp_path: Path) -> None:
+    allowed = Allowed(("p/**",), (), Excludes())
+    sight = Sight(allowed)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/a").write_text("mine")
+    ledger = Ledger(files={"p/a": record(OURS)}, commit=COMMIT)
+    with DataFolder.opened(tmp_path) as folder:
+        sight.unread.add("p/a")  # as a file that was being written
+        await sight.look(folder, ledger, Noticed())
+        assert (sight.unread, sight.changes(ledger)) == (set(), {"p/a": MINE})
+        sight.unread.add("p/gone")
+        await sight.walk(folder, ledger)
+        assert sight.unread == set()
+        (tmp_path / "p/a").unlink()
+        (tmp_path / "p/a").symlink_to("elsewhere")
+        (tmp_path / "p/pipe").parent.mkdir(exist_ok=True)
+        os.mkfifo(tmp_path / "p/pipe")
+        await sight.look(folder, ledger, Noticed(frozenset({"p/a", "p/pipe", "p/../x", "q/a"})))
+        assert sight.unread == set()
+        assert sight.changes(ledger) == {}
+    held = holding.held_in(plan(WRITE), {"p/a": UNREAD}, LEDGER, (), Captured().has)
+    assert [one.place for one in held] == ["p/a"]

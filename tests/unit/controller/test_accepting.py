@@ -1,0 +1,401 @@
+"""The controller's side of the way back: real git, maps in a dict, and a forge in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from stoker.controller.accepting.accepting import FIRST_PAUSE, STALE
+from stoker.domain.errors import Retry, Stalled
+from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
+from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, ChangesResult
+from stoker.domain.protocol.changes import chunk_key, encode
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.engine.objects import blob_of
+from stoker.forges import RequestState
+from stoker.git.proposing import Ground, Proposals, Proposed
+from stoker.git.writing import NewCommit
+from stoker.testing.clock import ManualClock
+from stoker.testing.repositories import Repository
+from stoker.testing.way_back import BRANCH, PlayedController, working
+
+VIEW, OTHER = "projects/hmi/view.json", "projects/hmi/other.json"
+LINES = "one\ntwo\nthree\nfour\nfive\n"
+
+
+@dataclass
+class World(PlayedController):
+    """With an agent that is played by hand."""
+
+    clock: ManualClock
+    number: int = 0
+
+    def send(self, *files: ChangedFile, base: CommitId | None = None, gateway: str = "press") -> str:
+        self.number += 1
+        name = f"20260101-0000{self.number:02}"
+        changes = ChangeSet(
+            name, gateway, base or self.repository.tip(), tuple(files), "2026-01-01T00:00:00Z"
+        )
+        self.put(name, encode(changes))
+        return name
+
+    def edit(self, path: str, content: str | None) -> ChangedFile:
+        """As the agent tells of it, made on top of what git has."""
+        repo_path = f"site/{path}"
+        base = self.repository.files().get(repo_path)
+        old = "" if base is None else str(blob_of(base))
+        if content is None:
+            return ChangedFile(path, repo_path, Action.DELETED, old)
+        raw = content.encode()
+        return ChangedFile(path, repo_path, Action.WRITTEN, old, str(blob_of(raw)), raw)
+
+
+@asynccontextmanager
+async def world(folder: Path, **policy: object) -> AsyncIterator[World]:
+    repository = Repository.create(folder / "plant.git")
+    repository.commit({f"site/{VIEW}": LINES, f"site/{OTHER}": "{}"})
+    chosen = replace(Bidirectional(enabled=True, watch_paths=("projects/**",)), **policy)  # type: ignore[arg-type]
+    made = World(repository, ManualClock(), chosen, folder)
+    try:
+        yield made
+    finally:
+        await made.acceptor.close()
+
+
+async def test_an_edit_becomes_a_commit_on_a_branch_of_its_gateway_and_a_request(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        name = it.send(it.edit(VIEW, "new\n"), it.edit("projects/hmi/more.json", "{}"), it.edit(OTHER, None))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(name)
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
+        assert set(it.repository.files(BRANCH)) == {f"site/{VIEW}", "site/projects/hmi/more.json"}
+        assert it.repository.read(f"site/{VIEW}") == LINES.encode(), "the followed ref is not ours to write"
+        message = it.repository.messages(BRANCH)[0]
+        assert message.startswith("Changes from gateway press\n")
+        assert f"Change-Set: {name}" in message
+        assert f"Base-Commit: {it.repository.tip()}" in message
+        assert f"changed: site/{VIEW}" in message
+        assert f"deleted: site/{OTHER}" in message
+        assert "added: site/projects/hmi/more.json" in message
+        (request,) = it.forge.open
+        assert (request.branch, request.base, request.title) == (
+            BRANCH,
+            "main",
+            "Changes from gateway press",
+        )
+        assert f"`site/{VIEW}`" in it.forge.bodies[1]
+        assert it.forge.labels[1] == it.policy.pr_labels
+        assert it.standings["press"].request == request.url
+        assert it.opened == 1
+        assert not any(it.maps.values()), "what was answered lies no longer in the maps"
+
+
+async def test_more_sets_are_more_commits_in_the_same_request(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        assert len(it.repository.messages(BRANCH)) == 3
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
+        assert [one.number for one in it.forge.requests] == [1]
+        assert it.opened == 1
+
+
+async def test_what_git_has_already_is_recorded_without_a_commit(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        before = it.repository.tip()
+        edit = it.edit(VIEW, "new\n")
+        it.repository.commit({f"site/{VIEW}": "new\n"})
+        name = it.send(edit, base=before)
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(name)
+        assert not it.repository.has_branch(BRANCH)
+        assert not it.forge.requests
+
+
+async def test_changes_of_other_lines_are_put_together(tmp_path: Path) -> None:
+    async with world(tmp_path, conflicts=ConflictStrategy.MANUAL) as it:
+        before = it.repository.tip()
+        edit = it.edit(VIEW, LINES.replace("five", "FIVE"))
+        it.repository.commit({f"site/{VIEW}": LINES.replace("one", "ONE")})
+        it.send(edit, base=before)
+        await it.rounds()
+        both = LINES.replace("five", "FIVE").replace("one", "ONE")
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == both.encode()
+        assert not it.standings["press"].conflicts
+
+
+async def test_lines_are_not_put_together_into_broken_json(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.repository.commit({f"site/{OTHER}": '{\n"a": 1,\n\n"b": 2\n}\n'})
+        before = it.repository.tip()
+        edit = it.edit(OTHER, '{\n"a": 1\n\n}\n')
+        it.repository.commit({f"site/{OTHER}": '{\n"c": 0,\n"a": 1,\n\n"b": 2\n}\n'})
+        it.send(edit, base=before)
+        await it.rounds()
+        assert (
+            it.repository.read(f"site/{OTHER}", BRANCH) == edit.content or not it.standings["press"].conflicts
+        )
+
+
+async def test_a_conflict_is_proposed_and_marked_whoever_wins(tmp_path: Path) -> None:
+    for strategy in ConflictStrategy:
+        async with world(tmp_path / strategy, conflicts=strategy) as it:
+            before = it.repository.tip()
+            edit, other = it.edit(VIEW, "gateway\n"), it.edit(OTHER, "[]")
+            it.repository.commit({f"site/{VIEW}": "git\n"})
+            it.send(edit, other, base=before)
+            await it.rounds()
+            assert it.repository.read(f"site/{VIEW}", BRANCH) == b"gateway\n"
+            assert it.standings["press"].conflicts == (VIEW,)
+            assert it.standings["press"].reason is Reason.CONFLICT_DETECTED
+            assert "in conflict" in it.forge.bodies[1]
+            holds = () if strategy is ConflictStrategy.GIT_WINS else (OTHER, VIEW)
+            assert it.published["press"].holds == holds
+            it.forge.merge(1)
+            await it.clock.advance(61)
+            await it.rounds()
+            assert it.published["press"].holds == ()
+            assert "press" not in it.standings
+
+
+async def test_a_closed_request_ends_its_holds_and_the_next_set_begins_anew(tmp_path: Path) -> None:
+    async with world(tmp_path, conflicts=ConflictStrategy.GATEWAY_WINS) as it:
+        it.send(it.edit(VIEW, "unwanted\n"))
+        await it.rounds()
+        rejected = it.repository.tip(BRANCH)
+        it.forge.close(1)
+        await it.clock.advance(61)
+        await it.rounds()
+        assert it.published["press"].holds == ()
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == LINES.encode(), (
+            "what was turned down is not asked again"
+        )
+        assert it.repository.read(f"site/{OTHER}", BRANCH) == b"[]"
+        it.repository.git("merge-base", "--is-ancestor", rejected, BRANCH)
+        assert [one.state for one in it.forge.requests] == [RequestState.CLOSED, RequestState.OPEN]
+
+
+async def test_a_squashed_request_whose_branch_stays_is_over(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.forge.merge(1, squash=True, keep_branch=True)
+        await it.rounds()
+        assert "press" not in it.standings
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        changed = it.repository.git("diff", "--name-only", "main", BRANCH).decode().split()
+        assert changed == [f"site/{OTHER}"]
+        assert len(it.forge.open) == 1
+
+
+async def test_a_new_leader_repeats_nothing_and_keeps_what_is_held(tmp_path: Path) -> None:
+    async with world(tmp_path, conflicts=ConflictStrategy.GATEWAY_WINS) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        it.look()
+        await working()
+        await it.restart()  # pushed and requested, and nobody was told
+        await it.rounds()
+        assert len(it.repository.messages(BRANCH)) == 2
+        assert [one.number for one in it.forge.requests] == [1]
+        assert it.published["press"].holds == (VIEW,)
+        left = dict(it.published)
+        await it.restart(forgetful=True)
+        await it.rounds()
+        assert it.published == left
+        assert it.standings["press"].request == it.forge.requests[0].url
+        it.forge.merge(1)
+        await it.restart(forgetful=True)
+        await it.rounds()
+        assert not it.published["press"].holds
+
+
+async def test_files_that_may_not_flow_back_are_refused_by_name_and_the_rest_goes_on(tmp_path: Path) -> None:
+    async with world(tmp_path, max_file_bytes=100, max_files_per_pr=2) as it:
+        smuggled = replace(it.edit(VIEW, "x"), repo_path="ci/deploy.sh")
+        it.send(
+            it.edit("config/db.json", "{}"),
+            it.edit("projects/secret/key", "k"),
+            it.edit("projects/hmi/lib.jar", "j"),
+            it.edit("projects/.resources/x", "j"),
+            it.edit("projects/hmi/large", "x" * 101),
+            smuggled,
+            it.edit("projects/hmi/a", "1"),
+            it.edit("projects/hmi/b", "2"),
+            it.edit("projects/hmi/c", "3"),
+        )
+        await it.rounds()
+        answer = it.published["press"]
+        assert answer.result is ChangesResult.RECORDED
+        assert sorted(answer.refused) == [
+            "config/db.json",
+            "projects/.resources/x",
+            "projects/hmi/c",
+            "projects/hmi/large",
+            "projects/hmi/lib.jar",
+            VIEW,
+            "projects/secret/key",
+        ]
+        assert "ci/deploy.sh" not in it.repository.files(BRANCH)
+        assert it.repository.read("site/projects/hmi/b", BRANCH) == b"2"
+        assert len(it.standings["press"].refused) == 7
+
+
+async def test_a_set_of_which_nothing_may_go_is_refused_and_no_branch_made(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit("config/db.json", "{}"))
+        await it.rounds()
+        assert it.published["press"].result is ChangesResult.REFUSED
+        assert it.standings["press"].reason is Reason.CHANGE_REFUSED
+        assert not it.repository.has_branch(BRANCH)
+
+
+async def test_damaged_and_foreign_sets_are_refused_and_taken_out(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        for spoil in (lambda raw: raw[:-1] + b"?", lambda raw: b"{}\n" + raw, lambda raw: b""):
+            name = it.send(it.edit(VIEW, "new\n"))
+            place = chunk_key("press", name, 0)
+            it.maps["map-0"][place] = spoil(it.maps["map-0"][place])
+            await it.rounds()
+            assert it.published["press"].id == name
+            assert it.published["press"].result is ChangesResult.REFUSED
+            assert not any(it.maps.values())
+        it.send(it.edit(VIEW, "new\n"), gateway="saw")
+        await it.rounds()
+        assert "another gateway" in it.published["press"].message
+        assert not it.repository.has_branch(BRANCH)
+
+
+async def test_half_a_set_waits_and_is_taken_out_in_the_end(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        name = it.send(it.edit(VIEW, "new\n"))
+        it.maps["map-1"] = {chunk_key("press", name, 1): it.maps["map-0"].pop(chunk_key("press", name, 0))}
+        it.maps["map-2"] = {chunk_key("stranger", name, 0): b"?"}
+        await it.rounds()
+        assert "press" not in it.published
+        assert any(it.maps.values())
+        await it.clock.advance(STALE + 1)
+        await it.rounds()
+        assert not any(it.maps.values())
+
+
+async def test_a_forge_that_refuses_keeps_nothing_from_git(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.forge.error = Retry("forge.test says no", reason=Reason.FORGE_REFUSED)
+        name = it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(name), "git has it, so the gateway is told"
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
+        assert (it.standings["press"].reason, it.standings["press"].message) == (
+            Reason.FORGE_REFUSED,
+            "forge.test says no",
+        )
+        it.forge.error = None
+        await it.rounds()
+        assert not it.forge.requests, "not before its pause is over"
+        await it.clock.advance(FIRST_PAUSE * 4)
+        await it.rounds()
+        assert len(it.forge.open) == 1
+        assert it.standings["press"].reason is None
+
+
+async def test_without_a_forge_branches_are_pushed_and_it_is_said_why(tmp_path: Path) -> None:
+    async with world(tmp_path, conflicts=ConflictStrategy.GATEWAY_WINS) as it:
+        it.forge_error = Stalled("nobody knows the forge")
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
+        assert it.standings["press"].message == "pushed only: nobody knows the forge"
+        assert it.published["press"].holds == (VIEW,)
+        it.repository.commit({f"site/{VIEW}": "new\n"})
+        await it.rounds()
+        assert not it.published["press"].holds, "the ref has by itself what was proposed"
+
+
+async def test_a_server_that_cannot_be_reached_loses_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        it.commit = it.repository.tip()
+        away = it.repository.path.rename(it.repository.path.with_name("away.git"))
+        it.look()
+        await working()
+        said = it.look()
+        assert not said.answers
+        assert said.standings["press"].reason is Reason.NETWORK_ERROR
+        assert any(it.maps.values())
+        away.rename(it.repository.path)
+        await it.clock.advance(FIRST_PAUSE * 4)
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
+
+
+async def test_somebody_who_pushes_to_the_branch_meanwhile_loses_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.repository.commit({"site/review": "better\n"}, branch=BRANCH)
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        assert it.repository.read("site/review", BRANCH) == b"better\n"
+        assert it.repository.read(f"site/{OTHER}", BRANCH) == b"[]"
+
+
+async def test_somebody_who_pushes_to_the_ref_in_the_same_moment_costs_no_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as it:
+        propose = Proposals.propose
+
+        async def overtaken(
+            self: Proposals, branch: str, commit: NewCommit, ground: Ground, *, anew: bool
+        ) -> Proposed:
+            if ground.tip == began:
+                it.repository.commit({"README.md": "faster\n"})
+            return await propose(self, branch, commit, ground, anew=anew)
+
+        began = it.repository.tip()
+        monkeypatch.setattr(Proposals, "propose", overtaken)
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds(1)
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
+        assert it.repository.read("README.md", BRANCH) == b"faster\n"
+
+
+async def test_what_was_taken_back_on_the_gateway_is_taken_back_on_its_branch(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "new\n"), it.edit(OTHER, "[]"))
+        await it.rounds()
+        it.send(it.edit(VIEW, LINES))
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == LINES.encode()
+
+
+async def test_straight_to_the_followed_branch_where_that_is_said(tmp_path: Path) -> None:
+    for strategy, wins in (
+        (ConflictStrategy.GIT_WINS, b"git\n"),
+        (ConflictStrategy.GATEWAY_WINS, b"gateway\n"),
+    ):
+        async with world(
+            tmp_path / strategy, target_branch="main", create_pr=False, conflicts=strategy
+        ) as it:
+            it.send(it.edit(OTHER, "[]"))
+            await it.rounds()
+            assert it.repository.read(f"site/{OTHER}") == b"[]"
+            assert it.published["press"].holds == ()
+            before = it.repository.tip()
+            edit = it.edit(VIEW, "gateway\n")
+            it.repository.commit({f"site/{VIEW}": "git\n"})
+            it.send(edit, base=before)
+            await it.rounds()
+            assert it.repository.read(f"site/{VIEW}") == wins
+            assert (VIEW in it.published["press"].refused) is (wins == b"git\n")
+            assert not it.forge.requests

@@ -1,0 +1,121 @@
+"""Health checks and announcements, done beside the passes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from stoker.api.blocks.status import ApprovalRequest
+from stoker.controller.announcing import ATTEMPTS, Announcer, announcement, check
+from stoker.controller.errands import Errands
+from stoker.controller.objects import ResourceKey
+from stoker.controller.releasing import CheckUp
+from stoker.domain.reasons import Reason
+from stoker.kube.store import ObjectKey
+from stoker.testing.clock import ManualClock
+from stoker.testing.plain_service import PlainService
+from stoker.testing.processes import free_port
+from stoker.testing.waiting import eventually_async
+
+KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
+
+
+@pytest.fixture
+def service() -> Iterator[PlainService]:
+    with PlainService.start() as made:
+        yield made
+
+
+async def test_an_errand_is_run_once_and_brings_the_resource_back() -> None:
+    ran: list[str] = []
+    found: list[ResourceKey] = []
+    gate = asyncio.Event()
+
+    async def do(key: ResourceKey, what: str) -> str:
+        ran.append(what)
+        await gate.wait()
+        if what == "broken":
+            raise RuntimeError("our own mistake")
+        return what.upper()
+
+    errands: Errands[str, str] = Errands(do, found.append)
+    assert errands.look(KEY, "one") is None
+    assert errands.look(KEY, "one") is None, "it is on its way"
+    gate.set()
+    await eventually_async(lambda: found)
+    assert (errands.look(KEY, "one"), ran) == ("ONE", ["one"])
+    assert errands.look(KEY, "two") is None, "another one is another errand"
+    await eventually_async(lambda: len(found) == 2)
+    assert errands.look(KEY, "two") == "TWO"
+    errands.forget(KEY)
+    assert errands.look(KEY, "two") is None, "what nobody wanted any more is done anew"
+    await eventually_async(lambda: len(found) == 3)
+
+    assert errands.look(KEY, "broken") is None
+    await eventually_async(lambda: ran.count("broken") == 1)
+    await eventually_async(lambda: errands.look(KEY, "broken") is None and ran.count("broken") == 2)
+
+    gate.clear()
+    standing_by = asyncio.create_task(errands.run())
+    assert errands.look(KEY, "late") is None
+    await eventually_async(lambda: "late" in ran)
+    standing_by.cancel()
+    await asyncio.gather(standing_by, return_exceptions=True)
+    gate.set()
+    await asyncio.sleep(0)
+    assert len(found) == 3, "nothing runs on when the term is over"
+
+
+async def test_a_health_check_passes_with_200_alone_and_names_the_host_alone(service: PlainService) -> None:
+    def what(url: str) -> CheckUp:
+        return CheckUp("pilot", "a" * 40, "2026-03-02T08:15:00Z", url)
+
+    assert (await check(KEY, what(f"{service.url}/ok?key=hidden"))).trouble == ""
+    for status in (204, 302, 500):
+        service.status = status
+        checked = await check(KEY, what(f"{service.url}/x?key=hidden"))
+        assert checked.trouble == f"127.0.0.1 answered {status}"
+    gone = await check(KEY, what(f"http://127.0.0.1:{free_port()}/x?key=hidden"))
+    assert "cannot be reached" in gone.trouble
+    assert "hidden" not in gone.trouble
+
+
+async def test_who_is_to_approve_is_told_until_somebody_takes_it(service: PlainService) -> None:
+    clock = ManualClock()
+    said: list[tuple[bool, Reason, str]] = []
+    announcer = Announcer(clock, lambda key, *what: said.append(what))
+    request = ApprovalRequest(
+        commit="a" * 40, ref="main", state="Pending", digest="d" * 64, files_added=1, expires_at="later"
+    )
+    what = announcement(KEY, f"{service.url}/approve?key=hidden", request)
+    service.status = 500
+    telling = asyncio.create_task(announcer.tell(KEY, what))
+    await eventually_async(lambda: len(service.sent) == 1 and clock.alarms)
+    service.status = 202
+    await clock.advance(2.0)
+    assert await telling is True
+    assert service.sent[1] == {
+        "kind": "Stoker",
+        "namespace": "plant",
+        "name": "line",
+        "commit": "a" * 40,
+        "ref": "main",
+        "digest": "d" * 64,
+        "filesAdded": 1,
+        "expiresAt": "later",
+    }
+    assert [(warning, reason) for warning, reason, _ in said] == [
+        (True, Reason.SERVICE_UNREACHABLE),
+        (False, Reason.PENDING_APPROVAL),
+    ]
+    assert not any("hidden" in message for *_, message in said)
+
+    service.status = 500
+    telling = asyncio.create_task(announcer.tell(KEY, what))
+    for _ in range(ATTEMPTS):
+        await eventually_async(lambda: clock.alarms or telling.done())
+        await clock.advance(300.0)
+    assert await telling is False
+    assert said[-1][2] == "approval.webhook was not told of the request: 127.0.0.1 answered 500"

@@ -1,0 +1,23 @@
+"""Takes snapshots of a data folder and keeps two of them, in a process that may be told to fail.
+
+Arguments: the folder of a `SnapshotSite`, and failures as `stoker.testing.failpoints` reads them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from stoker.testing.failpoints import Failure, arm
+from stoker.testing.snapshot_site import SnapshotSite
+
+
+def main() -> None:
+    site = SnapshotSite(Path(sys.argv[1]))
+    arm(*map(Failure.parsed, sys.argv[2:]))
+    site.take()
+    site.snapshots.prune(2)
+
+
+if __name__ == "__main__":
+    main()
