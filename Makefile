@@ -27,8 +27,8 @@ test-long: assets                   ## The long suites, whole, and the laws over
 test-crash: .venv/ready             ## A kill and a broken disk at every turn of every failpoint
 	$(BIN)/pytest -n 2 -m long tests/crash
 
-test-model: assets                  ## 500 random histories of the reverser; SEEDS=120-129 plays those alone
-	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadgroup -m long tests/e2e/test_reverser_model.py
+test-model: assets                  ## Random histories: 500 of the reverser, 1,000 of the way back; SEEDS=120-129 plays those alone
+	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadgroup -m long tests/e2e/test_reverser_model.py tests/e2e/test_way_back_model.py
 
 demo: .venv/ready                   ## See the main job done for real
 	$(BIN)/stoker demo

@@ -67,11 +67,7 @@ class Storm:
 
     def keep(self) -> None:
         """What has to be done by now: start what has died, mend what was broken for a while."""
-        now = time.monotonic()
-        due = [each for each in self._later if each[0] <= now]
-        self._later = [each for each in self._later if each[0] > now]
-        for _, mend in due:
-            mend()
+        self._mend_what_is_due()
         self._stand_still(LONGER_THAN_A_LEASE)
         for number in range(SIZE):
             if not self._fleet.lives(number):
@@ -90,11 +86,19 @@ class Storm:
 
     def watch_over(self) -> None:
         """Keep the fleet alive."""
+        self._mend_what_is_due()
         self._stand_still(0.0)
         for number in range(SIZE):
             if not self._fleet.lives(number):
                 self.counts["deaths"] += 1
                 self._start(number)
+
+    def _mend_what_is_due(self) -> None:
+        now = time.monotonic()
+        due = [each for each in self._later if each[0] <= now]
+        self._later = [each for each in self._later if each[0] > now]
+        for _, mend in due:
+            mend()
 
     def _stand_still(self, seconds: float) -> None:
         """Who has come to its failpoint goes on after so long, as if nothing had been."""

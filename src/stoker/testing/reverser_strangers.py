@@ -66,7 +66,7 @@ class Strangers:
         return f"writes {', '.join(paths)}"
 
     def _push(self, files: Files) -> None:
-        eventually(lambda: self._pushed(files), message=f"a stranger's push to {self._branch}")
+        eventually(lambda: self._pushed(files), timeout=60.0, message=f"a stranger's push to {self._branch}")
 
     def _pushed(self, files: Files) -> bool:
         """One try, which is lost if somebody else pushes meanwhile."""
