@@ -286,6 +286,8 @@ def test_going_back_to_a_commit_is_done_once_and_told(plant: Plant) -> None:
     assert report.rollback is not None
     assert report.rollback.result == "Failed"
     assert "filler-20260212-103005" in report.rollback.message
+    assert report.synced_commit == plant.first, "it follows nothing while somebody wants it elsewhere"
+    plant.publish(rollback=None)
     synced_to(plant, second, pod)
 
 

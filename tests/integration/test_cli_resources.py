@@ -179,7 +179,7 @@ def test_flags_beside_the_file_win(site: Site) -> None:
 
 
 def test_what_has_no_effect_is_a_warning(site: Site) -> None:
-    more = "  snapshots: {enabled: true}\n  webhook: {allowedRefs: [main]}\n"
+    more = "  webhook: {allowedRefs: [main]}\n"
     site.write("more.yaml", STOKER + more)
     site.write("period.yaml", PROFILE.replace("NAME", "filler") + "  syncPeriod: 10\n")
     files = ("-f", "~/more.yaml", "-f", "~/period.yaml", "--secrets-dir=~/secrets", "--no-gateway")
@@ -187,12 +187,11 @@ def test_what_has_no_effect_is_a_warning(site: Site) -> None:
     assert code == Exit.DONE
     named = [line.partition(" has no effect")[0].rpartition(": ")[2] for line in errors.splitlines()]
     assert named == [
-        "spec.snapshots.enabled",
         "spec.webhook.allowedRefs",
         "spec.syncPeriod of the SyncProfile",
         "annotation sync-period",
     ]
-    assert errors.count("stoker plan: warning: FeatureNotRunning: ") == 4
+    assert errors.count("stoker plan: warning: FeatureNotRunning: ") == 3
 
 
 WHOLE_STOKER = """\

@@ -23,6 +23,7 @@ from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0
 STOKER = [sys.executable, "-m", "stoker"]
+IDLE = "without effect in this version: storage"
 
 Start = Callable[..., Process]
 
@@ -215,16 +216,10 @@ def test_a_base_that_appears_later_completes_the_resource_that_inherits_it(
 def test_a_field_without_effect_is_named_in_a_condition_and_in_an_event(
     start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
 ) -> None:
-    idle = {"rateLimit": {"burstLimit": 3}, "approval": {"required": True}}
-    resources.apply("Stoker", "line", git=git(git_http), **idle)
-    start()
-    assert "approval, rateLimit" in resources.until_ready("Stoker", "line", "RefResolved")
-    eventually(
-        lambda: "approval, rateLimit" in messages(kinds, namespace),
-        PATIENCE,
-        "a warning event",
-        interval=0.3,
-    )
+    resources.apply("IgnitionSync", "line", git=git(git_http), gateway={"port": 0}, storage={"size": "1Gi"})
+    start()  # without shared volumes
+    assert IDLE in resources.until_ready("IgnitionSync", "line", "RefResolved")
+    eventually(lambda: IDLE in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
 
 
 def messages(cluster: ClusterAccess, namespace: str) -> str:
@@ -236,13 +231,13 @@ def messages(cluster: ClusterAccess, namespace: str) -> str:
 def test_a_field_without_effect_is_told_of_although_the_first_pass_failed(
     start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
 ) -> None:
-    token = {"token": {"secretRef": {"name": "late", "key": "t"}}}
-    resources.apply("Stoker", "line", git=git(git_http, auth=token), approval={"required": True})
+    source = git(git_http, auth={"token": {"secretRef": {"name": "late", "key": "t"}}})
+    resources.apply("IgnitionSync", "line", git=source, gateway={"port": 0}, storage={"size": "1Gi"})
     start()
-    resources.until_ready("Stoker", "line", "SecretNotFound")
+    resources.until_ready("IgnitionSync", "line", "SecretNotFound")
     resources.secret("late", t="token")
-    resources.until_ready("Stoker", "line", "RefResolved")
-    eventually(lambda: "approval" in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
+    resources.until_ready("IgnitionSync", "line", "RefResolved")
+    eventually(lambda: IDLE in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
 
 
 def test_a_ref_that_moves_is_told_of_although_a_later_step_fails(

@@ -127,7 +127,12 @@ def test_a_canary_stops_at_the_stage_whose_health_check_fails(
     second = repository.commit({"README.md": "two"})
     held = Target(first)
     site.until_told("line", commit=second, targets={"filler": held, "packer": held, "plant": held})
-    assert "waits for stage pilot" in site.condition("Stoker", "line", "AllGatewaysSynced")[2]
+    eventually(  # the status is written after agents were told
+        lambda: "waits for stage pilot" in site.condition("Stoker", "line", "AllGatewaysSynced")[2],
+        PATIENCE,
+        "it is said who waits for what",
+        interval=0.05,
+    )
     pods["lab"].report(second)
     until_targets(site, lab=None, filler=None, packer=None, plant=held)
     assert service.asked == ["/pilot"]

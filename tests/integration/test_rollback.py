@@ -6,9 +6,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +25,12 @@ from stoker.agent.rolling_back.making import make
 from stoker.agent.rolling_back.noting import HAND, Notes, Quarantine
 from stoker.agent.rolling_back.undoing import Undoing
 from stoker.agent.tending import Tended
+from stoker.domain import failpoints
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Orphans
 from stoker.domain.intent.files import Mapping as FileMapping
+from stoker.domain.intent.intents import FrontDoor, Identity
 from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, Snapshots, SnapshotScope
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
@@ -90,6 +95,13 @@ class Home:
     opened: list[Attending] = field(default_factory=list)
     orphans: Orphans = Orphans.MIRROR
 
+    def refuse(self, *, not_any_more: bool = False) -> None:
+        """Let a script of the user say no to each change."""
+        script = self.folder / "hooks" / "pre-sync.sh"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\nexit {0 if not_any_more else 1}\n")
+        script.chmod(0o755)
+
     @property
     def data(self) -> Path:
         return self.folder / "data"
@@ -103,6 +115,7 @@ class Home:
             TemplateValues(),
             self.data,
             self.folder / "cache",
+            hooks=(self.folder / "hooks",),
         )
 
     def commit(self, files: Files, **how: Any) -> CommitId:
@@ -115,6 +128,7 @@ class Home:
         *,
         url: str = "",
         mount: Path | None = None,
+        resource: Identity | None = None,
     ) -> Tended:
         """Everything anew, as after a restart."""
         attendant = self._attendant(url) if self.gateway is not None else None
@@ -129,6 +143,7 @@ class Home:
             noise=noise,
             mount=mount,
             asked=True,
+            resource=resource,
         )
         assert undoing is not None
         hooks = (*undoing.hooks, *(() if attendant is None else (attendant,)))
@@ -169,6 +184,22 @@ class Home:
 
     def packs(self) -> list[Path]:
         return sorted((self.data / ".sync-state/snapshots/filler").glob("*.pack"))
+
+
+@contextmanager
+def breaking(name: str, turn: int = 1) -> Iterator[None]:
+    """Whatever is done ends when it comes to this place for the so many-th time."""
+    turns = count(1)
+
+    def look(reached: str) -> None:
+        if reached == name and next(turns) == turn:
+            raise RuntimeError("broken off")
+
+    failpoints.listen(look)
+    try:
+        yield
+    finally:
+        failpoints.listen(None)
 
 
 @pytest.fixture
@@ -266,6 +297,66 @@ async def test_a_claim_that_is_not_mounted_stops_the_sync(home: Home, tmp_path: 
     assert list((tmp_path / "snapshots" / "filler").glob("*.manifest"))
 
 
+async def test_gateways_of_the_same_name_keep_their_copies_apart_on_one_claim(
+    home: Home, tmp_path: Path
+) -> None:
+    claim = tmp_path / "snapshots"
+    claim.mkdir()
+    policy = Snapshots(enabled=True, claim_name="copies", retention_count=1)
+    here, there = Identity(FrontDoor.STOKER, "a", "plant"), Identity(FrontDoor.STOKER, "b", "plant")
+    await synced(home.process(policy, mount=claim, resource=here))
+    home.commit(project("filler", 2))
+    mine = home.process(policy, mount=claim, resource=here)
+    await synced(mine)
+    (taken,) = snapshots_of(mine)
+    assert (claim / "a" / "Stoker" / "plant" / "filler" / f"{taken}.manifest").is_file()
+    theirs = home.process(policy, mount=claim, resource=there)
+    assert snapshots_of(theirs) == []
+    home.commit(project("filler", 3))
+    await synced(theirs)
+    assert snapshots_of(mine) == [taken], "nobody else lets go of it"
+    (claim / "c" / "Stoker").mkdir(parents=True)
+    shutil.copytree(claim / "a" / "Stoker" / "plant", claim / "c" / "Stoker" / "plant")
+    before = home.tree()
+    copied = home.process(policy, mount=claim, resource=Identity(FrontDoor.STOKER, "c", "plant"))
+    with pytest.raises(Stalled, match="one of a/Stoker/plant"):
+        await undoing(copied).go_back(home.job, "r1", taken)
+    assert home.tree() == before
+
+
+async def test_a_sync_that_is_tried_again_and_again_pushes_no_copy_out(home: Home) -> None:
+    policy = Snapshots(enabled=True, retention_count=2)
+    tended = home.process(policy)
+    for version in range(3):
+        home.commit(project("filler", version + 1))
+        await synced(tended)
+    kept = snapshots_of(tended)
+    home.commit(project("filler", 4))
+    home.refuse()
+    for _ in range(4):
+        for process in (tended, home.process(policy)):
+            assert (await refused(process)).reason is Reason.HOOK_FAILED
+    new, *old = snapshots_of(tended)
+    assert old == kept, "one copy of what is there, however often"
+    home.refuse(not_any_more=True)
+    await synced(home.process(policy))
+    assert snapshots_of(tended) == [new, kept[0]]
+
+
+async def test_a_sync_that_breaks_off_half_way_pushes_no_copy_out(home: Home) -> None:
+    policy = Snapshots(enabled=True, retention_count=2)
+    await synced(home.process(policy))
+    before = home.tree()
+    home.commit(project("filler", 2))
+    for _ in range(3):
+        with breaking("rename.after"), pytest.raises(RuntimeError, match="broken off"):
+            await home.process(policy).sync(Wish())
+    await synced(home.process(policy))
+    (taken,) = snapshots_of(home.process(policy))
+    await undoing(home.process(policy)).go_back(home.job, "r1", taken)
+    assert home.tree() == before
+
+
 # Back to a copy.
 
 
@@ -308,6 +399,25 @@ async def test_a_copy_is_taken_of_what_a_rollback_replaces(home: Home) -> None:
     (undo,) = [one for one in snapshots_of(tended) if one != taken]
     await undoing(tended).go_back(home.job, "r2", undo)
     assert home.tree() == newer
+
+
+async def test_the_oldest_copy_is_there_until_somebody_is_back_at_it(home: Home) -> None:
+    policy = Snapshots(enabled=True, retention_count=2)
+    tended = home.process(policy)
+    await synced(tended)
+    before = home.tree()
+    for version in (2, 3):
+        home.commit(project("filler", version))
+        await synced(tended)
+    *_, oldest = snapshots_of(tended)
+    for number in range(1, 3):
+        with breaking("rename.after", number), pytest.raises(RuntimeError, match="broken off"):
+            await undoing(home.process(policy)).go_back(home.job, "r1", oldest)
+    with breaking("rollback.settle.before"), pytest.raises(RuntimeError, match="broken off"):
+        await undoing(home.process(policy)).go_back(home.job, "r1", oldest)
+    assert oldest in snapshots_of(tended)
+    await undoing(home.process(policy)).go_back(home.job, "r1", oldest)
+    assert home.tree() == before
 
 
 async def test_a_snapshot_that_is_corrupt_is_refused_before_anything_is_touched(home: Home) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from stoker.agent.rolling_back.noting import Notes, Quarantine
 from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.testing.agent_plant import MANAGED, AgentPlant, project
 from stoker.testing.agent_pod import AgentPod
+from stoker.testing.waiting import eventually
 
 AUTOMATIC = {
     "autoRollback": {"enabled": True, "triggers": ["scanFailure", "projectLoadError", "configError"]}
@@ -141,6 +143,78 @@ def test_a_commit_that_was_taken_back_is_tried_again_when_somebody_releases_it(p
     plant.publish(agent_spec=released)
     report = plant.until_converged(pod, second)
     assert report.quarantine is None
+
+
+WAY_BACK = {"enabled": True, "watchPaths": ["projects/**"], "debounce": "100ms"}
+SAVED = "projects/filler/com.inductiveautomation.perspective/views/v0/view.json"
+
+
+def test_a_change_is_taken_back_around_what_a_designer_saved(plant: AgentPlant) -> None:
+    pod, _ = at_first(plant, deployment=AUTOMATIC, bidirectional=WAY_BACK)
+    before = tree(pod.data_dir)
+    bad = plant.commit({**project("filler", 2), **BROKEN})
+    plant.publish(bad)
+    eventually(lambda: "version 2" in (pod.data_dir / SAVED).read_text(), 30.0, pod.tail, interval=0.01)
+    (pod.data_dir / SAVED).write_text('{"root": "by hand"}')  # before the gateway was found to fail twice
+    report = plant.maps.until_report(
+        patience=90, pod=pod, sync_status=SyncStatus.ERROR, reason=Reason.AUTO_ROLLBACK
+    )
+    assert report.quarantine is not None
+    assert report.quarantine.commit == bad
+    after, place = tree(pod.data_dir), SAVED.rpartition("/")[0]
+    assert (pod.data_dir / SAVED).read_text() == '{"root": "by hand"}'
+    different = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+    assert {path.rpartition("/")[0] for path in different} == {place}, "all else is as it was"
+
+
+def test_a_snapshot_waits_for_what_a_designer_saved_unless_that_is_copied(plant: AgentPlant) -> None:
+    copies: dict[str, Any] = {"snapshots": {"enabled": True}, "bidirectional": WAY_BACK}
+    pod, _ = at_first(plant, **copies)
+    before, second = tree(pod.data_dir), plant.commit(project("filler", 2))
+    plant.publish(second)
+    report = plant.until_converged(pod, second)
+    assert report.last_snapshot is not None
+    taken = report.last_snapshot.id
+    (pod.data_dir / SAVED).write_text('{"root": "by hand"}')
+    after = tree(pod.data_dir)
+    asked = RollbackRequest("r", to_snapshot=taken)
+    plant.publish(agent_spec=plant.spec(bidirectional=WAY_BACK), rollback=asked)
+    report = plant.maps.until_report(pod=pod, sync_status=SyncStatus.PENDING, reason=Reason.CHANGE_HELD)
+    assert SAVED.rpartition("/")[0] in report.error_message
+    assert tree(pod.data_dir) == after
+    plant.publish(agent_spec=plant.spec(**copies))
+    report = plant.maps.until_report(pod=pod, reason=Reason.ROLLED_BACK, sync_status=SyncStatus.SYNCED)
+    assert tree(pod.data_dir) == before
+    assert report.last_snapshot is not None
+    plant.publish(rollback=RollbackRequest("r2", to_snapshot=report.last_snapshot.id))
+    eventually(lambda: tree(pod.data_dir) == after, 30.0, pod.tail)
+
+
+def test_a_dry_run_goes_back_to_no_snapshot(plant: AgentPlant) -> None:
+    pod, _ = at_first(plant, snapshots={"enabled": True})
+    second = plant.commit(project("filler", 2))
+    plant.publish(second)
+    report = plant.until_converged(pod, second)
+    assert report.last_snapshot is not None
+    taken = report.last_snapshot.id
+    before = tree(pod.data_dir)
+    never = plant.spec(snapshots={"enabled": True}, validation={"dryRunBefore": True})
+    plant.publish(agent_spec=never, rollback=RollbackRequest("r", to_snapshot=taken))
+    plant.maps.until_report(
+        pod=pod,
+        sync_status=SyncStatus.ERROR,
+        reason=Reason.DRY_RUN,
+        rollback=lambda it: it is not None and it.result == "Failed",
+    )
+    assert tree(pod.data_dir) == before
+    pod.stop()
+    begun = Quarantine(str(second), Reason.AUTO_ROLLBACK, "it failed", snapshot=taken, restored=False)
+    Notes(pod.data_dir / ".sync-state").keep(begun)
+    third = plant.commit(project("filler", 3))
+    plant.publish(third, rollback=None)
+    pod.start(plant.kubeconfig)
+    plant.maps.until_report(pod=pod, commit=third, reason=Reason.DRY_RUN, sync_status=SyncStatus.PENDING)
+    assert tree(pod.data_dir) == before, "nor does it finish a way back that was begun"
 
 
 @pytest.mark.parametrize("enabled", [True, False])

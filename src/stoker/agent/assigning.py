@@ -272,6 +272,8 @@ class Assigner:
             may=lambda: not (self._resting or self._is_new() or _awaits_first_boot(attendant)),
         )
         capturing = capture.capturing if capture is not None else None
+        if undoing is not None:
+            undoing.capture = capturing
         tended = Tended(keeper, attendant, undoing, capturing)
         self._held = Held(tended, attendant, made_of, capture)
         return self._held

@@ -51,7 +51,8 @@ class Turn:
         if wish.commit is not None and not only_planned and wish.commit != self.board.report.synced_commit:
             self.board.syncing()
         try:
-            if wish.dry_run and self.tended.undoing is not None:
+            planned = wish.dry_run and self.direction.gate is not Reason.DRY_RUN
+            if planned and self.tended.undoing is not None:
                 await self.tended.undoing.finish(keeper.job)  # a gate holds changes, not the way back
             report = await self.tended.sync(wish)
         except StokerError as error:
@@ -80,6 +81,11 @@ class Turn:
             raise StokerError("nobody can go back to a snapshot here")
         self._before()
         try:
+            if self.direction.gate is Reason.DRY_RUN:
+                raise Stalled(
+                    f"nothing is written here, so snapshot {asked.to_snapshot} is not put back",
+                    reason=Reason.DRY_RUN,
+                )
             pin, report = await undoing.stay(self.tended.keeper.job, asked.id, asked.to_snapshot)
         except StokerError as error:
             self._failed(error, self._trigger)

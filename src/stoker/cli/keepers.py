@@ -174,6 +174,7 @@ def _undoing(order: Order, attendant: Attending | None, noise: Noise | None, clo
         noise=noise,
         clock=clock,
         asked=order.goes_back or bool(order.pinned_at),
+        resource=order.owner,
     )
 
 

@@ -26,7 +26,7 @@ from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
     from stoker.domain.intent.delivery import Polling, RollbackTrigger
-    from stoker.domain.intent.intents import Notice
+    from stoker.domain.intent.intents import Identity, Notice
     from stoker.domain.intent.policies import (
         Drift,
         GatewayAccess,
@@ -48,6 +48,8 @@ class Order(NamedTuple):
     require_known_hosts: bool = False
     namespace: str = ""
     resource: str = ""
+    owner: Identity | None = None
+    """The resource with its kind, where there is one."""
     gateway: str = "standalone"
     drift: Drift | None = None
     """What a resource says of it; None where none was asked, and drift is restored."""

@@ -75,6 +75,7 @@ def order_from_resource(given: Given) -> Order:
         secrets=SecretFiles.given(given.secrets, given.secrets_dir),
         namespace=pod.namespace,
         resource=main.metadata.name,
+        owner=intent.resource,
         gateway=intent.gateway,
         drift=_drift(intent.policies.drift),
         polling=whole.polling,

@@ -19,6 +19,7 @@ IN_EFFECT = frozenset(
         "agent",
         "alerting",
         "approval",
+        "autoRollback",
         "bidirectional",
         "deletionBudget",
         "deployment",

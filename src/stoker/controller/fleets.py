@@ -90,7 +90,6 @@ def fleet_of(pods: Sequence[SeenPod], reports: Mapping[str, GatewayReport]) -> F
     names = {pod.name: _name(pod) for pod in pods}
     counts = Counter(names[pod.name] for pod in active)
     mode = StatusKeyMode.POD if any(count > 1 for count in counts.values()) else StatusKeyMode.GATEWAY
-    by_pod = {report.pod_name: report for report in reports.values() if report.pod_name}
 
     def gateway(pod: SeenPod) -> Gateway:
         name = names[pod.name]
@@ -98,7 +97,9 @@ def fleet_of(pods: Sequence[SeenPod], reports: Mapping[str, GatewayReport]) -> F
         own = reports.get(key)
         if own is None or own.pod_name not in ("", pod.name):
             # It may still report under the key of the other mode, and a predecessor's word is not its own.
-            own = by_pod.get(pod.name)
+            # Nor is what somebody says in its name under a key of his own.
+            said = (reports.get(status_key(each)) for each in (pod.name, name))
+            own = next((one for one in said if one is not None and one.pod_name == pod.name), None)
         return Gateway(
             pod=pod,
             name=name,

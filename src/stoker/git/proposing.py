@@ -106,6 +106,10 @@ class Proposals:
         found = await reading.look_up(self._remote.runner, self._mirror.path, commit, paths)
         return {path: version.blob for path, version in found.items()}
 
+    async def raw(self, commit: CommitId) -> bytes:
+        """A commit that was looked at, as git keeps it."""
+        return await self._mirror.objects.commit(commit)
+
     async def contents(self, blobs: Collection[BlobId]) -> dict[BlobId, bytes]:
         """What stands under these ids; raises where the server does not give one out."""
         wanted = list(dict.fromkeys(blobs))
@@ -138,8 +142,7 @@ class Proposals:
         self._mirror.discard()
 
     async def _tree(self, commit: CommitId) -> str:
-        raw = await self._mirror.objects.commit(commit)
-        word, _, tree = raw.partition(b"\n")[0].decode().partition(" ")
+        word, _, tree = (await self.raw(commit)).partition(b"\n")[0].decode().partition(" ")
         if word != "tree":
             raise GitFailed(f"commit {commit} cannot be read; the mirror is damaged")
         return tree

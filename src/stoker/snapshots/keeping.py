@@ -13,9 +13,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import chain
 
-from stoker.domain.errors import StokerError
+from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.engine.objects import Blob, BlobId
 from stoker.snapshots import naming
@@ -76,9 +77,10 @@ class Snapshots:
         extra: bytes = b"",
         digits: int = 40,
         strict: bool = True,
+        reuse: bool = False,
         go_on: GoOn = nothing,
     ) -> Snapshot:
-        """A new snapshot of these files.
+        """A new snapshot of these files; with `reuse` the newest one, if it says exactly the same.
 
         `open_file` gives a descriptor that is ours to close. A file that is gone by then
         is not in the snapshot; one that cannot be read stops a `strict` one and is named
@@ -98,6 +100,8 @@ class Snapshots:
                     if first is not None:
                         self._storage.put(new + naming.PACK, chain((first,), chunks))
                 manifest = self._manifest(new, packing, shelf, scope, origin, extra, digits)
+                if reuse and first is None and (same := self._same(manifest, shelf)):
+                    return same
                 data = self._encoded(manifest)
                 go_on()
                 self._storage.put(new + naming.MANIFEST, (data,))
@@ -195,6 +199,17 @@ class Snapshots:
             contents=contents,
             digits=digits,
         )
+
+    def _same(self, manifest: Manifest, shelf: Shelf) -> Snapshot | None:
+        """The newest one, if a new one would say nothing else."""
+        if not shelf.ids or shelf.ids[0] not in shelf.heads:
+            return None
+        try:
+            newest = self._shelves.sealed(shelf.ids[0]).manifest()
+        except Stalled:  # its rows are wrong
+            return None
+        named = replace(manifest, id=newest.id, taken_at=newest.taken_at)
+        return line(newest.id, shelf) if named == newest else None
 
     def _encoded(self, manifest: Manifest) -> bytes:
         try:

@@ -53,6 +53,8 @@ class PlayedFleet:
     salt: int = 0
     """Another number makes other plans of the same commits."""
     last: Release = field(default_factory=Release)
+    overrides: dict[str, str] = field(default_factory=dict)
+    """Refs of their own."""
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -66,7 +68,8 @@ class PlayedFleet:
 
     def gateway(self, name: str) -> Gateway:
         pod = SeenPod(name, "plant", {}, {}, "default", AgentState.READY)
-        return Gateway(pod, name, name, self.profiles.get(name, ""), report=self.reports[name], target=name)
+        profile, override = self.profiles.get(name, ""), self.overrides.get(name, "")
+        return Gateway(pod, name, name, profile, override, report=self.reports[name], target=name)
 
     def told(self, name: str) -> Target:
         """The order that an agent finds."""

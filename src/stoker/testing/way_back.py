@@ -56,6 +56,8 @@ class PlayedController:
     commit: CommitId | None = None
     """What agents are told to be at."""
     standings: dict[str, Standing] = field(default_factory=dict)
+    behind: frozenset[str] = frozenset()
+    """Gateways that wait for a gate."""
     opened: int = 0
     forge_error: Stalled | None = None
 
@@ -137,6 +139,7 @@ class PlayedController:
             60.0,
             senders={GATEWAY: Sender(GATEWAY, GATEWAY, GATEWAY, self.intent)},
             parcels=parcels_in(self.maps),
+            behind=self.behind,
         )
 
     def _made(self) -> Acceptor:

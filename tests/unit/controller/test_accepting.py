@@ -165,6 +165,21 @@ async def test_a_conflict_is_proposed_and_marked_whoever_wins(tmp_path: Path) ->
             assert "press" not in it.standings
 
 
+async def test_a_merge_ends_no_hold_before_its_gateway_may_have_the_merge(tmp_path: Path) -> None:
+    async with world(tmp_path, conflicts=ConflictStrategy.GATEWAY_WINS) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.behind = frozenset({"press"})  # the merge waits for an approval, or for a stage
+        it.forge.merge(1)
+        await it.clock.advance(61)
+        await it.rounds()
+        assert it.published["press"].holds == (VIEW,)
+        it.behind = frozenset({"saw"})
+        await it.rounds()
+        assert not it.published["press"].holds, "at once, and not when requests are looked after again"
+        assert "press" not in it.standings
+
+
 async def test_a_closed_request_ends_its_holds_and_the_next_set_begins_anew(tmp_path: Path) -> None:
     async with world(tmp_path, conflicts=ConflictStrategy.GATEWAY_WINS) as it:
         it.send(it.edit(VIEW, "unwanted\n"))
@@ -347,6 +362,49 @@ async def test_somebody_who_pushes_to_the_branch_meanwhile_loses_nothing(tmp_pat
         await it.rounds()
         assert it.repository.read("site/review", BRANCH) == b"better\n"
         assert it.repository.read(f"site/{OTHER}", BRANCH) == b"[]"
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["at once", "after another set"])
+async def test_what_a_reviewer_made_of_a_file_on_the_branch_stays_in_it(
+    tmp_path: Path, between: bool
+) -> None:
+    async with world(tmp_path) as it:
+        first = LINES.replace("one", "ONE")
+        it.send(it.edit(VIEW, first))
+        await it.rounds()
+        it.repository.commit({f"site/{VIEW}": first.replace("three", "reviewed")}, branch=BRANCH)
+        if between:
+            it.send(it.edit(OTHER, "[]"))
+            await it.rounds()
+        it.send(it.edit(VIEW, first.replace("five", "FIVE")))
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"ONE\ntwo\nreviewed\nfour\nFIVE\n"
+        assert not it.standings["press"].conflicts
+        it.send(it.edit(VIEW, first.replace("three", "gateway")))
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == first.replace("three", "gateway").encode()
+        assert it.standings["press"].conflicts == (VIEW,)
+        assert "in conflict" in it.repository.messages(BRANCH)[0]
+
+
+async def test_what_the_gateway_itself_proposed_before_is_no_conflict(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        for text in ("first\n", "second\n", "third\n"):
+            it.send(it.edit(VIEW, text))
+            await it.rounds()
+            assert it.repository.read(f"site/{VIEW}", BRANCH) == text.encode()
+            assert not it.standings["press"].conflicts
+
+
+async def test_what_was_taken_back_after_a_review_is_a_conflict(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.repository.commit({f"site/{VIEW}": "better\n"}, branch=BRANCH)
+        it.send(it.edit(VIEW, LINES))
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == LINES.encode()
+        assert it.standings["press"].conflicts == (VIEW,)
 
 
 async def test_somebody_who_pushes_to_the_ref_in_the_same_moment_costs_no_pause(

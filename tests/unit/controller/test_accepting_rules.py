@@ -12,6 +12,7 @@ from stoker.controller.accepting.holding import MAX_BYTES, check_room, holds_aft
 from stoker.controller.accepting.naming import branch_for
 from stoker.controller.accepting.parcels import parcels_in, strays_in
 from stoker.controller.accepting.standing import changes_of, conflicting, standings_in, watching
+from stoker.controller.accepting.stepping import behind
 from stoker.controller.accepting.values import Accepted, Standing
 from stoker.controller.accepting.wording import Origin, commit_of, description_of
 from stoker.controller.fleets import Fleet, Gateway
@@ -24,7 +25,7 @@ from stoker.domain.intent.intents import FrontDoor, GatewayIntent, Identity
 from stoker.domain.intent.policies import Bidirectional, ConflictStrategy, GatewayPolicies
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
-from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet
+from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, Mode, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.kube.store import ObjectKey
@@ -115,6 +116,26 @@ def test_what_is_held_must_fit_into_the_map() -> None:
     with pytest.raises(Retry, match="merge or close"):
         check_room({"other": much}, "press", ["a"])
     check_room({"press": much}, "press", ["a"])
+
+
+def test_who_stays_at_another_commit_or_only_plans_is_behind() -> None:
+    new, old = CommitId("b" * 40), CommitId("a" * 40)
+    orders = {"lab": Target(new, plan="d" * 64), "saw": Target(new, Mode.PLAN), "press": Target(old)}
+    assert behind(orders, new) == {"saw", "press"}
+
+
+def test_no_gateway_holds_so_much_that_all_others_wait() -> None:
+    gateways = 10
+    paths = [f"projects/{number:091}" for number in range(MAX_BYTES // 103)]
+    with pytest.raises(Retry, match="merge or close"):
+        check_room({}, "greedy", paths[: len(paths) * 6 // 10], gateways)
+    much = paths[: len(paths) * 4 // 10]
+    check_room({}, "greedy", much, gateways)  # what is free may be used
+    answers = {"greedy": ChangesAnswer("x", holds=tuple(much))}
+    own = paths[: len(paths) * 4 // 10 // gateways]
+    for number in range(gateways - 1):
+        check_room(answers, f"modest-{number}", own, gateways)
+        answers[f"modest-{number}"] = ChangesAnswer("x", holds=tuple(own))
 
 
 def file(path: str, base: str = "", action: Action = Action.WRITTEN) -> ChangedFile:

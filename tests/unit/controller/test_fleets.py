@@ -66,6 +66,15 @@ def test_a_report_belongs_to_the_pod_that_it_names() -> None:
     assert old_shape.gateways[0].report is not None
     other_mode = fleet_of(pods, {"front-b": report("front-b")})
     assert other_mode.gateways[0].report is not None
+    pair = [pod("front-b", "front"), pod("front-c", "front")]
+    back = fleet_of(pair, {"front": report("front-b")})
+    assert [one.report is not None for one in back.gateways] == [True, False]
+
+
+def test_nobody_reports_for_another_gateway_under_a_key_of_his_own() -> None:
+    pods = [pod("front-b", "front"), pod("rogue-a", "rogue")]
+    fleet = fleet_of(pods, {"rogue": report("front-b"), "rogue-a": report("front-b")})
+    assert [one.report for one in fleet.gateways] == [None, None]
 
 
 def test_being_done_is_being_synced_at_that_very_commit() -> None:

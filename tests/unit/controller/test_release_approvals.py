@@ -12,7 +12,7 @@ from stoker.api.blocks.status import ApprovalRequest
 from stoker.controller.releasing.agreeing import digest_of, is_for_something_else
 from stoker.domain.intent.delivery import Approval, Deployment, Stage, Strategy
 from stoker.domain.intent.requests import GivenApproval
-from stoker.domain.protocol import Mode, Target
+from stoker.domain.protocol import GatewayReport, Mode, SyncStatus, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 from stoker.testing.played_fleet import PlayedFleet, commit
@@ -196,9 +196,64 @@ def test_an_approval_that_was_taken_is_taken_again_if_agents_could_not_be_told()
 
 def test_a_first_sync_waits_for_nobody() -> None:
     fleet = asking("a", "b")
-    fleet.reports["b"] = None
+    fleet.reports["b"] = GatewayReport("b")
     fleet.decide()
     assert fleet.has_it() == {"b"}
+
+
+def test_a_pod_that_has_said_nothing_only_plans_as_it_may_have_files() -> None:
+    fleet = asking("a", "b")
+    fleet.reports["b"] = None
+    for _ in range(2):
+        fleet.decide()
+        assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    fleet.reports["b"] = GatewayReport("b", sync_status=SyncStatus.SYNCED, synced_commit=commit(0))
+    fleet.decide()
+    assert fleet.has_it() == set()
+    fleet.reports["b"] = GatewayReport("b", sync_status=SyncStatus.SYNCED, synced_commit=commit(1))
+    fleet.decide()
+    assert "b" not in fleet.last.targets, "its agent knew that it was its first sync"
+
+
+def test_nobody_is_asked_for_pods_of_which_nothing_is_known() -> None:
+    fleet = asking("a", "b")
+    fleet.reports = dict.fromkeys("ab")
+    for _ in range(2):
+        fleet.decide()
+        assert fleet.last.approval is None
+    for name in "ab":
+        fleet.reports[name] = GatewayReport(name, sync_status=SyncStatus.SYNCED, synced_commit=commit(1))
+    fleet.decide()
+    assert (fleet.last.approval, fleet.last.targets) == (None, {})
+
+
+def test_a_stage_that_takes_an_approval_takes_it_of_a_silent_pod_as_well() -> None:
+    stages = (Stage("first", ("a",)), Stage("second", ("b",), require_approval=True))
+    fleet = PlayedFleet(("a", "b"), Deployment(Strategy.CANARY, stages))
+    fleet.reports["b"] = None
+    fleet.decide()
+    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    fleet.sync("a")
+    fleet.decide()
+    assert fleet.stages()["second"] == "Approval"
+    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+
+
+def test_a_ref_of_its_own_is_no_way_around_an_approval() -> None:
+    fleet = asking("a", "b")
+    fleet.overrides["b"] = "try-this"
+    fleet.decide()
+    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    fleet.sync("a", "b")
+    fleet.decide()
+    assert request(fleet).state == "Pending", "the others do not wait for its plan"
+    assert {one.gateway: one.why for one in fleet.last.held} == {
+        "a": "an approval",
+        "b": "an approval, which a ref of its own cannot get",
+    }
+    fleet.approval = Approval()
+    fleet.decide()
+    assert "b" not in fleet.last.targets
 
 
 def test_a_new_commit_makes_a_new_request() -> None:

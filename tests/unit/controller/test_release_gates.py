@@ -194,6 +194,23 @@ def test_a_gateway_that_was_never_synced_is_not_held() -> None:
     assert fleet.has_it() == {"lab", "plant", "office"}
 
 
+@pytest.mark.parametrize("passes", [0, 2], ids=["at once", "after passes in which it was silent"])
+def test_a_pod_that_restarts_as_the_commit_comes_keeps_its_place(passes: int) -> None:
+    fleet = PlayedFleet(FIVE, two_stages())
+    fleet.number = 0
+    fleet.decide()  # everybody is there
+    fleet.reports["plant"] = None
+    for _ in range(passes):
+        fleet.decide()
+    fleet.number = 1
+    fleet.decide()
+    assert fleet.told("plant") == Target(commit(0))
+    assert fleet.has_it() == {"lab"}
+    fleet.reports["plant"] = GatewayReport("plant", sync_status=SyncStatus.PENDING)
+    fleet.decide()
+    assert fleet.has_it() == {"lab", "plant"}, "it says that it never had anything"
+
+
 def test_who_is_on_the_way_to_the_commit_before_stays_on_it_when_the_next_one_comes() -> None:
     fleet = PlayedFleet(FIVE)
     fleet.decide()

@@ -161,6 +161,12 @@ class Capturing:
         finally:
             self._say()
 
+    @asynccontextmanager
+    async def beside_passes(self) -> AsyncIterator[None]:
+        """For whoever changes the folder without a pass, which would hold the reader."""
+        async with self._keeper.reader.held():
+            yield
+
     async def hold(self, change: Change) -> tuple[Held, ...]:
         """Where somebody changed what the plan would overwrite or delete."""
         ledger = change.before

@@ -36,4 +36,5 @@ def undoing_for(
         noise=noise,
         clock=clock,
         asked=bool(direction.pinned_at),
+        resource=direction.intent.resource,
     )

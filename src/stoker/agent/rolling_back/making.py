@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stoker.domain.clock import Clock
 from stoker.domain.intent.delivery import RollbackTrigger
+from stoker.domain.intent.intents import Identity
 from stoker.domain.intent.policies import Snapshots
 from stoker.domain.intent.source import SecretKey
 from stoker.engine.protecting import STATE
@@ -34,6 +35,7 @@ def make(
     attendant: Attending | None = None,
     noise: Noise | None = None,
     asked: bool = False,
+    resource: Identity | None = None,
 ) -> Undoing | None:
     """None unless somebody wants copies, a way back, or there is a note about one."""
     from stoker.agent.rolling_back.noting import Notes  # noqa: PLC0415 - see above
@@ -41,10 +43,11 @@ def make(
     notes = Notes(data_dir / STATE)
     if not (policy.enabled or (triggers and attendant is not None) or asked or notes.any):
         return None
-    from stoker.agent.rolling_back.storing import Place  # noqa: PLC0415
+    from stoker.agent.rolling_back.storing import Place, owner_of  # noqa: PLC0415
     from stoker.agent.rolling_back.undoing import Undoing  # noqa: PLC0415
 
-    place = Place(data_dir, gateway, mount, secret)
+    owner = owner_of(resource.namespace, resource.door, resource.name) if resource is not None else ""
+    place = Place(data_dir, gateway, mount, secret, owner)
     return Undoing(
         policy,
         triggers,

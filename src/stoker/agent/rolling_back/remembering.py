@@ -32,14 +32,16 @@ class Remembered(NamedTuple):
     facts: Facts
     foreign: frozenset[str]
     """Files of the snapshot that we had not written."""
+    owner: str = ""
+    """Whose gateway it is; empty where the place alone says that."""
 
 
 def facts_of(ledger: Ledger) -> Facts:
     return Facts(**{name: getattr(ledger, name) for name in _KINDS})
 
 
-def written(ledger: Ledger, foreign: tuple[str, ...]) -> bytes:
-    said = {"facts": plain_facts(facts_of(ledger), None), "foreign": list(foreign)}
+def written(ledger: Ledger, foreign: tuple[str, ...], owner: str = "") -> bytes:
+    said = {"facts": plain_facts(facts_of(ledger), None), "foreign": list(foreign), "owner": owner}
     return zlib.compress(json.dumps(said).encode(), 1)
 
 
@@ -59,7 +61,9 @@ def read(data: bytes, snapshot_id: str) -> Remembered:
 
 
 def _checked(said: dict[str, object]) -> Remembered:
-    told, foreign = said["facts"], _listed(said["foreign"])
+    told, foreign, owner = said["facts"], _listed(said["foreign"]), said.get("owner", "")
+    if not isinstance(owner, str):
+        raise ValueError("its owner is no text")
     if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
         raise ValueError("a fact is unknown")
     for name, value in told.items():
@@ -71,7 +75,7 @@ def _checked(said: dict[str, object]) -> Remembered:
     for paths in (foreign, *(_listed(told.get(name, [])) for name in _PATHS)):
         if "" in paths or not RelPath.all_of(paths):
             raise ValueError("a path leads out of its place")
-    return Remembered(with_facts(Facts(), told), frozenset(foreign))
+    return Remembered(with_facts(Facts(), told), frozenset(foreign), owner)
 
 
 def _listed(value: object) -> list[str]:

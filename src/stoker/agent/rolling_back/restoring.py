@@ -7,7 +7,9 @@ and verification. A kill on the way leaves whole files, and whoever comes next g
 from the ledger.
 
 It is all or nothing: a place that may not be touched, because somebody works there or
-something else stands in the way, keeps everything as it is. Afterwards the ledger says
+something else stands in the way, keeps everything as it is. What somebody changed on the
+gateway and git does not have yet is left where it is when a change is taken back by
+itself. Who asks for a snapshot waits for it, unless a copy of it is taken first. Afterwards the ledger says
 what it said when the snapshot was taken, so that the folder is known; it is not called
 complete, so that the next sync compares everything once.
 """
@@ -17,9 +19,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from stoker.agent.carrying import carried
 from stoker.agent.hooks import Change, Noise, PassHook
@@ -35,7 +37,7 @@ from stoker.engine.globs import Batch
 from stoker.engine.ledger import STAT, UNSEEN, Ledger
 from stoker.engine.live import Live
 from stoker.engine.mapping import Desired, Managed
-from stoker.engine.objects import Note
+from stoker.engine.objects import Held, Note
 from stoker.engine.planning import plan as plan_for
 from stoker.engine.plans import Plan
 from stoker.engine.protecting import SHIELD, Protection
@@ -46,10 +48,22 @@ from stoker.fs.scanning import scan
 from stoker.fs.stopping import Stop, go_on
 from stoker.snapshots.keeping import Snapshots
 from stoker.snapshots.values import KeptFile, Manifest, Origin, corrupt
+from stoker.telemetry.logs import get_logger
 
 NOWHERE = "0" * 40
 _NOBODYS = DeletionPolicy(orphans=Orphans.OWNED)
 _LOOK_AGAIN = 5.0
+_NAMED = 5
+
+log = get_logger(__name__)
+
+
+class Capture(PassHook, Protocol):
+    """What somebody changes on the gateway (`stoker.agent.capturing`)."""
+
+    def beside_passes(self) -> AbstractAsyncContextManager[None]:
+        """To be asked as a hook where there is no pass."""
+        ...
 
 
 class Restored(NamedTuple):
@@ -69,19 +83,32 @@ async def restored(
     hooks: Sequence[PassHook],
     *,
     whole: bool,
+    owner: str = "",
+    copied: bool = False,
+    capture: Capture | None = None,
     noise: Noise | None = None,
 ) -> Restored:
     """Go back to a snapshot. `whole`: all of it, wholly checked; otherwise what a sync can have changed.
 
-    Raises with everything as it was, except where the volume itself fails (`Retry`).
+    `copied`: a hook takes a copy of what is there. Raises with everything as it was, except where the
+    volume itself fails (`Retry`).
     """
     opened = await in_thread(lambda _: snapshots.open(snapshot_id))
     manifest = opened.manifest
     said = read(manifest.extra, snapshot_id)
     _refuse_shielded(manifest)
+    if said.owner and said.owner != owner:
+        raise Stalled(
+            f"snapshot {snapshot_id} is one of {said.owner}, and not of this gateway",
+            reason=Reason.ROLLBACK_FAILED,
+        )
     if whole:
         await in_thread(lambda stop: snapshots.verify(snapshot_id, go_on=lambda: go_on(stop.is_set)))
-    with DataFolder.opened(job.data_dir) as folder, locked(folder):
+    async with AsyncExitStack() as around:
+        if capture is not None:
+            await around.enter_async_context(capture.beside_passes())
+        folder = around.enter_context(DataFolder.opened(job.data_dir))
+        around.enter_context(locked(folder))
         book = await in_thread(lambda _: Book.load(folder))
         plan = await in_thread(
             lambda stop: _planned(folder, book.ledger or Ledger(), manifest, said, whole, noise, stop.is_set)
@@ -89,6 +116,9 @@ async def restored(
         change = _change(job, plan, manifest.origin, book.ledger)
         if plan.actions:
             await _refuse_held(hooks, change)
+        if plan.actions and capture is not None:
+            plan = await _spared(capture, change, whole=whole, copied=copied)
+            change, hooks = replace(change, plan=plan), (*hooks, capture)
         paths = [str(write.path) for write in plan.writes] + [str(mode.path) for mode in plan.modes]
         modes = {path: manifest.files[path].mode for path in paths}
         applied, notes = await carried(
@@ -182,11 +212,27 @@ def _refuse_shielded(manifest: Manifest) -> None:
 async def _refuse_held(hooks: Sequence[PassHook], change: Change) -> None:
     held = [place for hook in hooks for place in await hook.hold(change)]
     if held:
-        raise Wait(
-            f"{held[0].place}: {held[0].why}; nothing is put back before it is free",
-            after=_LOOK_AGAIN,
-            reason=Reason.DESIGNER_SESSION_ACTIVE,
-        )
+        raise _waits(held[0])
+
+
+async def _spared(capture: Capture, change: Change, *, whole: bool, copied: bool) -> Plan:
+    """The plan without what somebody changed on the gateway; all of it where that is copied before."""
+    held = await capture.hold(change)
+    if not whole:
+        for one in held[:_NAMED]:
+            log.warning("rollback.left_alone", place=one.place, why=one.why)
+        return change.plan.holding(held, change.before)
+    if held and not copied:
+        raise _waits(held[0])
+    return change.plan
+
+
+def _waits(held: Held) -> Wait:
+    return Wait(
+        f"{held.place}: {held.why}; nothing is put back before it is free",
+        after=_LOOK_AGAIN,
+        reason=held.reason,
+    )
 
 
 def _change(job: SyncJob, plan: Plan, origin: Origin, ledger: Ledger | None) -> Change:

@@ -5,15 +5,18 @@ copy that cannot be made stops the sync with nothing changed. What is copied twi
 row costs little: contents are kept once, and the ledger says which files to read.
 
 A pass that goes on where another one broke off meets half of each: it takes no copy of
-that, the one from before the first of them stands.
+that, the one from before the first of them stands. One that is tried again and finds all
+as it was takes none either. Old copies go when the change is in place, never before: as
+often as it is tried, what there was to go back to stays. Who goes back always gets a copy
+of what is there, for the way forward, and what it goes back to is not let go of meanwhile.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 
 from stoker.agent.hooks import Change, Noise
 from stoker.agent.rolling_back import covering
@@ -66,6 +69,8 @@ class Snapshotter:
         """None until a copy was taken by this process."""
         self.taken = ""
         """The one that the last change can be taken back by; empty where there is none."""
+        self._wanted = ""
+        """The one that is being put back."""
         self._place = place
         self._notes = notes
         self._on_probation = on_probation
@@ -83,16 +88,36 @@ class Snapshotter:
         if waiting is not None and before.intended and waiting.commit == str(change.commit):
             self.taken = waiting.snapshot
         else:
-            self.taken = await self._copy(change, before)
+            self.taken = await self._standing(before) or await self._copy(change, before)
             self._put_on_probation(change, before, waiting)
         yield
 
     async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        if self.taken and not applied.errors:
+            count = await in_thread(lambda _: self._prune())
+            if self.kept is not None and count is not None:
+                self.kept = replace(self.kept, count=count)
         return ()
+
+    @contextmanager
+    def keeping(self, snapshot_id: str) -> Iterator[None]:
+        """While this one is put back it is not let go of, and what it replaces is copied as it is."""
+        self._wanted = snapshot_id
+        try:
+            yield
+        finally:
+            self._wanted = ""
 
     def snapshots(self) -> Snapshots:
         """All of them; for a thread."""
         return self._place.snapshots(self.policy)
+
+    async def _standing(self, before: Ledger) -> str:
+        """The copy from before a change that broke off, if there is one; who goes back takes a new one."""
+        if not before.intended or self._wanted:
+            return ""
+        newest = await in_thread(lambda _: self.snapshots().newest())
+        return newest.id if newest is not None and newest.origin == _origin(before) else ""
 
     async def _copy(self, change: Change, before: Ledger) -> str:
         reached("snapshot.take.before")
@@ -130,22 +155,24 @@ class Snapshotter:
                 covered.files,
                 opened,
                 scope=self.policy.scope,
-                origin=Origin(before.commit, before.ref, before.settings),
-                extra=written(before, covered.foreign),
+                origin=_origin(before),
+                extra=written(before, covered.foreign, self._place.owner_at(self.policy)),
                 digits=len(before.commit) or len(change.commit),
                 strict=self.policy.scope is SnapshotScope.MANAGED,
+                reuse=True,
                 go_on=lambda: go_on(stop.is_set),
             )
-        return taken, self._prune(snapshots)
+            return taken, len(snapshots.listed())
 
-    def _prune(self, snapshots: Snapshots) -> int:
+    def _prune(self) -> int | None:
         """How many there are then; old ones that cannot be let go of are no reason not to go on."""
         try:
-            snapshots.prune(self.policy.retention_count, keep=self._notes.needed)
+            snapshots = self.snapshots()
+            snapshots.prune(self.policy.retention_count, keep={*self._notes.needed, self._wanted})
             return len(snapshots.listed())
-        except StokerError as error:
-            log.warning("snapshot.not_pruned", error=error.message)
-            return 0
+        except (StokerError, OSError) as error:
+            log.warning("snapshot.not_pruned", error=str(error))
+            return None
 
     def _put_on_probation(self, change: Change, before: Ledger, waiting: Probation | None) -> None:
         """A commit that is new here has to prove itself; the way back leads to what did so last."""
@@ -162,3 +189,7 @@ class Snapshotter:
 
     def _doubt(self, path: str) -> bool:
         return self._noise is not None and bool(self._noise.doubtful([path]))
+
+
+def _origin(ledger: Ledger) -> Origin:
+    return Origin(ledger.commit, ledger.ref, ledger.settings)

@@ -1,5 +1,8 @@
 """Where the snapshots of one gateway lie: beside its ledger, on a claim, or in a bucket.
 
+On a claim or in a bucket, which many may share, they lie below the namespace, the kind and
+the name of the resource: a gateway of the same name elsewhere has its own.
+
 Nothing is looked for elsewhere when the place that was asked for is not there: a copy
 that nobody finds on the day it is needed is none.
 """
@@ -39,17 +42,27 @@ class Place:
     """Where a volume for snapshots is mounted, if there is one."""
     secret: Callable[[SecretKey], bytes] | None = None
     """Reads a key of a Secret; raises where it is missing."""
+    owner: str = ""
+    """Whose gateway it is, as `owner_of` says it; a data volume needs none, for it has one gateway."""
 
     def snapshots(self, policy: Policy) -> Snapshots:
         """Blocks where a bucket has to be opened; raises where the place is not there."""
-        return Snapshots(self._storage(policy), self.gateway)
+        return Snapshots(self.storage(policy), self.gateway)
 
-    def _storage(self, policy: Policy) -> Storage:
+    def owner_at(self, policy: Policy) -> str:
+        """What a snapshot there says of its owner."""
+        return self.owner if policy.storage is not SnapshotStorage.PVC or self._is_mounted else ""
+
+    @property
+    def _is_mounted(self) -> bool:
+        return self.mount is not None and self.mount.is_dir()
+
+    def storage(self, policy: Policy) -> Storage:
         own = safe_name(self.gateway)
         if policy.storage is not SnapshotStorage.PVC:
             return self._bucket(policy)
         if self.mount is not None and self.mount.is_dir():
-            return FolderStorage(self.mount, own)
+            return FolderStorage(self.mount, f"{self.owner}/{own}" if self.owner else own)
         if policy.claim_name:
             raise Misconfigured(
                 f"claim {policy.claim_name!r} for snapshots is not mounted into this pod; restart it, so "
@@ -62,7 +75,8 @@ class Place:
         from stoker.snapshots import buckets  # noqa: PLC0415 - an object store's client, for those who have one
 
         opened = buckets.s3 if policy.storage is SnapshotStorage.S3 else buckets.gcs
-        return opened(policy.bucket, self.gateway, self._credentials(policy))
+        prefix = "/".join(filter(None, (policy.bucket.key_prefix, self.owner)))
+        return opened(replace(policy.bucket, key_prefix=prefix), self.gateway, self._credentials(policy))
 
     def _credentials(self, policy: Policy) -> dict[str, Secret] | None:
         name = policy.bucket.credentials_secret
@@ -76,6 +90,10 @@ class Place:
                 if key not in _OPTIONAL:
                     raise
         return found
+
+
+def owner_of(namespace: str, kind: str, resource: str) -> str:
+    return "/".join(map(safe_name, (namespace, kind, resource)))
 
 
 def local_only(policy: Policy) -> Policy:

@@ -12,14 +12,16 @@ its way: a kill in between is finished by the next pass, and never tries the com
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from stoker.agent.hooks import Noise, PassHook
 from stoker.agent.jobs import SyncJob, Wish
 from stoker.agent.reporting import SyncReport
 from stoker.agent.rolling_back.noting import HAND, Notes, Pin, Quarantine
-from stoker.agent.rolling_back.restoring import Restored, restored
+from stoker.agent.rolling_back.restoring import Capture, Restored, restored
 from stoker.agent.rolling_back.snapshotting import Kept, Snapshotter
 from stoker.agent.rolling_back.storing import Place, local_only
 from stoker.agent.rolling_back.telling import stayed
@@ -78,6 +80,8 @@ class Undoing:
         noise: Noise | None = None,
     ) -> None:
         self.triggers = frozenset(triggers) if attendant is not None else frozenset()
+        self.capture: Capture | None = None
+        """Knows what somebody changed on the gateway, where that is sent back."""
         self.hooks: tuple[PassHook, ...] = ()
         """What a sync needs in addition; before the gateway's own."""
         self._policy = policy
@@ -264,15 +268,27 @@ class Undoing:
         )
 
     async def _restored(self, job: SyncJob, snapshot_id: str, *, whole: bool) -> Restored:
-        stores = await in_thread(lambda _: self.stores())
-        hooks = self._hooks(job, copied=whole and self._policy.enabled)
-        for store in stores[:-1]:
-            try:
-                return await restored(job, store, snapshot_id, hooks, whole=whole, noise=self._noise)
-            except StokerError as error:
-                if error.reason is not Reason.SNAPSHOT_NOT_FOUND:
-                    raise
-        return await restored(job, stores[-1], snapshot_id, hooks, whole=whole, noise=self._noise)
+        stores, mine = await in_thread(lambda _: self.stores()), self._snapshotter
+        copied = whole and self._policy.enabled
+        restore = partial(
+            restored,
+            job,
+            snapshot_id=snapshot_id,
+            hooks=self._hooks(job, copied=copied),
+            whole=whole,
+            owner=self._place.owner,
+            copied=copied,
+            capture=self.capture,
+            noise=self._noise,
+        )
+        with mine.keeping(snapshot_id) if mine is not None else nullcontext():
+            for store in stores[:-1]:
+                try:
+                    return await restore(snapshots=store)
+                except StokerError as error:
+                    if error.reason is not Reason.SNAPSHOT_NOT_FOUND:
+                        raise
+            return await restore(snapshots=stores[-1])
 
     def _hooks(self, job: SyncJob, *, copied: bool) -> Sequence[PassHook]:
         """Those of a sync, without what judges a commit."""

@@ -215,6 +215,7 @@ class Acceptor:
                     senders.get(target),
                     desk.answers.get(target),
                     desk.standings.get(target, Standing()),
+                    behind=target in ask.behind,
                 )
                 desk.troubles.pop(target, None)
                 self._keep(key, desk, target, outcome)
@@ -272,9 +273,10 @@ def _followed(desk: _Desk) -> list[str]:
 
 def _differs(old: Ask, new: Ask) -> bool:
     """In something that ends all pauses."""
-    return (old.policy, old.source, old.commit, old.secrets) != (
+    return (old.policy, old.source, old.commit, old.secrets, old.behind) != (
         new.policy,
         new.source,
         new.commit,
         new.secrets,
+        new.behind,
     )

@@ -102,9 +102,8 @@ class Carrier:
             answered(refusal(parcel.id, message, answers.get(sender.target), standing))
             return True
         held = answers[sender.target].holds if sender.target in answers else ()
-        check_room(
-            answers, sender.target, holds_after(ask.policy.conflicts, held, [it.path for it in judged.taken])
-        )
+        holds = holds_after(ask.policy.conflicts, held, [it.path for it in judged.taken])
+        check_room(answers, sender.target, holds, len(ask.senders))
         origin = Origin(key.identity, sender.name)
         recorded = await self._record(key, ask, branch, changes, rules, origin)
         outcome = outcome_of(ask, branch, changes, recorded, held, standing)
@@ -131,8 +130,13 @@ class Carrier:
         sender: Sender | None,
         answer: ChangesAnswer | None,
         standing: Standing,
+        *,
+        behind: bool = False,
     ) -> Outcome:
-        """Look after what is open; `sender` is None while its pod is away."""
+        """Look after what is open; `sender` is None while its pod is away.
+
+        `behind`: the gateway may not apply the resource's commit yet.
+        """
         branch = standing.branch
         if sender is not None:
             intent = sender.intent()
@@ -153,8 +157,8 @@ class Carrier:
                 return Outcome(None, well(standing, request.url))
         if course is Course.WANTED and over_by_itself:
             course = Course.MERGED
-        if course is Course.MERGED and ask.commit not in (None, ground.tip):
-            # Agents are told of the merge and of the end of the holds at once, or they would go back first.
+        if course is Course.MERGED and ask.commit is not None and (behind or ask.commit != ground.tip):
+            # No hold ends before the gateway may have the merge, or it would go back first.
             return Outcome(None, standing)
         if course in (Course.MERGED, Course.CLOSED):
             freed = replace(answer, holds=()) if answer is not None and answer.holds else None

@@ -5,6 +5,8 @@
                                           Only a branch that says otherwise is put right
     both have changed it                  lines are put together where they do not touch,
                                           else it is a conflict
+    somebody else changed it on the       the same, with what stands on the branch
+    gateway's branch
 
 A conflict is never settled in silence. On a branch of its own the gateway's file is
 proposed and marked as in conflict, whoever wins for now; on the followed branch itself,
@@ -43,6 +45,19 @@ def doubtful(files: Sequence[ChangedFile], git: Mapping[str, str]) -> tuple[Chan
     return tuple(one for one in files if git.get(one.repo_path, "") not in (one.blob, one.base))
 
 
+def reviewed(
+    files: Sequence[ChangedFile], git: Mapping[str, str], branch: Mapping[str, str] | None
+) -> tuple[ChangedFile, ...]:
+    """Those of which a branch that others write as well has a version of its own."""
+    if branch is None:
+        return ()
+    return tuple(
+        one
+        for one in files
+        if branch.get(one.repo_path, "") not in (one.base, one.blob, git.get(one.repo_path, ""))
+    )
+
+
 def compare(
     files: Sequence[ChangedFile],
     git: Mapping[str, str],
@@ -51,15 +66,18 @@ def compare(
     merge: Merge,
     *,
     takes_conflicts: bool,
+    shared: bool = False,
 ) -> Verdict:
     """`git` and `branch` have the blob ids at the ref's commit and on the branch that is built on.
 
-    `contents` is what is known of the blobs behind doubts.
+    `contents` is what is known of the blobs behind doubts. `shared`: others have written to the branch.
     """
     edits: dict[str, bytes | None] = {}
-    changed, conflicts, merged = [], [], []
+    changed: list[ChangedFile] = []
+    conflicts: list[ChangedFile] = []
+    merged: list[ChangedFile] = []
     refused: list[Note] = []
-    uncertain = set(doubtful(files, git))
+    uncertain, touched = set(doubtful(files, git)), set(reviewed(files, git, branch) if shared else ())
     for one in files:
         there = git.get(one.repo_path, "")
         if there == one.blob and (branch is None or branch.get(one.repo_path, "") == one.blob):
@@ -76,6 +94,13 @@ def compare(
                 conflicts.append(one)
                 refused.append(Note(one.path, "was changed in git as well"))
                 continue
+        if one in touched and branch is not None:
+            both = _beside(one, branch.get(one.repo_path, ""), wanted, contents, merge)
+            if both is not None:
+                wanted = both
+                merged += [one] if one not in merged else []
+            else:
+                conflicts += [one] if one not in conflicts else []
         edits[one.repo_path] = wanted
         changed.append(one)
     return Verdict(edits, tuple(changed), tuple(conflicts), tuple(merged), tuple(refused))
@@ -85,3 +110,12 @@ def _together(one: ChangedFile, there: str, contents: Mapping[str, bytes], merge
     if one.action is not Action.WRITTEN or one.base not in contents or there not in contents:
         return None
     return merge(contents[one.base], contents[there], one.content)
+
+
+def _beside(
+    one: ChangedFile, there: str, wanted: bytes | None, contents: Mapping[str, bytes], merge: Merge
+) -> bytes | None:
+    """With what somebody made of it on the branch; what was taken back is no change that could go with it."""
+    if wanted is None or one.blob == one.base or one.base not in contents or there not in contents:
+        return None
+    return merge(contents[one.base], contents[there], wanted)

@@ -31,10 +31,19 @@ def holds_after(
     return tuple(sorted({*before, *recorded}))
 
 
-def check_room(answers: Mapping[str, ChangesAnswer], target: str, holds: Iterable[str]) -> None:
-    """Raises where a set has to wait because too much waits for review already."""
-    others = sum(map(size_of, (answer for name, answer in answers.items() if name != target)))
-    if others + sum(len(path.encode()) + 3 for path in holds) > MAX_BYTES:
+def check_room(
+    answers: Mapping[str, ChangesAnswer], target: str, holds: Iterable[str], gateways: int = 1
+) -> None:
+    """Raises where a set has to wait because too much waits for review already.
+
+    Half of the room is whoever comes first's; of the other half each gateway has its share, so
+    that one of them cannot keep all others waiting.
+    """
+    others = [answer for name, answer in answers.items() if name != target]
+    taken, wanted = sum(_size_of_paths(one.holds) for one in others), _size_of_paths(holds)
+    room = MAX_BYTES - (sum(map(size_of, others)) - taken)
+    common, share = (room // 2, room // 2 // gateways) if gateways > 1 else (room, room)
+    if taken + wanted > (room if wanted <= share else common):
         raise Retry(
             "more files wait for open pull requests than agents can be told of: merge or close some",
             reason=Reason.CHANGE_PENDING,
@@ -43,4 +52,8 @@ def check_room(answers: Mapping[str, ChangesAnswer], target: str, holds: Iterabl
 
 def size_of(answer: ChangesAnswer) -> int:
     """About what it takes in the map."""
-    return 200 + len(answer.message) + sum(len(path.encode()) + 3 for path in answer.holds + answer.refused)
+    return 200 + len(answer.message) + _size_of_paths(answer.holds + answer.refused)
+
+
+def _size_of_paths(paths: Iterable[str]) -> int:
+    return sum(len(path.encode()) + 3 for path in paths)

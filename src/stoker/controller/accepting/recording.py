@@ -16,9 +16,9 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from stoker.controller.accepting.comparing import Verdict, compare, doubtful
+from stoker.controller.accepting.comparing import Verdict, compare, doubtful, reviewed
 from stoker.controller.accepting.judging import Rules
-from stoker.controller.accepting.wording import Origin, commit_of
+from stoker.controller.accepting.wording import Origin, commit_of, is_ours_alone
 from stoker.domain.errors import StokerError
 from stoker.domain.protocol import ChangedFile, ChangeSet
 from stoker.domain.refs import CommitId
@@ -67,12 +67,13 @@ async def record(
             try:
                 anew = ground.branch is not None and await decided(ground)
                 below = None if anew else ground.branch
+                shared = below not in (None, ground.tip) and not is_ours_alone(await proposals.raw(below))
                 verdict = await _compared(
-                    proposals, ground, below, judged.taken, takes_conflicts=takes_conflicts
+                    proposals, ground, below, judged.taken, takes_conflicts=takes_conflicts, shared=shared
                 )
                 if not verdict.edits:
                     return Recorded(ground, ground.branch, verdict, anew, judged.refused + verdict.refused)
-                commit = commit_of(changes, verdict, origin)
+                commit = commit_of(changes, verdict, origin, shared=shared)
                 proposed = await proposals.propose(branch, commit, ground, anew=anew)
             except StokerError as error:
                 if again < MAX_REPLAYS and await _came_too_late(proposals, branch, ground, error):
@@ -107,6 +108,7 @@ async def _compared(
     files: tuple[ChangedFile, ...],
     *,
     takes_conflicts: bool,
+    shared: bool,
 ) -> Verdict:
     paths = [one.repo_path for one in files]
     git = await proposals.files(ground.tip, paths)
@@ -116,8 +118,12 @@ async def _compared(
         there = git.get(one.repo_path)
         if there is not None and one.base and one.blob:
             contents |= await _readable(proposals, (BlobId(one.base), there))
+    for one in reviewed(files, git, branch) if shared else ():
+        beside = branch.get(one.repo_path) if branch is not None else None
+        if beside is not None and one.base and one.blob:
+            contents |= await _readable(proposals, (BlobId(one.base), beside))
     return await asyncio.to_thread(
-        compare, files, git, branch, contents, merged, takes_conflicts=takes_conflicts
+        compare, files, git, branch, contents, merged, takes_conflicts=takes_conflicts, shared=shared
     )  # finding out which lines touch takes its time
 
 

@@ -7,6 +7,7 @@ While a resource is paused nothing goes to git, and what was said stays said.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from stoker.api.adapters import Surroundings, gateway_intent_for
@@ -20,6 +21,8 @@ from stoker.controller.objects import ResourceKey
 from stoker.controller.observing import Observed
 from stoker.controller.publishing import Publisher
 from stoker.controller.validating import Validator
+from stoker.domain.protocol import Mode, Target
+from stoker.domain.refs import CommitId
 
 
 class WayBack:
@@ -75,11 +78,11 @@ class WayBack:
         intent = understood.intent
         profiles = self._observed.profiles_in(context.key.object.namespace)
         around = Surroundings(profiles, self._cluster_name, len(context.fleet.gateways) <= 1)
-
+        commit = context.what.commit if context.what is not None else None
         return Ask(
             policy=intent.policies.bidirectional,
             source=intent.source._replace(ref=effective.ref),
-            commit=context.what.commit if context.what is not None else None,
+            commit=commit,
             interval=intent.polling.interval if intent.polling.enabled else None,
             secrets=self._validator.secret_versions(context.key, understood),
             senders={
@@ -92,7 +95,13 @@ class WayBack:
                 for one in context.fleet.gateways
             },
             parcels=parcels_in(self._postbox.keys(context.key)),
+            behind=behind(context.release.targets if context.release is not None else {}, commit),
         )
+
+
+def behind(orders: Mapping[str, Target], commit: CommitId | None) -> frozenset[str]:
+    """Who may not apply the commit yet."""
+    return frozenset(name for name, one in orders.items() if one.commit != commit or one.mode is Mode.PLAN)
 
 
 def accepted_in(context: Context) -> Accepted:

@@ -54,6 +54,8 @@ class Ask:
     """By key."""
     parcels: tuple[Parcel, ...] = ()
     """Oldest first."""
+    behind: frozenset[str] = frozenset()
+    """Targets that may not apply the commit yet: they wait for a gate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from stoker.git.writing import Author, FileEdit, NewCommit
 DOMAIN = "stoker.invalid"
 COMMITTER = Author("Stoker", f"controller@{DOMAIN}")
 MAX_LISTED = 200
+_SHARED = "Branch-Shared: yes"
 
 _WORDS = {Action.WRITTEN: "changed", Action.DELETED: "deleted"}
 _THEN = {
@@ -37,11 +38,24 @@ class Origin:
     gateway: str
 
 
-def commit_of(changes: ChangeSet, verdict: Verdict, origin: Origin) -> NewCommit:
-    """The same set on the same ground is the same commit, whoever makes it and when."""
+def commit_of(changes: ChangeSet, verdict: Verdict, origin: Origin, *, shared: bool = False) -> NewCommit:
+    """The same set on the same ground is the same commit, whoever makes it and when.
+
+    `shared`: others have written to the branch, which every later commit on it goes on saying.
+    """
     edits = tuple(FileEdit(path, content) for path, content in sorted(verdict.edits.items()))
     author = Author(f"Gateway {shown(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
-    return NewCommit(author, COMMITTER, _message(changes, verdict, origin), edits, _when(changes))
+    message = _message(changes, verdict, origin) + (f"\n{_SHARED}" if shared else "")
+    return NewCommit(author, COMMITTER, message, edits, _when(changes))
+
+
+def is_ours_alone(commit: bytes) -> bool:
+    """Whether a branch that ends with this commit has nothing but ours; the commit as git keeps it."""
+    head, _, message = commit.partition(b"\n\n")
+    ours = f"committer {COMMITTER.name} <{COMMITTER.email}> ".encode()
+    return any(line.startswith(ours) for line in head.splitlines()) and _SHARED.encode() not in (
+        message.splitlines()
+    )
 
 
 def title_of(origin: Origin) -> str:

@@ -60,6 +60,8 @@ def agree(situation: Situation, waiting: Sequence[Member], stage: str | None) ->
     before = None if again else before
     plans = {one.target: digest for one in waiting if (digest := _digest(one))}
     if len(plans) < len(waiting):
+        if before is None and all(one.gateway.report is None for one in waiting):
+            return Agreement(situation.request, granted=False)  # first syncs, as far as anybody knows
         if before is not None and before.state != "Planning":
             return Agreement(before, granted=False, again_in=_until(before, situation.now))
         return Agreement(_planning(situation, stage), granted=False)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from stoker.api.blocks.status import StageProgress
 from stoker.controller.releasing import progressing, staging
 from stoker.controller.releasing.agreeing import Agreement, agree
-from stoker.controller.releasing.members import Member, members_of, orders_for_the_absent
+from stoker.controller.releasing.members import Member, bound_to_plan, members_of, orders_for_the_absent
 from stoker.controller.releasing.ordering import Order, needs
 from stoker.controller.releasing.staging import Plan, Walk
 from stoker.controller.releasing.values import Held, Release, Situation
@@ -52,6 +52,11 @@ class _Deciding:
         situation = self._situation
         if situation.gated:
             self._targets |= dict(orders_for_the_absent(situation, self._commit))
+        for gateway in bound_to_plan(situation):
+            self._targets[gateway.target] = Target(self._commit, Mode.PLAN)
+            if gateway.report is not None and gateway.report.pending_plan is not None:
+                why = "an approval, which a ref of its own cannot get"
+                self._held.append(Held(gateway.name, why, Reason.PENDING_APPROVAL))
         for one in self._members:
             if one.target not in self._waits:
                 self._keep_going(one)
@@ -150,8 +155,8 @@ class _Deciding:
         agreed = self._plans.get(member.target, member.agreed)
         if planning or agreed:
             self._targets[member.target] = Target(self._commit, Mode.PLAN, agreed)
-        elif member.stays_at is not None:
-            self._targets[member.target] = member.stays_at
+        else:  # who has nothing to stay at has said nothing yet, and its agent knows whether it has files
+            self._targets[member.target] = member.stays_at or Target(self._commit, Mode.PLAN)
 
     def _let_go(self, member: Member) -> None:
         agreed = self._plans.get(member.target, member.agreed)

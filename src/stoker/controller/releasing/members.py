@@ -101,8 +101,15 @@ class Member:
 
 def members_of(situation: Situation, commit: CommitId) -> list[Member]:
     """Everybody who takes the resource's commit; a gateway with a ref of its own does not."""
-    told = situation.published
-    return [Member(one, commit, told_to(one, told)) for one in situation.fleet.gateways if not one.override]
+    gateways = [one for one in situation.fleet.gateways if not one.override]
+    return [Member(one, commit, _last_order(one, situation, commit)) for one in gateways]
+
+
+def bound_to_plan(situation: Situation) -> list[Gateway]:
+    """Where changes take an approval, a ref of its own is no way around it: such a gateway only plans."""
+    if not situation.approval.required:
+        return []
+    return [one for one in situation.fleet.gateways if one.override]
 
 
 def orders_for_the_absent(situation: Situation, commit: CommitId) -> Iterator[tuple[str, Target]]:
@@ -130,6 +137,39 @@ def told_to(gateway: Gateway, published: Metadata | None) -> Target | None:
     if published.commit is None or gateway.report is None:
         return None  # nobody knows whether a pod that has said nothing was ever told
     return Target(published.commit)
+
+
+def _last_order(gateway: Gateway, situation: Situation, commit: CommitId) -> Target | None:
+    """As `told_to`; a pod that has said nothing yet may have files, and no gate may be open to it for that.
+
+    Its agent knows whether it is a first sync, which it makes whatever it is told to plan (C-111).
+    """
+    told = told_to(gateway, situation.published)
+    if told is not None or gateway.report is not None or not situation.gated:
+        return told
+    known = _known_order(gateway, situation)
+    if known is not None and known.commit != commit:
+        return known
+    return Target(commit, Mode.PLAN) if _takes_approval(gateway, situation) else None
+
+
+def _known_order(gateway: Gateway, situation: Situation) -> Target | None:
+    """Where the gateway was, or what it was told, before this pod."""
+    published = situation.published
+    if published is None:
+        return None  # what the status says may be of another repository
+    for one in situation.before.discovered_gateways or ():
+        if one.name == gateway.name and gateway.target in (one.name, one.pod_name):
+            at = _parsed(one.synced_commit or "") or published.commit
+            return Target(at) if at is not None else None
+    return None
+
+
+def _takes_approval(gateway: Gateway, situation: Situation) -> bool:
+    stages = situation.deployment.stages
+    return situation.approval.required or any(
+        one.require_approval and gateway.name in one.gateways for one in stages
+    )
 
 
 def _commit(gateway: Gateway) -> CommitId | None:
