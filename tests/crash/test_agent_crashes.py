@@ -30,6 +30,8 @@ PATIENCE = 60.0
 LOCK_PATIENCE = 240.0
 """A lock that nobody knows to be ours any more has to run out, and is asked for ever more seldom."""
 LOOKS_PER_SECOND = 20.0
+RECORDS = ("audit.jsonl", "diffs")
+"""What is kept for people to read, and nobody acts on."""
 
 
 def tree(version: int) -> dict[str, str | Entry]:
@@ -92,7 +94,7 @@ class Sufferer:
             assert (seen.torn(), seen.out_of_order(self.versions)) == ([], [])
             assert seen.unknown(self.versions) == []
             notes = {path.name for path in (self.pod.data_dir / ".sync-state").iterdir()}
-            assert notes <= {"manifest", "journal", "lock", "told"}, "nothing is owed any more"
+            assert notes <= {"manifest", "journal", "lock", "told", *RECORDS}, "nothing is owed any more"
         self.pod.stop()
         assert not [line for line in self.pod.lines() if line.get("level") == "error"], self.pod.tail()
 

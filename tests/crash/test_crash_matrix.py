@@ -177,6 +177,8 @@ class World:
             "manifest",
             "journal",
             "lock",
+            "audit.jsonl",
+            "diffs",
         }
 
 

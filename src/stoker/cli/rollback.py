@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli import options
+from stoker.cli import in_cluster, options
 from stoker.cli.exits import Exit
 from stoker.cli.options import WHAT, Given
 from stoker.cli.running import run, told
@@ -27,26 +27,13 @@ if TYPE_CHECKING:
     from stoker.cli.orders import Order
     from stoker.snapshots.values import Snapshot
 
-_CLUSTER = "In a cluster (--name)"
-KINDS = ("Stoker", "IgnitionSync")
-
 
 @click.command("rollback", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @option("--to", section=WHAT, metavar="SNAPSHOT|COMMIT", help="Where to go back to, and stay.")
 @option("--release", section=WHAT, is_flag=True, help="Follow the ref again, and try every commit again.")
 @option("--list", "listing", section=WHAT, is_flag=True, help="Show what there is to go back to.")
 @applied((*options.JOB, options.OUTPUT))
-@option("--name", section=_CLUSTER, metavar="NAME", help="The resource whose gateways shall go back.")
-@option(
-    "--kind",
-    section=_CLUSTER,
-    type=click.Choice(KINDS),
-    default="Stoker",
-    show_default=True,
-    help="What it is.",
-)
-@option("--kubeconfig", section=_CLUSTER, type=Path, metavar="FILE", help="[default: as kubectl finds it]")
-@option("--context", "cluster", section=_CLUSTER, metavar="NAME", help="Context of the kubeconfig.")
+@applied((in_cluster.NAME, *in_cluster.REACHING))
 @click.pass_context
 def rollback_command(
     context: click.Context,
@@ -57,12 +44,10 @@ def rollback_command(
     listing: bool,
     output: str,
     name: str | None,
-    kind: str,
-    kubeconfig: Path | None,
-    cluster: str | None,
     **rest: Any,
 ) -> None:
     """Go back to a snapshot or a commit, and stay there until it is released."""
+    place = in_cluster.Place.taken_from(rest, rest["namespace"], name or "")
     given = Given.taken_from(rest)
 
     def work() -> int:
@@ -76,7 +61,7 @@ def rollback_command(
             raise InvalidValue("--list is about a data folder; what gateways have stands in their status")
         from stoker.cli.rollback_requests import ask  # noqa: PLC0415 - a client of the API, for those with one
 
-        told_by = run(ask(kind, name, given.namespace, to, kubeconfig, cluster))
+        told_by = run(ask(place, to))
         show_object({"message": told_by}) if output == "json" else show_lines([told_by])
         return Exit.DONE
 

@@ -5,38 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
 
 import msgspec
 
 from stoker.api.adapters.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.api.blocks.status import ApprovalRequest, GatewayStatus, SyncStatus
-from stoker.cli.in_cluster import KINDS, Place
-from stoker.cli.rollback_requests import RESOURCES
+from stoker.cli.in_cluster import Place
+from stoker.cli.named_resources import RESOURCES, Seen, look
 from stoker.domain.clock import Clock, SystemClock, parse_rfc3339, rfc3339_micro
-from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.client import Client
 from stoker.kube.config import load
-from stoker.kube.errors import NotFound
 from stoker.kube.objects import Header
 from stoker.kube.resources import Resource
 
 _REVIEWS = Resource(
     "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
 )
-
-
-class Seen(NamedTuple):
-    """A resource as it stands in the cluster."""
-
-    kind: str
-    group: str
-    status: SyncStatus
-
-
-class _Body(msgspec.Struct, frozen=True):
-    status: SyncStatus = msgspec.field(default_factory=SyncStatus)
 
 
 class _User(msgspec.Struct, frozen=True):
@@ -106,25 +92,6 @@ class WaitingPlans:
                 f"to approve: stoker approve --namespace {self.place.namespace} --name {self.place.name} "
                 f"--digest {request.digest}"
             )
-
-
-async def look(client: Client, place: Place) -> Seen:
-    """The resource with its status; where both kinds have the name, one has to be said."""
-    found: list[Seen] = []
-    missing: NotFound | None = None
-    for kind in (place.kind,) if place.kind is not None else KINDS:
-        resource = RESOURCES[kind]
-        try:
-            body = await client.get(resource, place.name, place.namespace, into=_Body)
-        except NotFound as error:
-            missing = missing or error
-        else:
-            found.append(Seen(kind, resource.group, body.status))
-    if len(found) > 1:
-        raise InvalidValue(f"{place.namespace}/{place.name} is a Stoker and an IgnitionSync: say --kind")
-    if not found:
-        raise missing or InvalidValue(f"{place.namespace}/{place.name} does not exist")
-    return found[0]
 
 
 async def read(place: Place) -> WaitingPlans:
