@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stoker.engine.protecting import STATE
 from stoker.fs.confined import CREATE, PRIVATE_MODE, DataFolder, enter, open_regular, write_all
+from stoker.fs.ledger import JOURNAL, MANIFEST
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _NEW = ".new"
@@ -29,6 +30,8 @@ def append_line(data_dir: Path, name: str, line: bytes, *, at_most: int) -> bool
         except FileNotFoundError:
             return False
         try:
+            if not _was_synced(state):
+                return False
             with suppress(FileNotFoundError):
                 if os.stat(name, dir_fd=state, follow_symlinks=False).st_size + len(line) > at_most:
                     os.rename(name, f"{name}.1", src_dir_fd=state, dst_dir_fd=state)
@@ -40,6 +43,11 @@ def append_line(data_dir: Path, name: str, line: bytes, *, at_most: int) -> bool
         finally:
             os.close(state)
     return True
+
+
+def _was_synced(state: int) -> bool:
+    """Whether there is a ledger; a sync that was refused has left no more than its lock."""
+    return not {MANIFEST.name, JOURNAL.name}.isdisjoint(os.listdir(state))
 
 
 def keep_report(data_dir: Path, shelf: str, name: str, content: bytes, *, most: int) -> None:
