@@ -122,7 +122,8 @@ def _why(error: Exception) -> str:
 
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
+        # aiohttp's own error is one of these too, but does not say why.
+        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
             return f"its certificate is not trusted: {cause.verify_message}"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror
