@@ -335,7 +335,7 @@ def halted(site: Site, moment: Callable[[Site], bool]) -> subprocess.Popen[bytes
             interval=0.0005,
         )
         if process.returncode is None:
-            process.send_signal(signal.SIGSTOP)
+            os.kill(process.pid, signal.SIGSTOP)  # Popen would look, and bury, one that ended just now
             _, status = os.waitpid(process.pid, os.WUNTRACED)
             if os.WIFSTOPPED(status) and moment(site):
                 return process
