@@ -162,10 +162,9 @@ def _gateway_of(order: Order) -> tuple[Attending | None, Noise | None]:
 def _undoing(order: Order, attendant: Attending | None, noise: Noise | None, clock: Clock) -> Undoing | None:
     """Who takes copies and changes back; None where nothing asks for it."""
     from stoker.agent.rolling_back.making import make  # noqa: PLC0415 - beside the pass itself
-    from stoker.domain.intent.policies import Snapshots  # noqa: PLC0415
 
     return make(
-        order.snapshots or Snapshots(),
+        order.snapshots,
         order.auto_rollback,
         data_dir=order.job.data_dir,
         gateway=order.gateway,

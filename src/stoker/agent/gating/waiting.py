@@ -7,12 +7,16 @@ when the window opens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from stoker.agent.outcomes import Waiting
-from stoker.domain.intent.policies import MaintenanceWindow
 from stoker.domain.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from stoker.domain.intent.policies import MaintenanceWindow
 
 
 def waiting_for_window(windows: Sequence[MaintenanceWindow], now: datetime) -> Waiting | None:

@@ -6,25 +6,26 @@ imported only where something is to be done, or where a note of earlier says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.domain.clock import Clock
-from stoker.domain.intent.delivery import RollbackTrigger
-from stoker.domain.intent.intents import Identity
-from stoker.domain.intent.policies import Snapshots
-from stoker.domain.intent.source import SecretKey
 from stoker.engine.protecting import STATE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
     from stoker.agent.hooks import Noise
     from stoker.agent.rolling_back.undoing import Undoing
+    from stoker.domain.clock import Clock
+    from stoker.domain.intent.delivery import RollbackTrigger
+    from stoker.domain.intent.intents import Identity
+    from stoker.domain.intent.policies import Snapshots
+    from stoker.domain.intent.source import SecretKey
     from stoker.ignition.attending import Attending
 
 
 def make(
-    policy: Snapshots,
+    policy: Snapshots | None,
     triggers: Collection[RollbackTrigger],
     *,
     data_dir: Path,
@@ -41,15 +42,18 @@ def make(
     from stoker.agent.rolling_back.noting import Notes  # noqa: PLC0415 - see above
 
     notes = Notes(data_dir / STATE)
-    if not (policy.enabled or (triggers and attendant is not None) or asked or notes.any):
+    if not (
+        (policy is not None and policy.enabled) or (triggers and attendant is not None) or asked or notes.any
+    ):
         return None
     from stoker.agent.rolling_back.storing import Place, owner_of  # noqa: PLC0415
     from stoker.agent.rolling_back.undoing import Undoing  # noqa: PLC0415
+    from stoker.domain.intent.policies import Snapshots  # noqa: PLC0415
 
     owner = owner_of(resource.namespace, resource.door, resource.name) if resource is not None else ""
     place = Place(data_dir, gateway, mount, secret, owner)
     return Undoing(
-        policy,
+        policy or Snapshots(),
         triggers,
         place,
         notes,
