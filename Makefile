@@ -3,9 +3,11 @@ SHELL := bash
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
+EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
+ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery verify generate build assets clean help
+.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery verify generate build image image-lock sbom test-image assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -13,7 +15,7 @@ lint: .venv/ready                   ## Style (ruff), types (mypy strict), layers
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 unit: assets                        ## Unit, property, integration, crash and hostile tests
-	$(BIN)/coverage erase && $(PYTEST) -m "not long" tests
+	$(BIN)/coverage erase && $(PYTEST) -m "not long and not node" tests
 
 test-again: .venv/ready             ## What failed last time, one after the other
 	$(BIN)/pytest --last-failed --last-failed-no-failures none tests
@@ -68,11 +70,23 @@ verify: .venv/ready                 ## Fail when a generated file is stale
 generate: .venv/ready               ## Write CRDs, chart files and reference pages
 	$(BIN)/python -m stoker.api.generate && $(BIN)/python scripts/chart-readme
 
-build: .venv/ready                  ## The wheel, in dist/
-	$(BIN)/uv build --wheel --quiet && ls dist/*.whl
+build: .venv/ready                  ## The wheel, in dist/; the same source gives the same bytes
+	rm -f dist/*.whl && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/uv build --wheel --quiet && ls dist/*.whl
+
+image: build                        ## The container image as an OCI archive, in dist/; ARCH=arm64 for the other one
+	SOURCE_DATE_EPOCH=$(EPOCH) $(ASSEMBLER) image --wheel dist/stoker-*.whl $(if $(ARCH),--arch $(ARCH))
+
+image-lock: .venv/ready             ## Bring the image's Debian packages up to date
+	$(ASSEMBLER) lock
+
+sbom: build                         ## What is inside the image, as SPDX, in dist/
+	SOURCE_DATE_EPOCH=$(EPOCH) $(ASSEMBLER) sbom --wheel dist/stoker-*.whl $(if $(ARCH),--arch $(ARCH))
+
+test-image: image                   ## The image: twice the same, and ssh, git and windows as users without a name
+	$(BIN)/pytest -n 0 -m long tests/integration/test_image.py
 
 assets: .venv/ready                 ## Build what is missing of the cluster binaries; the last line is their folder
-	$(BIN)/python -m stoker.testing.assets
+	$(BIN)/python -m stoker.testing.assets.finding
 
 clean:                              ## Remove what was built here; caches outside the repository stay
 	rm -rf .venv dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

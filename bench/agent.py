@@ -25,13 +25,13 @@ from pathlib import Path
 from agent_stage import PATIENCE, TOUCHED, Instead, MapWriter, Server, Tree, Usage, compiled, in_place
 from agent_subjects import SCANNED
 from measuring import keep, table
-from stoker.controller.fleets import shards_for
+from stoker.controller.seeing.fleets import shards_for
 from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
 from stoker.domain.refs import CommitId
-from stoker.testing.agent_plant import AgentPlant
-from stoker.testing.agent_pod import AgentPod
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.sites.agent_plant import AgentPlant
+from stoker.testing.sites.agent_pod import AgentPod
 from stoker.testing.stopping import Stopped
 from stoker.testing.waiting import eventually
 

@@ -23,13 +23,13 @@ from measuring import HERE
 from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol import labels_of, metadata_map
 from stoker.ignition.keys import HEADER
-from stoker.testing.agent_plant import SERVICE
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.gateway import KEY
-from stoker.testing.plant import VIEWS
-from stoker.testing.plant import resource as signed_resource
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.gateway.simulated import KEY
 from stoker.testing.processes import Process
-from stoker.testing.repositories import git_environment
+from stoker.testing.repositories.bare import git_environment
+from stoker.testing.sites.agent_plant import SERVICE
+from stoker.testing.sites.plant import VIEWS
+from stoker.testing.sites.plant import resource as signed_resource
 from stoker.testing.stopping import Stopped
 from stoker.testing.waiting import eventually
 from sync import as_installed, content

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from stoker.testing.gateway import SimulatedGateway
-from stoker.testing.git_http import GitHttpServer
+from stoker.testing.gateway.simulated import SimulatedGateway
+from stoker.testing.repositories.git_http import GitHttpServer
 
 SCANNED = "scanned"
 """A line of the gateway's own: it has read its files, as a scan asked it to."""

@@ -37,14 +37,14 @@ from controller_stage import (
     repositories,
 )
 from measuring import HERE, keep, table
-from stoker.git.access import TOKEN_USER
+from stoker.git.opening.access import TOKEN_USER
 from stoker.kube.client import Client
 from stoker.kube.config import load
-from stoker.testing import audit
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster import audit
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.cluster.release import Release
 from stoker.testing.processes import Process
-from stoker.testing.release import Release
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
 from stoker.testing.waiting import eventually_async
 
 PATIENCE = 300.0
@@ -57,7 +57,8 @@ SETTLED = 65.0
 def git_server(folder: Path) -> tuple[Process, str]:
     """In a process of its own, whose work is billed to nobody."""
     script = (
-        "import sys, signal\nfrom pathlib import Path\nfrom stoker.testing.git_http import GitHttpServer\n"
+        "import sys, signal\nfrom pathlib import Path\n"
+        "from stoker.testing.repositories.git_http import GitHttpServer\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
         "with GitHttpServer.start(Path(sys.argv[1]), users={sys.argv[2]: sys.argv[3]}) as server:\n"
         "    print(server.url('').rstrip('/'), flush=True)\n    signal.sigwait({signal.SIGTERM})\n"

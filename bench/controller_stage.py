@@ -36,9 +36,9 @@ from stoker.kube.objects import Header
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
 from stoker.kube.store import Change
-from stoker.testing import audit
-from stoker.testing.played_pods import agent_is, gateway_pod, report_map
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster import audit
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.sites.played_pods import agent_is, gateway_pod, report_map
 
 STOKERS = Resource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
 ACCOUNT = "stoker-controller"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from measuring import keep, median_of, table
 from stoker.agent.capturing.running import COMPARE
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
 from sync import MB, children_cpu, content
 
 FILES = 10_000

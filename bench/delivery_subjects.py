@@ -16,7 +16,7 @@ from stoker.fs.descending import Descent
 from stoker.fs.stamps import stamp
 from stoker.snapshots.folders import FolderStorage
 from stoker.snapshots.keeping import Snapshots
-from stoker.testing.snapshot_site import found_in
+from stoker.testing.sites.snapshot_site import found_in
 
 Go = Callable[[], None]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from measuring import HERE, Sample, keep, median_of, table
 from stoker.testing.certificates import Authority
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 
 RUNS = 5
 OBJECTS = 2_000

@@ -32,8 +32,8 @@ from reverse_stage import (
     places,
     watched,
 )
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.repositories.bare import Repository
 
 OBJECTS, MANY_OBJECTS = 2_000, 20_000
 FEW_FILES, MANY_FILES = 2_000, 50_000

@@ -20,9 +20,9 @@ from stoker.kube.config import load
 from stoker.kube.errors import AlreadyExists
 from stoker.kube.objects import Header
 from stoker.kube.resources import CONFIG_MAPS, NAMESPACES
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import Process
-from stoker.testing.repositories import Repository, git_environment
+from stoker.testing.repositories.bare import Repository, git_environment
 from stoker.testing.stopping import Stopped
 from stoker.testing.waiting import eventually
 from sync import as_installed

@@ -25,7 +25,7 @@ from stoker.domain.intent.policies import Snapshots
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
 
 CHANGED = 16
 RUNS = 7

@@ -30,7 +30,7 @@ from stoker.domain.protocol import ChangesAnswer
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.fs.pinpointing import Noticed
 from stoker.ignition.noise import ResourceNoise
-from stoker.testing.git_http import GitHttpServer
+from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.waiting import eventually_async
 
 EDITS = 9

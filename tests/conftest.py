@@ -20,15 +20,15 @@ from hypothesis import settings
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 from stoker.api import registry
-from stoker.testing.agent_plant import AgentPlant
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.http_fault_proxy import HttpFaultProxy
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.http_fault_proxy import HttpFaultProxy
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.sharing import run_folder, shared_control_plane
+from stoker.testing.sites.agent_plant import AgentPlant
 from stoker.testing.waiting import eventually
 
 # What must pass before a change lands tries the same examples every time; `make test-long` tries new ones.

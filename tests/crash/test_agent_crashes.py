@@ -21,9 +21,9 @@ from stoker.domain import failpoints
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.refs import CommitId
 from stoker.ignition.attending import FIRST_BOOT
-from stoker.testing.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.gateway import SimulatedGateway
-from stoker.testing.repositories import Entry, executable
+from stoker.testing.gateway.simulated import SimulatedGateway
+from stoker.testing.repositories.bare import Entry, executable
+from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
 from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0
@@ -74,7 +74,7 @@ class Sufferer:
 
     def dies(self, failure: str) -> bool:
         """An agent that ends there, or False if it has arrived without coming there."""
-        command = (sys.executable, "-m", "stoker.testing.failpoints", failure, "--")
+        command = (sys.executable, "-m", "stoker.testing.faults.failpoints", failure, "--")
         process = self.pod.start(self.plant.kubeconfig, command=command)
         eventually(lambda: not process.running or self._arrived(), PATIENCE, self._story, interval=0.05)
         died = not process.running

@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,13 @@ import pytest
 
 from stoker.agent.rolling_back.noting import Notes, Quarantine
 from stoker.domain import failpoints
+from stoker.domain.protocol import RollbackRequest, SyncStatus
+from stoker.domain.reasons import Reason
 from stoker.testing.commands import Commands, Ended
-from stoker.testing.repositories import Files, Repository, executable
+from stoker.testing.repositories.bare import Files, Repository, executable
+from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
+from stoker.testing.sites.agent_pod import AgentPod
+from stoker.testing.waiting import eventually
 
 RESOURCES = """\
 apiVersion: stoker.io/v1alpha1
@@ -198,6 +204,53 @@ def test_a_sync_that_is_killed_around_its_copy_converges_and_the_copies_are_whol
             assert world.run(*world.arguments("rollback", f"--to={taken}")).code == 0
     finally:
         world.repository.set_branch("main", tip)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        # The files are back and no scan was asked for; one of two was.
+        ("carry.after", "scan.after"),
+        # And nobody has noted that it is done.
+        pytest.param(("scan.before", "scan.after:2", "rollback.settle.before"), marks=pytest.mark.long),
+    ],
+    ids=["some", "the others"],
+)
+def test_a_gateway_reads_what_a_rollback_brought_back_wherever_its_agent_was_killed(
+    plant: AgentPlant, kills: tuple[str, ...]
+) -> None:
+    pod = plant.pod()
+    commit = plant.commit(project("filler", 1))
+    plant.publish(commit, agent_spec=plant.spec(snapshots={"enabled": True}))
+    gateway = plant.join_gateway(pod)
+    plant.until_converged(pod, commit)
+    for version, kill in enumerate(kills, 2):
+        before = files_of(plant.repository, commit)
+        commit = plant.commit({**project("filler", version), "config/resources/core/x.json": str(version)})
+        plant.publish(commit)
+        taken = plant.until_converged(pod, commit).history[0].snapshot_id
+        pod.stop()
+        scans = len(gateway.asked("POST", "/scan/projects"))
+        plant.publish(rollback=RollbackRequest(taken, to_snapshot=taken))
+        plant.maps.prepare_status()
+        die(plant, pod, kill)
+        pod.start(plant.kubeconfig)
+        plant.maps.until_report(
+            patience=90, pod=pod, sync_status=SyncStatus.SYNCED, reason=Reason.ROLLED_BACK, verified=True
+        )
+        check(pod, before, gateway)
+        assert len(gateway.asked("POST", "/scan/projects")) > scans, "the gateway was told"
+        plant.publish(rollback=None)
+        plant.until_converged(pod, commit)
+
+
+def die(plant: AgentPlant, pod: AgentPod, kill: str) -> None:
+    """An agent that ends there."""
+    command = (sys.executable, "-m", "stoker.testing.faults.failpoints", kill, "--")
+    process = pod.start(plant.kubeconfig, command=command)
+    eventually(lambda: not process.running, 60, lambda: f"a kill at {kill}: {pod.tail()}")
+    assert process.returncode == -signal.SIGKILL, pod.tail()
 
 
 @pytest.mark.long

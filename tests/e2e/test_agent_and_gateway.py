@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from stoker.domain.protocol import HeldProject, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.agent_pod import AgentPod
-from stoker.testing.gateway_mind import State
-from stoker.testing.gateway_pair import RedundantPair
-from stoker.testing.gateway_sessions import Designer
-from stoker.testing.gateway_settings import ApiKey, Settings
-from stoker.testing.plant import resource
+from stoker.testing.gateway.mind import State
+from stoker.testing.gateway.pair import RedundantPair
+from stoker.testing.gateway.sessions import Designer
+from stoker.testing.gateway.settings import ApiKey, Settings
+from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
+from stoker.testing.sites.agent_pod import AgentPod
+from stoker.testing.sites.plant import resource
 from stoker.testing.waiting import eventually
 
 FILLER, PACKER = "projects/filler/project.json", "projects/packer/project.json"

@@ -12,10 +12,10 @@ from stoker.agent.publishing import WRITE_SECONDS
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.testing.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Fault, FaultKind
-from stoker.testing.git_http import GitHttpServer
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.streams import Fault, FaultKind
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
 from stoker.testing.waiting import eventually
 
 AWAY = max(ASK_SECONDS, WRITE_SECONDS) + 2.0

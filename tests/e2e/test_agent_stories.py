@@ -12,12 +12,12 @@ import pytest
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.testing.agent_plant import SERVICE, AgentPlant, project
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.repositories import Repository
-from stoker.testing.ssh_keys import KeyKind
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.repositories.ssh_keys import KeyKind
+from stoker.testing.sites.agent_plant import SERVICE, AgentPlant, project
 from stoker.testing.waiting import eventually
 
 

@@ -16,19 +16,20 @@ import pytest
 
 from stoker.domain.protocol import StatusKeyMode
 from stoker.domain.refs import CommitId
-from stoker.git.access import TOKEN_USER
-from stoker.testing.agent_plant import project
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.gateway_settings import ApiKey
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.gitea import Gitea
-from stoker.testing.kubelet_containers import GatewayImage, Image, Program
-from stoker.testing.operated_site import GATEWAY, IGNITION, PATIENCE, OperatedSite
-from stoker.testing.plain_service import PlainService
-from stoker.testing.process_kubelet import ProcessKubelet
-from stoker.testing.release import HOME, Release
-from stoker.testing.repositories import Repository
+from stoker.git.opening.access import TOKEN_USER
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.cluster.release import HOME, Release
+from stoker.testing.forges.gitea import Gitea
+from stoker.testing.gateway.settings import ApiKey
+from stoker.testing.kubelet.containers import GatewayImage, Image, Program
+from stoker.testing.kubelet.process_kubelet import ProcessKubelet
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.services.plain_service import PlainService
+from stoker.testing.sites.agent_plant import project
+from stoker.testing.sites.gateway_site import GATEWAY, IGNITION, PATIENCE
+from stoker.testing.sites.operated_site import OperatedSite
 from stoker.testing.waiting import eventually
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(180)]
@@ -261,7 +262,9 @@ def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: G
     site.apply("Stoker", "plant", git=git(git_http, auth=login), polling=FAST, gateway=GATEWAY)
     site.gateway_pod("north", service_path="services/north", **QUICK)
     site.until_synced("Stoker", "plant", first, 1)
-    uid = site.get("Pod", "north")["metadata"]["uid"]
+    pod = site.get("Pod", "north")
+    (agent,) = pod["status"]["initContainerStatuses"]
+    lives = (pod["metadata"]["uid"], agent["restartCount"])
 
     git_http.users = {TOKEN_USER: "new"}
     second = plant.commit(files("north", version=2))
@@ -282,9 +285,9 @@ def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: G
     assert site.file("north", title("north")) == content("north", 3)
     pod = site.get("Pod", "north")
     (agent,) = pod["status"]["initContainerStatuses"]
-    assert (pod["metadata"]["uid"], agent["restartCount"]) == (uid, 0)
-    logged = site.kubelet.log(site.namespace, "north") + site.release.said()
-    assert "s3cret" not in logged
+    logged = site.kubelet.log(site.namespace, "north")
+    assert (pod["metadata"]["uid"], agent["restartCount"]) == lives, logged
+    assert "s3cret" not in logged + site.release.said()
 
 
 def test_a_pod_without_a_sidecar_is_reported(

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.reverser_voyages import Voyage, World
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.reverser.voyages import Voyage, World
 
 SEEDS = 500
 ABOARD = 10

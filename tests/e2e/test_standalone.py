@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exits import Exit
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.plant import VIEWS, mappings, plant, view
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
 from stoker.testing.processes import Process
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.plant import VIEWS, mappings, plant, view
 from stoker.testing.waiting import eventually
 
 TOKEN = "t0ken-that-nobody-may-see"

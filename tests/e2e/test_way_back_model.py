@@ -36,13 +36,13 @@ from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
 from stoker.domain.reasons import Reason
 from stoker.fs.confined import DataFolder
 from stoker.fs.pinpointing import Noticed
-from stoker.git.access import Access, always
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
 from stoker.git.source import GitSource
 from stoker.testing.clock import ManualClock
-from stoker.testing.repositories import Repository
-from stoker.testing.way_back import BRANCH, FOLDER, GATEWAY, PlayedController, working
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.sites.way_back import BRANCH, FOLDER, GATEWAY, PlayedController, working
 
 SEEDS = 1000
 TOGETHER = 25

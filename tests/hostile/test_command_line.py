@@ -19,9 +19,9 @@ import pytest
 
 from stoker.cli.exits import Exit
 from stoker.testing.commands import Commands, Ended
-from stoker.testing.evil import LFS_POINTER, Attack
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository, submodule, symlink
+from stoker.testing.repositories.bare import Repository, submodule, symlink
+from stoker.testing.repositories.evil import LFS_POINTER, Attack
+from stoker.testing.repositories.git_http import GitHttpServer
 
 
 @pytest.fixture(scope="module")

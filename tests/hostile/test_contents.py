@@ -17,8 +17,8 @@ from stoker.agent.opening import open_keeper
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.reasons import Reason
-from stoker.git.fetching import Limits
-from stoker.testing.evil import FOLDER, REGULAR, Attack
+from stoker.git.looking.fetching import Limits
+from stoker.testing.repositories.evil import FOLDER, REGULAR, Attack
 
 MB = 1 << 20
 
@@ -61,7 +61,7 @@ async def test_what_calls_itself_json_and_is_not_stops_the_pass_by_name(attack: 
     attack.repository.commit({"s/r/code.py": "2", "s/bad/view.json": BROKEN[what], "s/new": "1"})
     with pytest.raises(Stalled, match=r"projects/P/bad/view\.json") as stalled:
         await attack.sync()
-    assert stalled.value.reason is Reason.INVALID_JSON
+    assert stalled.value.reason is Reason.CONFIG_SYNTAX_ERROR
     assert len(stalled.value.message) < 500
     assert attack.delivered() == {"r/resource.json": b"{}", "r/code.py": b"1"}
     assert left(attack) == []
@@ -90,7 +90,7 @@ async def test_more_than_one_answer_may_hold_is_refused_and_nothing_is_left(atta
 PASS = """
 import asyncio, resource, sys
 from pathlib import Path
-from stoker.testing.evil import INTENT
+from stoker.testing.repositories.evil import INTENT
 from stoker.agent.jobs import SyncJob
 from stoker.agent.opening import open_keeper
 from stoker.domain.errors import StokerError

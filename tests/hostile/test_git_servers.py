@@ -24,14 +24,14 @@ from aiohttp import web
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.access import Access, always
-from stoker.git.fetching import Limits
-from stoker.git.mirror import Mirror
-from stoker.git.reading import read_tree
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository, git_environment
+from stoker.git.looking.fetching import Limits
+from stoker.git.looking.remote import Remote
+from stoker.git.mirrors.mirror import Mirror
+from stoker.git.mirrors.reading import read_tree
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
+from stoker.testing.repositories.bare import Repository, git_environment
+from stoker.testing.repositories.git_http import GitHttpServer
 
 MAIN = GitRef("main")
 CAP = 4 << 20

@@ -18,7 +18,7 @@ from stoker.kube.objects import Header
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import Resource
 from stoker.kube.store import ObjectKey
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.waiting import eventually_async
 
 DEEP = 4_000

@@ -13,10 +13,10 @@ import pytest
 from stoker.cli.exits import Exit
 from stoker.domain.reasons import Reason
 from stoker.testing.commands import Commands, Ended
-from stoker.testing.evil import Attack, fingerprint
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository, submodule
-from stoker.testing.signing import Signer, ssh_signer
+from stoker.testing.repositories.bare import Repository, submodule
+from stoker.testing.repositories.evil import Attack, fingerprint
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.signing import Signer, ssh_signer
 
 
 @pytest.fixture(scope="module")

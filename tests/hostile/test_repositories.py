@@ -21,8 +21,8 @@ from stoker.engine.objects import FileVersion, blob_of
 from stoker.fs import journal
 from stoker.fs.ledger import JOURNAL, MANIFEST
 from stoker.fs.stamps import unseen
-from stoker.testing.evil import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
-from stoker.testing.repositories import submodule, symlink
+from stoker.testing.repositories.bare import submodule, symlink
+from stoker.testing.repositories.evil import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from stoker.api.kinds.stoker import Stoker
 from stoker.domain.errors import StokerError
 from stoker.domain.images import ImageRef
 from stoker.domain.injection import Installation
-from stoker.testing.json_patch import patched
+from stoker.testing.cluster.json_patch import patched
 from stoker.webhooks.converting import convert
 from stoker.webhooks.injecting import Injection, Rules, asks_for_agent, inject
 from stoker.webhooks.pod_shape import Pod, read_pod

@@ -19,11 +19,11 @@ import pytest
 from aiohttp import web
 
 from stoker.cli.exits import Exit
-from stoker.testing.evil import Attack
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.http_proxy import HttpProxy
-from stoker.testing.repositories import Repository
+from stoker.testing.faults.http_proxy import HttpProxy
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.evil import Attack
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
 
 # Other in every process that runs tests: all of them look at the command lines of the whole machine.
 OWN = f"{os.getpid():08d}"

@@ -16,7 +16,7 @@ from stoker.agent.opening import open_keeper
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId
 from stoker.fs.ledger import JOURNAL, MANIFEST
-from stoker.testing.evil import Attack, fingerprint
+from stoker.testing.repositories.evil import Attack, fingerprint
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - quick enough to lose a race often
 

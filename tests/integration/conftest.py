@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.gitea import Gitea
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import ReverserSite
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.forges.gitea import Gitea
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.reverser.site import ReverserSite
 
 
 @pytest.fixture(scope="session")

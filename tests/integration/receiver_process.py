@@ -18,7 +18,7 @@ import msgspec
 from stoker.api.adapters import MODELS, intent_for, settle
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.registry import KINDS, Kind
-from stoker.controller.secrets import SecretReader
+from stoker.controller.seeing.secrets import SecretReader
 from stoker.domain.clock import SystemClock
 from stoker.domain.intent.intents import FrontDoor, Identity
 from stoker.domain.intent.source import SecretKey

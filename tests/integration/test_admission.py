@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.admission import Admission
-from stoker.testing.admission_manifests import SECRET, roles
 from stoker.testing.certificates import Authority
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.admission import Admission
+from stoker.testing.cluster.admission_manifests import SECRET, roles
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import Process, free_port
 from stoker.testing.waiting import eventually
 

@@ -22,9 +22,9 @@ from stoker.serving.certificates import Material
 from stoker.serving.certifying import SelfMade
 from stoker.serving.rotating import Terms
 from stoker.serving.trusting import MUTATING, Target
-from stoker.testing.admission import IMAGE, Admission
-from stoker.testing.admission_manifests import SECRET, mutating, roles
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.admission import IMAGE, Admission
+from stoker.testing.cluster.admission_manifests import SECRET, mutating, roles
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.waiting import eventually, eventually_async
 from stoker.webhooks.operating import Settings, Webhook
 

@@ -33,14 +33,14 @@ from stoker.domain.protocol import (
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.testing.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_sessions import Designer
-from stoker.testing.gateway_settings import Settings
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.plant import resource
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.gateway.sessions import Designer
+from stoker.testing.gateway.settings import Settings
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_pod import AgentPod, ResourceMaps
+from stoker.testing.sites.plant import resource
 from stoker.testing.waiting import eventually
 
 PROJECT = "projects/filler/project.json"

@@ -9,15 +9,15 @@ from pathlib import Path
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.testing.agent_plant import AgentPlant, project
-from stoker.testing.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.controller_site import Site
-from stoker.testing.gateway_sessions import Browser
-from stoker.testing.gateway_settings import Settings
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.github import GitHub
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.forges.github import GitHub
+from stoker.testing.gateway.sessions import Browser
+from stoker.testing.gateway.settings import Settings
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_plant import AgentPlant, project
+from stoker.testing.sites.agent_pod import AgentPod, ResourceMaps
+from stoker.testing.sites.controller_site import Site
 from stoker.testing.waiting import eventually
 
 CORE = "config/resources/core"

@@ -12,9 +12,9 @@ import pytest
 from stoker.agent.starting import MARKER
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.agent_pod import AgentPod
-from stoker.testing.sealed_root import WRITABLE, SealedRoot
+from stoker.testing.faults.sealed_root import WRITABLE, SealedRoot
+from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
+from stoker.testing.sites.agent_pod import AgentPod
 from stoker.testing.waiting import eventually
 
 FILLER = "projects/filler/project.json"

@@ -18,9 +18,9 @@ from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.kube.client import Client
 from stoker.kube.config import load
 from stoker.telemetry.logs import configure
-from stoker.testing.agent_pod import ResourceMaps
 from stoker.testing.clock import ManualClock
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.sites.agent_pod import ResourceMaps
 from stoker.testing.waiting import eventually_async
 
 HOME = Address("stoker-status-plant", "filler")

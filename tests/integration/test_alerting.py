@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.alert_services import ROUTING_KEY, AlertServices
 from stoker.testing.certificates import Authority
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.controller_site import PATIENCE, Site
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.http_proxy import HttpProxy
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.http_proxy import HttpProxy
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.services.alert_services import ROUTING_KEY, AlertServices
+from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
 SECRETS = ("slack-s3cret", "teams-s3cret", "webhook-s3cret", ROUTING_KEY, "s1gnature")
@@ -89,9 +89,9 @@ def test_a_failed_sync_is_told_to_all_and_its_end_to_those_who_keep_lists(
         f"--metrics-bind-address=127.0.0.1:{port}",
     )
     site.until_told("line", commit=plant.tip())
-    pod.report(status=SyncStatus.ERROR, reason="InvalidJSON", error_message="view.json is no JSON")
+    pod.report(status=SyncStatus.ERROR, reason="ConfigSyntaxError", error_message="view.json is no JSON")
     told = until_heard(services, "webhook", site, reason="SyncFailed", status="firing")
-    assert (told["gateway"], told["cause"], told["cluster"]) == ("north", "InvalidJSON", "plant-1")
+    assert (told["gateway"], told["cause"], told["cluster"]) == ("north", "ConfigSyntaxError", "plant-1")
     assert "view.json is no JSON" in told["message"]
     until_heard(services, "pagerduty", site, event_action="trigger", dedup_key=told["key"])
     eventually(lambda: services.heard("slack") and services.heard("teams"), PATIENCE, site.tail)
@@ -133,7 +133,7 @@ def test_who_cannot_be_told_is_named_on_the_resource_and_nothing_waits_for_it(
     pod = site.pod("gateway-0", "line", gateway="north")
     site.start()
     site.until_told("line", commit=plant.tip())
-    pod.report(status=SyncStatus.ERROR, reason="InvalidJSON", error_message="no JSON")
+    pod.report(status=SyncStatus.ERROR, reason="ConfigSyntaxError", error_message="no JSON")
     site.until_event("AlertFailed", "slack (key 'slack' of Secret 'alerts') could not be told of SyncFailed")
     newer = plant.commit({"README.md": "while one service keeps silent"})
     site.until_told("line", commit=newer)

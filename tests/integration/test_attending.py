@@ -35,13 +35,13 @@ from stoker.ignition.attending import Attending, AttendOptions
 from stoker.ignition.gateway import Gateway, ScanKind
 from stoker.ignition.waiting import FRESH_SECONDS, TOLD_SECONDS
 from stoker.testing.clock import ManualClock
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_locks import Kind
-from stoker.testing.gateway_mind import State
-from stoker.testing.gateway_sessions import Browser, Designer
-from stoker.testing.gateway_settings import ApiKey, Paths
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.repositories import Repository
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.gateway.locks import Kind
+from stoker.testing.gateway.mind import State
+from stoker.testing.gateway.sessions import Browser, Designer
+from stoker.testing.gateway.settings import ApiKey, Paths
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.repositories.bare import Repository
 from stoker.testing.waiting import eventually
 
 HASTE = 25.0

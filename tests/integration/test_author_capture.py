@@ -38,10 +38,10 @@ from stoker.reverser.selection.selecting import select
 from stoker.serving.certifying import SelfMade
 from stoker.serving.rotating import Terms
 from stoker.serving.trusting import VALIDATING, Target
-from stoker.testing.author_webhook import without_rules
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import free_ports
+from stoker.testing.reverser.author_webhook import without_rules
 from stoker.testing.waiting import eventually_async
 
 pytestmark = pytest.mark.xdist_group("author-capture")

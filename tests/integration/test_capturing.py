@@ -49,11 +49,11 @@ from stoker.fs.confined import DataFolder
 from stoker.ignition.noise import ResourceNoise
 from stoker.kube.client import Client
 from stoker.kube.config import load
-from stoker.testing.agent_plant import SERVICE, AgentPlant, project
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.plant import view
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_plant import SERVICE, AgentPlant, project
+from stoker.testing.sites.plant import view
 from stoker.testing.waiting import eventually, eventually_async
 
 PATIENCE = 20.0

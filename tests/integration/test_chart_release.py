@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.helm import Helm
-from stoker.testing.release import HOME, NAME, Release
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.cluster.helm import Helm
+from stoker.testing.cluster.release import HOME, NAME, Release
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.waiting import eventually
 
 from .test_chart import VALUES
@@ -52,29 +51,35 @@ def namespace(plane: ClusterAccess, name: str) -> None:
     assert plane.request("POST", "/api/v1/namespaces", body).status == 201
 
 
+# Kinds of others of which the chart makes objects.
+FOREIGN = (
+    ("cert-manager.io", "Certificate", "certificates"),
+    ("cert-manager.io", "Issuer", "issuers"),
+    ("monitoring.coreos.com", "ServiceMonitor", "servicemonitors"),
+    ("monitoring.coreos.com", "PodMonitor", "podmonitors"),
+    ("monitoring.coreos.com", "PrometheusRule", "prometheusrules"),
+)
+
+
 def foreign(plane: ClusterAccess) -> None:
-    """cert-manager's kinds, as far as they are needed to take one of its objects."""
-    for kind, plural in (("Certificate", "certificates"), ("Issuer", "issuers")):
+    """As far as they are needed to take an object."""
+    for group, kind, plural in FOREIGN:
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
         crd = {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.cert-manager.io"},
+            "metadata": {"name": f"{plural}.{group}"},
             "spec": {
-                "group": "cert-manager.io",
+                "group": group,
                 "names": {"kind": kind, "plural": plural},
                 "scope": "Namespaced",
                 "versions": [version],
             },
         }
         plane.kubectl("apply", "-f", "-", stdin=json.dumps(crd))
-    plane.kubectl(
-        "wait",
-        "--for=condition=Established",
-        "crd/certificates.cert-manager.io",
-        "crd/issuers.cert-manager.io",
-    )
+    names = [f"crd/{plural}.{group}" for group, _, plural in FOREIGN]
+    plane.kubectl("wait", "--for=condition=Established", *names)
 
 
 def inventory(plane: ClusterAccess) -> set[str]:
@@ -93,7 +98,7 @@ def test_the_api_server_takes_what_is_rendered_with(name: str, plane: ClusterAcc
     objects = helm.template(VALUES[name], namespace=HOME)
     if name not in ("defaults", "cert-manager", "no admission"):  # the CRDs of the others are the same
         objects = [one for one in objects if one["kind"] != "CustomResourceDefinition"]
-    text = yaml.safe_dump_all(objects)
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     said = plane.kubectl(
         "apply",
         "--server-side",
@@ -154,7 +159,7 @@ def bundles(plane: ClusterAccess) -> list[str]:
         found += [one["clientConfig"].get("caBundle", "") for one in answer["webhooks"]]
     listed: Any = plane.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions").json()
     for crd in listed["items"]:
-        if crd["spec"]["group"] != "cert-manager.io":
+        if crd["spec"]["group"] not in {group for group, _, _ in FOREIGN}:
             found.append(crd["spec"]["conversion"]["webhook"]["clientConfig"].get("caBundle", ""))
     return found
 
@@ -286,7 +291,7 @@ def test_in_two_namespaces_the_release_does_its_work_with_roles(
 def test_crds_that_somebody_applied_by_hand_are_taken_over(
     plane: ClusterAccess, helm: Helm, release: Release
 ) -> None:
-    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker", "--timeout=60s")
+    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker")
     plane.kubectl("apply", "--server-side", "-f", str(helm.chart.parents[1] / "config/crd"))
     refused = helm.run("install", NAME, helm.chart, f"--namespace={HOME}", check=False)
     assert "cannot be imported into the current release" in refused.stderr

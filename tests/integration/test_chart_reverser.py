@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from stoker.serving.trusting import VALIDATING
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.helm import Helm
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.cluster.helm import Helm
 from stoker.testing.processes import Process, free_ports
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import files_of
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.reverser.site import files_of
 from stoker.testing.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("author-capture")

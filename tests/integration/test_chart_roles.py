@@ -17,14 +17,14 @@ import pytest
 
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.intents import FrontDoor
-from stoker.testing import audit
-from stoker.testing.chart_rules import controller_rules
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.controller_site import PATIENCE, Site
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.release import HOME, Release
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster import audit
+from stoker.testing.cluster.chart_rules import controller_rules
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.cluster.release import HOME, Release
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
 pytestmark = [pytest.mark.xdist_group("chart"), pytest.mark.timeout(180)]

@@ -13,12 +13,12 @@ import pytest
 
 from stoker.cli.exits import Exit
 from stoker.testing.certificates import Authority
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.github import GitHub
-from stoker.testing.http_proxy import HttpProxy
-from stoker.testing.repositories import Repository
-from stoker.testing.signing import Signer, ssh_signer
+from stoker.testing.faults.http_proxy import HttpProxy
+from stoker.testing.forges.github import GitHub
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.repositories.signing import Signer, ssh_signer
 
 FILES = {"s/a": "1"}
 TOKEN = "t0ken-that-nobody-may-see"

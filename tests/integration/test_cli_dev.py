@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.plant import plant
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
 from stoker.testing.processes import Process
+from stoker.testing.sites.plant import plant
 from stoker.testing.waiting import eventually
 
 PATIENCE = 30.0

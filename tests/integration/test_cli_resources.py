@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exits import Exit
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.plant import plant
-from stoker.testing.repositories import Repository
-from stoker.testing.signing import ssh_signer
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.signing import ssh_signer
+from stoker.testing.sites.plant import plant
 
 TOKEN = "t0ken-that-nobody-may-see"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
 from stoker.testing.waiting import eventually
 
 ESCAPE = b"\x1b["

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.verbs import cli
-from stoker.testing.gateway_asking import ask, ask_with
+from stoker.testing.gateway.asking import ask, ask_with
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
 
 STOKER = ["-m", "stoker", "testing", "gateway"]
-MODULE = ["-m", "stoker.testing.gateway"]
+MODULE = ["-m", "stoker.testing.gateway.simulated"]
 INFO = "/data/api/v1/gateway-info"
 PATIENCE = 30.0
 

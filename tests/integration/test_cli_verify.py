@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from stoker.cli.exits import Exit
-from stoker.testing.plant import resource
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.sites.plant import resource
 
 FILES = {"s/a": "one\ntwo\n", "s/b/c": "three\n", "s/run": "x"}
 
@@ -161,3 +161,23 @@ def test_a_plan_shows_the_change_line_by_line(site: Site) -> None:
     assert {"-two", "+2", "+n", "-three"} <= set(lines)
     assert any(line.startswith("+++ ") and "projects/P/a" in line for line in lines)
     assert (site.place / "a").read_text() == "one\ntwo\n"
+
+
+def test_what_a_resource_calls_nobodys_drift_is_not_told(site: Site, tmp_path: Path) -> None:
+    site.repository.commit({"s/state.json": '{"seen": 1, "kept": 1}', "s/log.txt": "1"})
+    assert site.sync()[0] == Exit.DONE
+    place = resource(
+        tmp_path / "line.yaml",
+        site.repository.path.as_uri(),
+        drift={"ignore": [{"path": "**/*.txt"}, {"path": "**/*.json", "jsonPointer": "/seen"}]},
+    )
+    (site.place / "state.json").write_text('{"seen": 2, "kept": 1}')
+    (site.place / "log.txt").unlink()
+    plain = ("--output=json", f"--cache-dir={site.cache}")
+    code, said, _ = site.stoker("verify", *plain)
+    assert (code, json.loads(said)["missing"]) == (Exit.DIFFERENT, ["projects/P/log.txt"])
+    code, said, _ = site.stoker("verify", *plain, f"--filename={place}")
+    assert (code, json.loads(said)["modified"]) == (Exit.DONE, []), said
+    (site.place / "state.json").write_text('{"seen": 2, "kept": 2}')
+    code, said, _ = site.stoker("verify", *plain, f"--filename={place}")
+    assert (code, json.loads(said)["modified"]) == (Exit.DIFFERENT, ["projects/P/state.json"])

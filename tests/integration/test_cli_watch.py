@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.git_http import GitHttpServer
 from stoker.testing.processes import Process, free_port
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.waiting import eventually
 
 PATIENCE = 30.0

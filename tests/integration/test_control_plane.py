@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.testing.cluster_access import ClusterAccess, CommandFailed
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import ProcessFailed
 from stoker.testing.waiting import eventually
 
@@ -185,7 +185,7 @@ def test_a_temporary_folder_goes_with_the_control_plane() -> None:
 
 MEMBER = """
 import sys, pathlib
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.sharing import shared_control_plane
 with shared_control_plane(pathlib.Path(sys.argv[1]), ControlPlane.start) as plane:
     print(plane.folder, flush=True)

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import Process, free_ports
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0

@@ -15,11 +15,11 @@ import pytest
 
 from stoker.domain.intent.intents import FrontDoor
 from stoker.testing.certificates import Authority
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.controller_site import PATIENCE, Site
-from stoker.testing.git_http import GitHttpServer
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import free_port
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
 RARELY = {"interval": "1h"}

@@ -27,9 +27,9 @@ from stoker.kube.resources import CONFIG_MAPS
 from stoker.kube.running import Part, Unit
 from stoker.kube.stepping import Enough, Outcome, Pass, Step
 from stoker.kube.store import ObjectKey
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Fault, FaultKind
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.streams import Fault, FaultKind
 from stoker.testing.waiting import eventually_async
 
 STATUS = "example.com/status"

@@ -21,14 +21,14 @@ from stoker.controller.releasing.agreeing import digest_of
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.protocol import Mode, PendingPlan, SyncStatus, Target
 from stoker.domain.refs import CommitId
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.commands import Ended
-from stoker.testing.controller_site import PATIENCE, Site
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.plain_service import PlainService
-from stoker.testing.played_pods import PlayedPod
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.services.plain_service import PlainService
+from stoker.testing.sites.controller_site import PATIENCE, Site
+from stoker.testing.sites.played_pods import PlayedPod
 from stoker.testing.waiting import eventually
 
 FAST = {"interval": "1s"}

@@ -20,12 +20,12 @@ import pytest
 from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol import StatusKeyMode, SyncStatus
 from stoker.domain.refs import CommitId
-from stoker.testing.chart_rules import CONTROLLER, controller_rules
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.controller_site import PATIENCE, Site
-from stoker.testing.git_http import GitHttpServer
+from stoker.testing.cluster.chart_rules import CONTROLLER, controller_rules
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
 STOKER, IGNITION_SYNC = FrontDoor.STOKER, FrontDoor.IGNITION_SYNC

@@ -12,7 +12,7 @@ import pytest
 from stoker.api.codec import decode, encode
 from stoker.api.loading import load_documents
 from stoker.api.registry import KINDS, Kind, kind_for
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -20,10 +20,10 @@ from stoker.cli.options import API_KEY
 from stoker.cli.verbs import cli
 from stoker.domain.reasons import Reason
 from stoker.testing.certificates import Authority
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_api import ApiKey, Insecure, Role
-from stoker.testing.gateway_mind import State
-from stoker.testing.gateway_sessions import Designer
+from stoker.testing.gateway.api import ApiKey, Insecure, Role
+from stoker.testing.gateway.mind import State
+from stoker.testing.gateway.sessions import Designer
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
 
 ALL_CHECKS = [
     "address",

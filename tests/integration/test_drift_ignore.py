@@ -16,8 +16,8 @@ from stoker.domain.intent.policies import DriftIgnore
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 
 SETTINGS = {"name": "{{.GatewayName}}", "lastSeen": 1, "nested": {"a/b": [1, 2], "kept": True}}
 

@@ -20,9 +20,9 @@ from stoker.kube.events import EventRecorder
 from stoker.kube.objects import Header, HeaderMeta
 from stoker.kube.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from stoker.testing.clock import ManualClock
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Direction, Fault, FaultKind
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.streams import Direction, Fault, FaultKind
 from stoker.testing.waiting import eventually_async
 
 

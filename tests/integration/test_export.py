@@ -21,14 +21,14 @@ from stoker.domain.errors import Stalled
 from stoker.kube.client import Client
 from stoker.kube.config import load
 from stoker.reverser.sealed.digest_keys import ensure_keys
-from stoker.testing.cluster_access import ClusterAccess
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.preset_objects import PresetTrip
 from stoker.testing.commands import Commands, Ended
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.preset_objects import PresetTrip
-from stoker.testing.repositories import Repository
-from stoker.testing.sops import opened
-from stoker.testing.ssh_keys import make_ssh_key
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker.testing.services.sops import opened
 
 RULES = """\
 apiVersion: configbutler.ai/v1alpha1

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Direction, Fault, FaultKind
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.faults.streams import Direction, Fault, FaultKind
 from stoker.testing.waiting import eventually, eventually_async
 
 

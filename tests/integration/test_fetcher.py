@@ -13,11 +13,11 @@ import pytest
 
 from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.git_http import GitHttpServer
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import Process, free_port
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0

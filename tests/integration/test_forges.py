@@ -22,11 +22,11 @@ from stoker.forges import (
     RequestState,
     forge_for,
 )
-from stoker.testing.forge_double import ForgeDouble, RequestRecord
-from stoker.testing.gitea import Gitea, GiteaRefused, GiteaRepository
-from stoker.testing.github_forge import GitHubForge
-from stoker.testing.gitlab import GitLab
-from stoker.testing.http_proxy import HttpProxy
+from stoker.testing.faults.http_proxy import HttpProxy
+from stoker.testing.forges.forge_double import ForgeDouble, RequestRecord
+from stoker.testing.forges.gitea import Gitea, GiteaRefused, GiteaRepository
+from stoker.testing.forges.github_forge import GitHubForge
+from stoker.testing.forges.gitlab import GitLab
 from stoker.testing.waiting import eventually
 
 BRANCH = "gateway-changes/site1+a/gw-1"

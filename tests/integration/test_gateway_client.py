@@ -18,11 +18,11 @@ from stoker.ignition.gateway import Gateway, ScanKind
 from stoker.ignition.keys import checked, key_file
 from stoker.ignition.wire import LARGEST_ANSWER
 from stoker.testing.certificates import Authority
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_api import ApiKey, Insecure
-from stoker.testing.gateway_mind import State
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.plant import view
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.gateway.api import ApiKey, Insecure
+from stoker.testing.gateway.mind import State
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.sites.plant import view
 
 INFO = "/data/api/v1/gateway-info"
 

@@ -18,11 +18,11 @@ from stoker.ignition.gateway import Gateway, ScanKind
 from stoker.ignition.inventory import ModuleHealth
 from stoker.ignition.sessions import DesignerSession
 from stoker.testing.clock import ManualClock
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_api import ApiKey, Paths, Role
-from stoker.testing.gateway_mind import State
-from stoker.testing.gateway_sessions import Browser, Designer
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.gateway.api import ApiKey, Paths, Role
+from stoker.testing.gateway.mind import State
+from stoker.testing.gateway.sessions import Browser, Designer
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
 from stoker.testing.waiting import eventually_async
 
 CORE = "config/resources/core/ignition"

@@ -37,13 +37,13 @@ from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.kube.config import load
-from stoker.testing.agent_plant import AgentPlant
-from stoker.testing.agent_pod import AgentPod
 from stoker.testing.clock import ManualClock
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.git_http import GitHttpServer
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.loop_thread import LoopThread
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_plant import AgentPlant
+from stoker.testing.sites.agent_pod import AgentPod
 from stoker.testing.waiting import eventually
 
 PROJECT = "projects/filler/project.json"
@@ -374,7 +374,7 @@ async def test_a_refusal_of_a_guard_is_told_although_the_window_is_closed(folder
     folder.repository.commit({"s/P/a.json": "{"})
     with pytest.raises(Stalled) as refused:
         await folder.keeper.sync(Wish(waits=Waiting(Reason.WAITING_FOR_WINDOW)))
-    assert refused.value.reason is Reason.INVALID_JSON
+    assert refused.value.reason is Reason.CONFIG_SYNTAX_ERROR
 
 
 async def test_the_audit_log_is_turned_over_when_it_is_full(
@@ -402,7 +402,9 @@ async def test_an_audit_line_has_every_field_and_nothing_is_said_twice(folder: F
     again = await folder.keeper.sync()
     folder.audit.passed(again, "polling")
     for _ in range(3):
-        folder.audit.failed(Stalled("no", reason=Reason.INVALID_JSON), "polling", commit=commit, ref="main")
+        folder.audit.failed(
+            Stalled("no", reason=Reason.CONFIG_SYNTAX_ERROR), "polling", commit=commit, ref="main"
+        )
     folder.audit.paused(commit=commit)
     folder.audit.paused(commit=commit)
     lines = audited(folder.data)
@@ -421,7 +423,7 @@ async def test_an_audit_line_has_every_field_and_nothing_is_said_twice(folder: F
         "result": "success",
         "scanResult": "projects=200 config=200",
     }
-    assert [one["result"] for one in lines] == ["success", "success", "InvalidJSON", "Paused"]
+    assert [one["result"] for one in lines] == ["success", "success", "ConfigSyntaxError", "Paused"]
 
 
 RESOURCES = """\

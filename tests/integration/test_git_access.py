@@ -20,21 +20,21 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, Password, SshKey, always
 from stoker.git.errors import HostKeyNotTrusted, SourceAuthFailed, SourceTooLarge, SourceUnreachable
-from stoker.git.remote import Remote
-from stoker.git.resolving import resolve
-from stoker.git.runner import GitRunner
-from stoker.git.ssh import UNVERIFIED
+from stoker.git.looking.remote import Remote
+from stoker.git.looking.resolving import resolve
+from stoker.git.opening.access import Access, Password, SshKey, always
+from stoker.git.opening.ssh import UNVERIFIED
+from stoker.git.running.runner import GitRunner
 from stoker.telemetry.logs import get_logger
 from stoker.testing.certificates import Authority
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Fault, FaultKind
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.http_proxy import HttpProxy
-from stoker.testing.repositories import Repository
-from stoker.testing.ssh_keys import KeyKind, make_ssh_key
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.http_proxy import HttpProxy
+from stoker.testing.faults.streams import Fault, FaultKind
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
 from stoker.testing.waiting import eventually_async
 
 MAIN = GitRef("main")

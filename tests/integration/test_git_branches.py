@@ -23,19 +23,19 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.objects import blob_of
-from stoker.git.access import Access, Login, Password, SshKey, always
-from stoker.git.branches import MAX_REPLAYS, Branch
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
-from stoker.git.fetching import Limits
-from stoker.git.pushing import PushBehind, PushDeclined, PushFailed, PushTooLarge
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.git.signing import SshSigner
-from stoker.git.writing import Author, FileEdit, NewCommit, Signer
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.repositories import WHEN, Repository, executable, symlink
-from stoker.testing.ssh_keys import KeyKind, make_ssh_key
+from stoker.git.looking.fetching import Limits
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access, Login, Password, SshKey, always
+from stoker.git.running.runner import GitRunner
+from stoker.git.trusting.signing import SshSigner
+from stoker.git.writing.branches import MAX_REPLAYS, Branch
+from stoker.git.writing.pushing import PushBehind, PushDeclined, PushFailed, PushTooLarge
+from stoker.git.writing.values import Author, FileEdit, NewCommit, Signer
+from stoker.testing.repositories.bare import WHEN, Repository, executable, symlink
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
 from stoker.testing.waiting import eventually, eventually_async
 
 ALICE = Author("Alice", "alice@example.test")
@@ -654,12 +654,12 @@ PROCESS = """
 import asyncio, sys
 from pathlib import Path
 from stoker.domain.refs import RepoUrl
-from stoker.git.access import Access, always
-from stoker.git.branches import Branch
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.git.writing import Author, FileEdit, NewCommit
-from stoker.testing.failpoints import Failure, arm
+from stoker.git.opening.access import Access, always
+from stoker.git.writing.branches import Branch
+from stoker.git.looking.remote import Remote
+from stoker.git.running.runner import GitRunner
+from stoker.git.writing.values import Author, FileEdit, NewCommit
+from stoker.testing.faults.failpoints import Failure, arm
 
 cache, url, failure = sys.argv[1:]
 if failure:

@@ -13,10 +13,10 @@ import pytest
 
 from stoker.domain.errors import Misconfigured
 from stoker.testing.certificates import Authority
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer, find_sshd
-from stoker.testing.repositories import GitFailed, Repository, run_git, symlink
-from stoker.testing.ssh_keys import KeyKind
+from stoker.testing.repositories.bare import GitFailed, Repository, run_git, symlink
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer, find_sshd
+from stoker.testing.repositories.ssh_keys import KeyKind
 
 BASIC = base64.b64encode(b"alice:right").decode()
 

@@ -13,13 +13,13 @@ from aiohttp import web
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.objects import blob_of
-from stoker.git.access import Access, Login, Password, SshKey, always
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access, Login, Password, SshKey, always
+from stoker.git.running.runner import GitRunner
 from stoker.git.source import GitSource
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
 
 MAIN = GitRef("main")
 

@@ -12,17 +12,17 @@ from aiohttp import web
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access
 from stoker.git.errors import SourceAuthFailed, SourceUnreachable
-from stoker.git.github_app import AppTokens, GitHubApp, api_of
-from stoker.git.remote import Remote
-from stoker.git.resolving import resolve
-from stoker.git.runner import GitRunner
+from stoker.git.looking.remote import Remote
+from stoker.git.looking.resolving import resolve
+from stoker.git.opening.access import Access
+from stoker.git.opening.github_app import AppTokens, GitHubApp, api_of
+from stoker.git.running.runner import GitRunner
 from stoker.testing.certificates import Authority, private_pem
 from stoker.testing.clock import ManualClock
-from stoker.testing.github import GitHub
-from stoker.testing.http_proxy import HttpProxy
-from stoker.testing.repositories import Repository
+from stoker.testing.faults.http_proxy import HttpProxy
+from stoker.testing.forges.github import GitHub
+from stoker.testing.repositories.bare import Repository
 
 MAIN = GitRef("main")
 APP, INSTALLATION = 12, 3456

@@ -29,8 +29,8 @@ from stoker.fs.applying import Applied
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book
 from stoker.ignition.noise import ResourceNoise
-from stoker.testing.failpoints import Failure, arm
-from stoker.testing.repositories import Repository
+from stoker.testing.faults.failpoints import Failure, arm
+from stoker.testing.repositories.bare import Repository
 
 
 @dataclass

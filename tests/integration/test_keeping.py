@@ -31,8 +31,8 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.engine.objects import Held, Note
 from stoker.fs.applying import Applied
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import WHEN, Repository
+from stoker.testing.repositories.bare import WHEN, Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 1\n"
 
@@ -210,11 +210,11 @@ async def test_json_that_is_none_changes_nothing_and_is_named(plant: Plant) -> N
     plant.repository.commit({"s/a.json": '{"a": 1,}', "s/b": "2", "s/empty.json": ""})
     with pytest.raises(Stalled, match=r"projects/a\.json is not JSON: .*projects/empty\.json") as stalled:
         await keeper.sync()
-    assert stalled.value.reason is Reason.INVALID_JSON
+    assert stalled.value.reason is Reason.CONFIG_SYNTAX_ERROR
     assert plant.files() == before
     dry = await keeper.sync(Wish(dry_run=True))
     assert dry.stalled is not None
-    assert dry.stalled.reason is Reason.INVALID_JSON
+    assert dry.stalled.reason is Reason.CONFIG_SYNTAX_ERROR
     plant.repository.commit({"s/a.json": '{"a": 1}', "s/empty.json": None})
     await keeper.sync()
     assert plant.files() == {"projects/a.json": '{"a": 1}', "projects/b": "2"}

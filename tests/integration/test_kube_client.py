@@ -34,8 +34,8 @@ from stoker.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, PODS, SECRETS
 from stoker.kube.tls import Trust
 from stoker.testing.certificates import Authority
 from stoker.testing.clock import ManualClock
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.waiting import eventually_async
 
 

@@ -19,8 +19,8 @@ from stoker.kube.client import Client
 from stoker.kube.discovery import ACCEPT, Discovery
 from stoker.kube.objects import Header
 from stoker.kube.resources import CONFIG_MAPS, CRDS, EVENTS, LEASES, NAMESPACES, PODS, SECRETS, Resource
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.waiting import eventually_async
 
 

@@ -27,9 +27,9 @@ from stoker.kube.fencing import FencedClient, Leadership, LeadershipLost
 from stoker.kube.lease import Lease
 from stoker.kube.objects import Header
 from stoker.kube.resources import CONFIG_MAPS, LEASES, Resource
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Direction, Fault, FaultKind
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.streams import Direction, Fault, FaultKind
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually_async
 

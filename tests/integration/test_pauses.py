@@ -10,11 +10,11 @@ import pytest
 
 from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.controller_site import Site
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_pod import AgentPod, ResourceMaps
+from stoker.testing.sites.controller_site import Site
 
 PROJECT = "projects/filler/project.json"
 GLOBAL = "ignition-sync-global-pause"

@@ -22,9 +22,9 @@ import pytest
 from stoker.kube import config
 from stoker.kube.client import Client
 from stoker.kube.resources import Resource
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.gitea import Gitea, GiteaRepository
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.forges.gitea import Gitea, GiteaRepository
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
 

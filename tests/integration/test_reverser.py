@@ -6,10 +6,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-from stoker.testing.git_http import GitHttpServer
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, files_of, metric_of
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.reverser.site import BASE, ReverserSite, files_of, metric_of
 from stoker.testing.waiting import eventually
 
 MARKER = f"{BASE}/.configbutler/owner.yaml"

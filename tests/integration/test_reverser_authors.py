@@ -11,10 +11,10 @@ import pytest
 from stoker.kube.resources import CONFIG_MAPS
 from stoker.reverser.authors.admission import PATH
 from stoker.serving.trusting import VALIDATING
-from stoker.testing.author_webhook import without_rules
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import PATIENCE, ReverserSite
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.author_webhook import without_rules
+from stoker.testing.reverser.site import PATIENCE, ReverserSite
 from stoker.testing.waiting import eventually
 
 UNKNOWN = "gitops-reverser"

@@ -8,8 +8,8 @@ import pytest
 
 from stoker.domain import failpoints
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, files_of
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.site import BASE, ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
 

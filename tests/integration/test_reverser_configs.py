@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.gitea import USER, Gitea
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import ReverserSite, files_of
-from stoker.testing.ssh_keys import make_ssh_key
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.forges.gitea import USER, Gitea
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker.testing.reverser.site import ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
 CRDS = sorted((Path(__file__).parents[2] / "config" / "crd").glob("configbutler.ai_*.yaml"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, files_of
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.site import BASE, ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
 # What one of them does to discovery would be seen by the others.

@@ -15,8 +15,8 @@ from stoker.kube.objects import Header
 from stoker.kube.resources import CONFIG_MAPS
 from stoker.reverser.branches.batching import Capacity
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, metric_of
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.site import BASE, ReverserSite, metric_of
 from stoker.testing.waiting import eventually
 
 LONGEST = 15.0

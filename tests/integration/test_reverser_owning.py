@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, files_of
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.reverser.site import BASE, ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
 MARKER = f"{BASE}/.configbutler/owner.yaml"

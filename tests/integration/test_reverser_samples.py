@@ -12,9 +12,9 @@ import pytest
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests import read_manifests
 from stoker.reverser.selection.preset import PRESET, GroupResource
-from stoker.testing.preset_objects import preset_objects
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import ReverserSite, files_of
+from stoker.testing.cluster.preset_objects import preset_objects
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.site import ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
 SAMPLES = Path(__file__).parents[2] / "config" / "samples" / "reverser"

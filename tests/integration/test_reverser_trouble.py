@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.gitea import USER, Gitea
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, files_of
+from stoker.testing.forges.gitea import USER, Gitea
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.reverser.site import BASE, ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
 

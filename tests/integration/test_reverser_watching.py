@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.faults import Fault, FaultKind
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import ReverserSite, files_of
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.faults.streams import Fault, FaultKind
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.site import ReverserSite, files_of
 from stoker.testing.waiting import eventually
 
 RBAC = "rbac.authorization.k8s.io/v1"

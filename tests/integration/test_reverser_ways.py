@@ -12,12 +12,12 @@ import pytest
 from stoker.kube.config import load
 from stoker.reverser.branches.batching import Capacity
 from stoker.reverser.operating import Reverser, Settings
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.git_ssh import GitSshServer
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_site import BASE, ReverserSite, files_of
-from stoker.testing.sops import opened
-from stoker.testing.ssh_keys import make_ssh_key
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker.testing.reverser.site import BASE, ReverserSite, files_of
+from stoker.testing.services.sops import opened
 from stoker.testing.waiting import eventually
 
 

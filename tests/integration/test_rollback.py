@@ -44,12 +44,12 @@ from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.attending import Attending, AttendOptions
 from stoker.ignition.gateway import Gateway
 from stoker.ignition.noise import ResourceNoise
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_mind import State
-from stoker.testing.gateway_sessions import Designer
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.plant import VIEWS, view
-from stoker.testing.repositories import Files, Repository, executable
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.gateway.mind import State
+from stoker.testing.gateway.sessions import Designer
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.repositories.bare import Files, Repository, executable
+from stoker.testing.sites.plant import VIEWS, view
 
 HASTE = 40.0
 ALL_TRIGGERS = tuple(RollbackTrigger)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from stoker.cli.exits import Exit
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.repositories import Repository
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.repositories.bare import Repository
 
 RESOURCES = """\
 apiVersion: stoker.io/v1alpha1

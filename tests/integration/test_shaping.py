@@ -27,7 +27,7 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.ignition.tags import TAG_TYPES, leaves_only, without_providers
-from stoker.testing.repositories import WHEN, Repository
+from stoker.testing.repositories.bare import WHEN, Repository
 
 VALUES = TemplateValues(gateway_name="filler", vars={"line": "3"})
 ONE = FilesIntent((Mapping("s", "p"),))

@@ -20,18 +20,18 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.objects import BlobId
-from stoker.git.access import Access, always
-from stoker.git.complete_mirror import CompleteMirror, Upkeep
 from stoker.git.errors import GitFailed
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.git.shared_layout import SharedVolume
+from stoker.git.looking.remote import Remote
+from stoker.git.mirrors.complete import CompleteMirror, Upkeep
+from stoker.git.mirrors.shared_layout import SharedVolume
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
 from stoker.git.shared_source import SharedSource
-from stoker.git.trusting import Rules
-from stoker.git.verifying import TrustedKeys
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository, run_git
-from stoker.testing.signing import ssh_signer
+from stoker.git.trusting.policy import Rules
+from stoker.git.trusting.verifying import TrustedKeys
+from stoker.testing.repositories.bare import Repository, run_git
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.signing import ssh_signer
 from stoker.testing.waiting import eventually_async
 
 MAIN = GitRef("main")

@@ -16,9 +16,9 @@ from stoker.domain.secrets import Secret
 from stoker.snapshots import buckets
 from stoker.snapshots.buckets import PART, BucketStorage
 from stoker.snapshots.storage import Missing
-from stoker.testing.gcs import Gcs
-from stoker.testing.s3 import S3
-from stoker.testing.snapshot_site import SnapshotSite
+from stoker.testing.services.gcs import Gcs
+from stoker.testing.services.s3 import S3
+from stoker.testing.sites.snapshot_site import SnapshotSite
 
 NOISE = random.Random(3).randbytes  # noqa: S311 - the same in every run
 BUCKET = "plant"

@@ -37,10 +37,10 @@ from stoker.ignition.marks import LARGEST
 from stoker.ignition.noise import ResourceNoise
 from stoker.ignition.surveying import ASK_AGAIN, MARK
 from stoker.ignition.waiting import GRACE_SECONDS
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_settings import ApiKey, Paths
-from stoker.testing.plant import resource
-from stoker.testing.repositories import Repository
+from stoker.testing.gateway.settings import ApiKey, Paths
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.sites.plant import resource
 
 CORE = "config/resources/core"
 TYPES = f"{CORE}/ignition/tag-type-definition"

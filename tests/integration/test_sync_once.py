@@ -27,8 +27,8 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import locked
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository, executable, symlink
+from stoker.testing.repositories.bare import Repository, executable, symlink
+from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.waiting import eventually, eventually_async
 
 TOKEN = "t0ken-that-nobody-may-see"

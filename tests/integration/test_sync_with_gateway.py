@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exits import Exit
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_mind import Kind, State
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.plant import resource
-from stoker.testing.repositories import Repository
+from stoker.testing.gateway.mind import Kind, State
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.plant import resource
 from stoker.testing.waiting import eventually
 
 RESOURCES = 30

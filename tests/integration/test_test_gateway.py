@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_api import HEADER, ApiKey, Insecure
-from stoker.testing.gateway_asking import Reply
-from stoker.testing.gateway_asking import ask as ask_at
-from stoker.testing.gateway_loading import read_resource
-from stoker.testing.gateway_mind import Designer, Kind, State
-from stoker.testing.gateway_observing import Observer
-from stoker.testing.plant import VIEWS, resource, view
+from stoker.testing.gateway.api import HEADER, ApiKey, Insecure
+from stoker.testing.gateway.asking import Reply
+from stoker.testing.gateway.asking import ask as ask_at
+from stoker.testing.gateway.loading import read_resource
+from stoker.testing.gateway.mind import Designer, Kind, State
+from stoker.testing.gateway.observing import Observer
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.sites.plant import VIEWS, resource, view
 from stoker.testing.waiting import eventually
 
 API = "/data/api/v1"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_api import HEADER, Paths, Settings
-from stoker.testing.gateway_asking import Reply, ask, ask_with, pull
-from stoker.testing.gateway_mind import Browser, Designer, Kind, State
-from stoker.testing.gateway_sessions import Message
-from stoker.testing.plant import VIEWS, resource, view
+from stoker.testing.gateway.api import HEADER, Paths, Settings
+from stoker.testing.gateway.asking import Reply, ask, ask_with, pull
+from stoker.testing.gateway.mind import Browser, Designer, Kind, State
+from stoker.testing.gateway.sessions import Message
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.sites.plant import VIEWS, resource, view
 from stoker.testing.waiting import eventually
 
 V1 = "/data/api/v1"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_asking import ask, ask_with
-from stoker.testing.gateway_pair import RedundantPair
-from stoker.testing.plant import VIEWS, resource, view
+from stoker.testing.gateway.asking import ask, ask_with
+from stoker.testing.gateway.pair import RedundantPair
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.sites.plant import VIEWS, resource, view
 from stoker.testing.waiting import eventually
 
 API = "/data/api/v1"

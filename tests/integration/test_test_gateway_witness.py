@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway import KEY, SimulatedGateway
-from stoker.testing.gateway_asking import ask_with
-from stoker.testing.gateway_mind import Kind
-from stoker.testing.gateway_signing import claimed, fits
-from stoker.testing.gateway_witness import Wrong
-from stoker.testing.plant import VIEWS, resource, view
+from stoker.testing.gateway.asking import ask_with
+from stoker.testing.gateway.mind import Kind
+from stoker.testing.gateway.signing import claimed, fits
+from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.gateway.witness import Wrong
+from stoker.testing.sites.plant import VIEWS, resource, view
 from stoker.testing.waiting import eventually
 
 VIEW = f"projects/filler/{VIEWS}/Overview"

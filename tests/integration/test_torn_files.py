@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.agent_plant import AgentPlant
-from stoker.testing.gateway import SimulatedGateway
-from stoker.testing.gateway_resources import MANIFEST, LoadedResource, digest_of
-from stoker.testing.gateway_settings import Settings
-from stoker.testing.gateway_sightings import Sightings, Version
-from stoker.testing.plant import VIEWS, resource
+from stoker.testing.gateway.resources import MANIFEST, LoadedResource, digest_of
+from stoker.testing.gateway.settings import Settings
+from stoker.testing.gateway.sightings import Sightings, Version
+from stoker.testing.gateway.simulated import SimulatedGateway
+from stoker.testing.sites.agent_plant import AgentPlant
+from stoker.testing.sites.plant import VIEWS, resource
 
 VIEW_COUNT = 145
 MOVED = 5

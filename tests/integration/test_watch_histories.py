@@ -28,11 +28,11 @@ from stoker.kube.reflector import Reflector
 from stoker.kube.resources import CONFIG_MAPS
 from stoker.kube.store import Change, ObjectKey
 from stoker.testing.certificates import KeyPair
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Fault, FaultKind
-from stoker.testing.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.faults.streams import Fault, FaultKind
 from stoker.testing.waiting import eventually_async
 
 SEEDS = 50

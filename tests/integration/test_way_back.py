@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from stoker.agent.starting import MARKER
-from stoker.testing.agent_pod import AgentPod
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.controller_site import Site
-from stoker.testing.gitea import Gitea
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.forges.gitea import Gitea
+from stoker.testing.sites.agent_pod import AgentPod
+from stoker.testing.sites.controller_site import Site
 from stoker.testing.waiting import eventually
 
 pytestmark = [pytest.mark.xdist_group("gitea"), pytest.mark.timeout(180)]
@@ -237,6 +237,29 @@ def test_both_sides_edit_one_view(plant: Plant, strategy: str) -> None:
     plant.pod.until_file(VIEW, "committed\n")
     plant.until("peace", lambda: plant.site.condition("Stoker", "line", "ConflictDetected")[0] == "False")
     assert len(plant.requests()) == 1, "what was turned down is not asked again"
+
+
+def test_a_file_that_came_after_the_request_was_opened_is_deleted_with_its_merge(plant: Plant) -> None:
+    plant.start()
+    plant.edit("designed\n")
+    request = plant.until_request()
+    late = "projects/site/late.txt"
+    plant.commit(f"services/site/{late}", "late\n")
+    plant.pod.until_file(late, "late\n")
+    (plant.pod.data_dir / late).unlink()
+
+    def branch_says() -> str:
+        said = plant.repository.request("GET", f"/branches/{plant.branch}")
+        return str(said["commit"]["message"])
+
+    plant.until("the deletion on the branch", lambda: f"deleted: services/site/{late}" in branch_says())
+    assert plant.content(plant.branch) == "designed\n"
+    plant.merge(request)
+    merged = plant.repository.request("GET", "/branches/main")["commit"]["id"]
+    plant.until("the merge on the gateway", lambda: plant.entry().get("syncedCommit") == merged)
+    assert plant.find(f"services/site/{late}") is None
+    assert not (plant.pod.data_dir / late).exists()
+    assert plant.pod.file(VIEW) == "designed\n"
 
 
 def test_what_may_not_flow_back_is_named_and_stays(plant: Plant) -> None:

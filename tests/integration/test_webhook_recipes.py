@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.testing import assets
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.gitea import Gitea
+from stoker.testing.assets import finding as assets
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.forges.gitea import Gitea
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
 

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.refs import RepoUrl
-from stoker.git.access import Access, always
-from stoker.git.branches import Branch
 from stoker.git.errors import GitFailed
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.git.writing import Author, FileEdit, NewCommit
-from stoker.testing.repositories import WHEN, Repository
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
+from stoker.git.writing.branches import Branch
+from stoker.git.writing.values import Author, FileEdit, NewCommit
+from stoker.testing.repositories.bare import WHEN, Repository
 
 # Few names, so that files and folders get into each other's way, and values that come back.
 PATHS = st.sampled_from(["a", "a/b", "a/c", "a/b/d", "e/f", "e/g", "h"])

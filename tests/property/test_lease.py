@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stoker.kube.electing import Elector
 from stoker.kube.fencing import Leadership
 from stoker.kube.lease import Terms
-from stoker.testing.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
+from stoker.testing.cluster.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
 from stoker.testing.virtual_time import pass_time, run
 
 NAME, NAMESPACE = "gitops-reverser-1", "stoker-system"

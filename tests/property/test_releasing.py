@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.controller.fleets import Fleet, Gateway
 from stoker.controller.releasing import Release
 from stoker.controller.releasing.limiting import places_at_once
+from stoker.controller.seeing.fleets import Fleet, Gateway
 from stoker.domain.intent.delivery import Approval, Deployment, OrderEntry, RateLimit, Stage, Strategy
 from stoker.domain.protocol import Mode, Target
 from stoker.domain.refs import CommitId
-from stoker.testing.played_fleet import PlayedFleet, commit
+from stoker.testing.sites.played_fleet import PlayedFleet, commit
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 

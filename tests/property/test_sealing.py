@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stoker.reverser.sealed.age import Recipient
 from stoker.reverser.sealed.sops import sealed_document
-from stoker.testing.sops import opened
+from stoker.testing.services.sops import opened
 
 IDENTITY = pyrage.x25519.Identity.generate()
 RECIPIENT = Recipient.of(str(IDENTITY.to_public()))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stoker.domain.errors import Stalled
 from stoker.snapshots import retiring
 from stoker.snapshots.manifests import Sealed
-from stoker.testing.snapshot_site import Files, SnapshotSite
+from stoker.testing.sites.snapshot_site import Files, SnapshotSite
 
 PATHS = st.sampled_from(["a", "b/c", "b/d", "e f/g.json", "ü/ß"])
 CONTENTS = st.one_of(

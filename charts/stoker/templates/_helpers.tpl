@@ -52,6 +52,20 @@ app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 {{- end -}}
 
+{{/* (dict "root" $ "shard" 0): the first has no number, so that one alone is called as ever. */}}
+{{- define "stoker.controller.name" -}}
+{{- include "stoker.fullname" .root }}-controller-manager{{ if .shard }}-{{ .shard }}{{ end -}}
+{{- end -}}
+
+{{/* The Lease of each shard, as a JSON list. */}}
+{{- define "stoker.controller.leases" -}}
+{{- $names := list -}}
+{{- range until (int .Values.controller.shards) -}}
+{{- $names = append $names (printf "stoker-controller-%d" .) -}}
+{{- end -}}
+{{- toJson $names -}}
+{{- end -}}
+
 {{/* The address of an image: what (dict "own" …) says, completed by the chart's image. A tag of its own leaves the common digest behind. */}}
 {{- define "stoker.image" -}}
 {{- $common := .root.Values.image -}}
@@ -113,9 +127,14 @@ priorityClassName: {{ . }}
 {{- end -}}
 
 {{- define "stoker.probes" -}}
+{{/* A busy node may take a minute to start a program; without the first of these it would be killed for that, again and again. */}}
+startupProbe:
+  httpGet: {path: /healthz, port: health}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 60
 livenessProbe:
   httpGet: {path: /healthz, port: health}
-  initialDelaySeconds: 5
   periodSeconds: 10
   timeoutSeconds: 5
 readinessProbe:
@@ -198,6 +217,9 @@ matchExpressions:
 {{- end -}}
 {{- if and (gt (int .Values.webhook.podDisruptionBudget.minAvailable) (int .Values.webhook.replicas)) .Values.webhook.podDisruptionBudget.enabled -}}
 {{- fail "webhook.podDisruptionBudget.minAvailable is larger than webhook.replicas: no node could ever be drained" -}}
+{{- end -}}
+{{- if and .Values.receiver.ingress.enabled (not .Values.receiver.enabled) -}}
+{{- fail "receiver.ingress.enabled has no effect while receiver.enabled is false: nobody would answer" -}}
 {{- end -}}
 {{- with .Values.reverser -}}
 {{- if and .enabled .podDisruptionBudget.enabled (gt (int .podDisruptionBudget.minAvailable) (int .replicas)) -}}

@@ -3,6 +3,9 @@
 labels:
   {{- include "stoker.labels" .root | nindent 2 }}
   app.kubernetes.io/component: {{ .component }}
+  {{- with .shard }}
+  stoker.io/shard: {{ . | quote }}
+  {{- end }}
   {{- with .values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

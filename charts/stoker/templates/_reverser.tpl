@@ -24,27 +24,61 @@
 {{- end }}
 {{- end -}}
 
-{{/* What it needs of the whole cluster: kinds of the preset and those that are named, and its own objects. */}}
-{{- define "stoker.reverser.rules" -}}
-{{- $kinds := list
+{{/* What rules may select: kinds of the preset and those that are named. (dict "root" $ "namespaced" true: only what lives in namespaces.) */}}
+{{- define "stoker.reverser.readrules" -}}
+{{- $values := .root.Values.reverser -}}
+{{- $kinds := list -}}
+{{- if $values.preset -}}
+{{- $kinds = list
   "deployments.apps" "statefulsets.apps" "daemonsets.apps" "services" "ingresses.networking.k8s.io"
   "networkpolicies.networking.k8s.io" "poddisruptionbudgets.policy" "roles.rbac.authorization.k8s.io"
-  "rolebindings.rbac.authorization.k8s.io" "configmaps" "serviceaccounts" "resourcequotas" "limitranges"
+  "rolebindings.rbac.authorization.k8s.io" "configmaps" "serviceaccounts" "resourcequotas" "limitranges" -}}
+{{- if not .namespaced -}}
+{{- $kinds = concat $kinds (list
   "clusterroles.rbac.authorization.k8s.io" "clusterrolebindings.rbac.authorization.k8s.io"
   "priorityclasses.scheduling.k8s.io" "customresourcedefinitions.apiextensions.k8s.io"
-  "apiservices.apiregistration.k8s.io" "storageclasses.storage.k8s.io" "namespaces"
-  "gitrepoconfigs.configbutler.ai" "gitdestinations.configbutler.ai" "watchrules.configbutler.ai"
-  "clusterwatchrules.configbutler.ai" -}}
-{{- if .Values.reverser.controller.includeSecrets -}}
+  "apiservices.apiregistration.k8s.io" "storageclasses.storage.k8s.io") -}}
+{{- end -}}
+{{- end -}}
+{{- if $values.controller.includeSecrets -}}
 {{- $kinds = append $kinds "secrets" -}}
 {{- end -}}
-{{- include "stoker.reverser.kinds" (concat $kinds .Values.reverser.kinds) | trim }}
+{{- include "stoker.reverser.kinds" (concat $kinds $values.kinds) | trim -}}
+{{- end -}}
+
+{{/* Its own kinds, as far as they live in namespaces, and what it says about them. */}}
+{{- define "stoker.reverser.rules" -}}
 - apiGroups: [configbutler.ai]
-  resources: [gitrepoconfigs/status, gitdestinations/status, watchrules/status, clusterwatchrules/status]
+  resources: [gitrepoconfigs, gitdestinations, watchrules]
+  verbs: [list, watch]
+- apiGroups: [configbutler.ai]
+  resources: [gitrepoconfigs/status, gitdestinations/status, watchrules/status]
   verbs: [patch]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
+{{- end -}}
+
+{{/* What has no namespace: rules for the cluster, which kinds there are, namespaces, whose labels rules ask
+     for and one of which tells clusters apart, and whom the API server asks. */}}
+{{- define "stoker.reverser.clusterrules" -}}
+- apiGroups: [configbutler.ai]
+  resources: [clusterwatchrules]
+  verbs: [list, watch]
+- apiGroups: [configbutler.ai]
+  resources: [clusterwatchrules/status]
+  verbs: [patch]
+{{- if or .Values.reverser.watchNamespaces (not .Values.reverser.preset) }}
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [list, watch]
+- apiGroups: [apiregistration.k8s.io]
+  resources: [apiservices]
+  verbs: [list, watch]
+{{- end }}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
 {{- if .Values.reverser.authors.enabled }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingwebhookconfigurations]

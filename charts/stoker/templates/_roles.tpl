@@ -1,4 +1,5 @@
-{{/* A role with its binding to one of our accounts: (dict "root" $ "component" … "name" … "namespace" … "rules" …); no namespace: a ClusterRole. */}}
+{{/* A role with its binding to one of our accounts: (dict "root" $ "component" … "name" … "namespace" … "rules" …); no namespace: a ClusterRole;
+     "aggregate" in place of rules: the sum of the ClusterRoles with the reverser's label. */}}
 {{- define "stoker.role" -}}
 {{- $kind := ternary "ClusterRole" "Role" (empty .namespace) -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -11,8 +12,14 @@ metadata:
   labels:
     {{- include "stoker.labels" .root | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
+{{- if .aggregate }}
+aggregationRule:
+  clusterRoleSelectors:
+    - matchLabels: {stoker.io/aggregate-to-reverser: "true"}
+{{- else }}
 rules:
   {{- .rules | nindent 2 }}
+{{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ $kind }}Binding

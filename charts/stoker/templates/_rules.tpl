@@ -1,6 +1,6 @@
 {{/*
 The rules of each component, once: they stand in a ClusterRole, or, where namespaces are named, in a Role
-of each of them. No wildcard, no writing of Secrets. tests/integration/golden holds what comes out.
+of each of them. No wildcard, no writing of Secrets. tests/data/chart/roles.yaml holds what comes out.
 */}}
 
 {{/*
@@ -62,16 +62,24 @@ nobody may grant more than he has. It deletes only what belongs to a shared volu
   verbs: [create, update]
 {{- end -}}
 
-{{/* In the release's own namespace: who leads, and whether all is paused. The lease is the chart's, so that it goes with the release. */}}
+{{/* In the release's own namespace: who leads, and whether all is paused, unless all maps are read anyway. The leases are the
+     chart's, so that they go with the release. */}}
 {{- define "stoker.controller.ownrules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [stoker-controller-0]
+  resourceNames: [{{ include "stoker.controller.leases" . | fromJsonArray | join ", " }}]
   verbs: [get, update]
+{{- /* Whoever leads looks for shards of another count, whose names it cannot know. */}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [list]
+{{- $watched := .Values.controller.watchNamespaces }}
+{{- if and $watched (not (has .Release.Namespace $watched)) }}
 - apiGroups: [""]
   resources: [configmaps]
   resourceNames: [ignition-sync-global-pause]
   verbs: [list, watch]
+{{- end }}
 {{- end -}}
 
 {{/* What admission needs wherever resources and pods live. */}}

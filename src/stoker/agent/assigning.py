@@ -10,15 +10,17 @@ what lies on disk stays as it is, and the next turn looks again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.capturing.opening import Alternating, open_capture
 from stoker.agent.capturing.opening import made_of as what_capture_is_made_of
 from stoker.agent.capturing.running import Watch
 from stoker.agent.capturing.sending import Sender
+from stoker.agent.chronicling import Chronicle
 from stoker.agent.directing import Address, Direction, address_for, direct, profile_named_by
 from stoker.agent.gateways import attendant_for, gateway_stamp
-from stoker.agent.gating.auditing import POLLING, Audit
+from stoker.agent.gating.auditing import MANUAL, POLLING, Audit
 from stoker.agent.gating.gateways import Gateway
 from stoker.agent.gating.making import gates_for
 from stoker.agent.identity import AgentIdentity, Places, check_pod
@@ -47,6 +49,7 @@ from stoker.domain.reasons import Reason
 from stoker.engine.drifting import Drift
 
 if TYPE_CHECKING:
+    from stoker.agent.gating.exporting import Export
     from stoker.agent.hooks import Noise
     from stoker.agent.reporting import SyncReport
     from stoker.ignition.attending import Attending
@@ -86,8 +89,14 @@ class Assigner:
         startup: Startup,
         clock: Clock,
         sender: Sender | None = None,
+        answered: Callable[[float], None] | None = None,
+        export: Export | None = None,
     ) -> None:
-        """`sender` is for what somebody changes on the gateway; without one nothing goes back."""
+        """`sender` is for what somebody changes on the gateway; without one nothing goes back.
+
+        `answered` hears how long the gateway took to answer each request for a scan, `export` takes
+        the records of the audit to somewhere else.
+        """
         self._identity = identity
         self._places = places
         self._observed = observed
@@ -95,6 +104,7 @@ class Assigner:
         self._startup = startup
         self._clock = clock
         self._sender = sender
+        self._answered = answered
         self._resting = False
         self._podinfo = PodInfo(places, identity)
         self._secrets = MountedSecrets(places)
@@ -103,7 +113,7 @@ class Assigner:
         gateway = identity.gateway or identity.pod
         home = Address(identity.status_map(), status_key(gateway))
         self._board = Board(identity, gateway, home, clock, publisher.offer)
-        self._audit = Audit(places.data, self._gateway(gateway), clock)
+        self._audit = Audit(places.data, self._gateway(gateway), clock, export=export)
         self._data: tuple[dict[str, str], Metadata] | None = None
         self._decided: tuple[Seen, Direction] | None = None
         self._held: Held | None = None
@@ -241,7 +251,7 @@ class Assigner:
         if self._held is not None and self._held.made_of == made_of:
             return self._held
         await self.aclose()
-        attendant = attendant_for(direction, self._secrets, self._clock)
+        attendant = attendant_for(direction, self._secrets, self._clock, self._answered)
         noise = _noise()
         undoing = undoing_for(direction, self._places, self._secrets, attendant, noise, self._clock)
         keeper = open_keeper(
@@ -249,6 +259,7 @@ class Assigner:
             access=access_reader(source, self._secrets, require_known_hosts=direction.require_known_hosts),
             keys=keys_reader(source, self._secrets),
             hooks=(
+                Chronicle(self._clock, mappings=len(direction.job.files.mappings), source=self._source),
                 *gates_for(
                     direction.intent.policies.validation,
                     direction.job.data_dir,
@@ -277,6 +288,13 @@ class Assigner:
         tended = Tended(keeper, attendant, undoing, capturing)
         self._held = Held(tended, attendant, made_of, capture)
         return self._held
+
+    def _source(self) -> str:
+        """What set off the change that is being made: who goes back, who moved the ref, or our own look."""
+        direction = self._decided[1] if self._decided is not None else None
+        if direction is None or direction.rollback is not None:
+            return MANUAL
+        return (direction.trigger if direction.commit != self._board.report.synced_commit else "") or POLLING
 
     def _is_new(self) -> bool:
         """Whether this volume never had a gateway; a new pod on an old one finds what people left."""

@@ -133,5 +133,5 @@ def _broken(broken: Mapping[str, str]) -> Stalled:
     more = f"; and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
     return Stalled(
         f"{named}{more}; nothing was changed (mend it in the repository, or exclude it)",
-        reason=Reason.INVALID_JSON,
+        reason=Reason.CONFIG_SYNTAX_ERROR,
     )

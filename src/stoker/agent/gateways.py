@@ -8,6 +8,7 @@ asks the gateway; files are kept all the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stoker.agent.directing import Direction
@@ -37,7 +38,12 @@ def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object
     return authority, secrets.stamp(access.api_key)
 
 
-def attendant_for(direction: Direction, secrets: MountedSecrets, clock: Clock) -> Attending | None:
+def attendant_for(
+    direction: Direction,
+    secrets: MountedSecrets,
+    clock: Clock,
+    answered: Callable[[float], None] | None = None,
+) -> Attending | None:
     """Who looks after the gateway around each pass; None where only files are cared for (port 0)."""
     access = direction.access
     if not access.port:
@@ -70,4 +76,4 @@ def attendant_for(direction: Direction, secrets: MountedSecrets, clock: Clock) -
         order=access.scan_order,
         policy=direction.intent.policies.ignition,
     )
-    return Attending(gateway, options, clock)
+    return Attending(gateway, options, clock, answered)

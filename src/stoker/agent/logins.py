@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import AuthKind, SecretKey, Source
 from stoker.domain.secrets import Secret
-from stoker.git.access import TOKEN_USER, Access, AccessReader, Login, Password, SshKey
+from stoker.git.opening.access import TOKEN_USER, Access, AccessReader, Login, Password, SshKey
 
 if TYPE_CHECKING:
-    from stoker.git.trusting import KeysReader
-    from stoker.git.verifying import TrustedKeys
+    from stoker.git.trusting.policy import KeysReader
+    from stoker.git.trusting.verifying import TrustedKeys
 
 MINTED = "token"
 """The key under which a controller puts the short-lived token of a GitHub App (C-027)."""
@@ -55,7 +55,7 @@ def keys_reader(source: Source, secrets: SecretReader) -> KeysReader:
     policy = source.signatures
 
     async def read() -> TrustedKeys:
-        from stoker.git.verifying import TrustedKeys  # noqa: PLC0415 - most ask for no signatures
+        from stoker.git.trusting.verifying import TrustedKeys  # noqa: PLC0415 - most ask for no signatures
 
         return TrustedKeys(_bytes(secrets, policy.allowed_signers), _bytes(secrets, policy.gpg_keys))
 
@@ -83,7 +83,7 @@ def _minted(source: Source, secrets: SecretReader) -> bool:
 
 
 def _as_app(source: Source, secrets: SecretReader) -> AccessReader:
-    from stoker.git.github_app import AppTokens, GitHubApp  # noqa: PLC0415 - few log in this way
+    from stoker.git.opening.github_app import AppTokens, GitHubApp  # noqa: PLC0415 - few log in this way
 
     tokens = AppTokens()
 

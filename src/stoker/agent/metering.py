@@ -1,4 +1,8 @@
-"""The metrics of what keeps one data folder (C-137): passes, files, durations, drift."""
+"""The metrics of what keeps one data folder (C-137): passes, files, durations, drift.
+
+Names that the controller has, too, mean the same here: it counts what was reported,
+once for each sync, and has no series of its own for the passes that found nothing to do.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +28,16 @@ class PassMetrics:
         self._failures = metrics.counter(
             "ignition_sync_sync_failures_total", "Passes that failed, by reason.", (*_GATEWAY, "reason")
         )
+        self._pass_seconds = metrics.histogram(
+            "ignition_sync_pass_duration_seconds", "How long a pass took, whatever it found.", _GATEWAY
+        )
         self._seconds = metrics.histogram(
-            "ignition_sync_sync_duration_seconds", "How long a pass took.", _GATEWAY
+            "ignition_sync_sync_duration_seconds", "How long a pass took that changed files.", _GATEWAY
+        )
+        self._scans = metrics.histogram(
+            "ignition_sync_scan_api_duration_seconds",
+            "How long the gateway took to answer a request for a scan.",
+            _GATEWAY,
         )
         self._files = metrics.counter(
             "ignition_sync_files_changed_total", "Files added, modified or deleted.", _GATEWAY
@@ -43,11 +55,15 @@ class PassMetrics:
 
     def passed(self, report: SyncReport) -> None:
         self._passes.inc(**self._labels, result=report.result)
-        self._seconds.observe(report.duration_seconds, **self._labels)
-        if report.applied is not None:
+        self._pass_seconds.observe(report.duration_seconds, **self._labels)
+        if report.applied is not None and report.files_changed:
+            self._seconds.observe(report.duration_seconds, **self._labels)
             self._files.inc(report.files_changed, **self._labels)
         if report.result is Result.DONE:
             self._last.set(self._clock.now().timestamp(), **self._labels)
+
+    def scanned(self, seconds: float) -> None:
+        self._scans.observe(seconds, **self._labels)
 
     def failed(self, result: Result, reason: str) -> None:
         self._passes.inc(**self._labels, result=result)

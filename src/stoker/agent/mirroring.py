@@ -25,10 +25,10 @@ from stoker.domain.intent.source import Source
 from stoker.domain.protocol import Metadata, check_signature, is_terminating
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.complete_mirror import CompleteMirror, Upkeep
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.git.shared_layout import SharedVolume
+from stoker.git.looking.remote import Remote
+from stoker.git.mirrors.complete import CompleteMirror, Upkeep
+from stoker.git.mirrors.shared_layout import SharedVolume
+from stoker.git.running.runner import GitRunner
 from stoker.kube.backoff import Backoff
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig

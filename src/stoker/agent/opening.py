@@ -1,4 +1,4 @@
-"""A keeper whose source is a git repository, put together from a job and what opens the repository."""
+"""A keeper whose source is a repository, a registry or a bucket, put together from a job and a login."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from stoker.agent.keeping import Keeper
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import AuthKind
+from stoker.engine.artifacts import Credentials
 from stoker.engine.sources import SourceReader
 from stoker.fs.applying import Progress
-from stoker.git.access import Access, AccessReader, always
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access, AccessReader, always, credentials_of
+from stoker.git.running.runner import GitRunner
 from stoker.git.shared_source import SharedSource
 from stoker.git.source import GitSource
-from stoker.git.trusting import KeysReader, Rules
+from stoker.git.trusting.policy import KeysReader, Rules
 
 
 def open_keeper(
@@ -41,10 +42,25 @@ def open_keeper(
             )
         access = always(Access())
     runner = GitRunner(job.cache_dir)
-    rules = (Rules(job.source.signatures.mode, keys, job.source.allow_rewrite).check,)
+    rules = Rules(job.source.signatures.mode, keys, job.source.allow_rewrite)
+    remote = Remote(runner, job.source.url, access)
     reader: SourceReader
-    if shared is not None:
-        reader = SharedSource(runner, shared, clock, rules)
+    if job.source.url.is_artifact:
+        reader = _imported(remote, access, job.cache_dir, clock, rules)
+    elif shared is not None:
+        reader = SharedSource(runner, shared, clock, (rules.check,))
     else:
-        reader = GitSource(Remote(runner, job.source.url, access), job.cache_dir, clock, rules=rules)
+        reader = GitSource(remote, job.cache_dir, clock, rules=(rules.check,))
     return Keeper(job, reader, hooks=hooks, noise=noise, clock=clock, progress=progress)
+
+
+def _imported(remote: Remote, access: AccessReader, cache: Path, clock: Clock, rules: Rules) -> SourceReader:
+    """A registry or a bucket; whoever follows a repository loads nothing of it."""
+    from stoker.artifacts.opening import open_origin  # noqa: PLC0415
+    from stoker.git.imported_source import ImportedSource  # noqa: PLC0415
+
+    async def credentials() -> Credentials:
+        return credentials_of(await access())
+
+    origin = open_origin(remote.url, credentials)
+    return ImportedSource(origin, remote, cache, clock, rules=rules)

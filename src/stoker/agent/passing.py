@@ -232,11 +232,10 @@ class Pass:
         plan, derived, report = decision
         ledger = self._ledger
         change = Change(self.commit, self.job.source.ref, plan, initial=ledger is None, before=ledger)
+        carrying = Carrying(change, self.folder, self.book, self.reader, derived)
         if self.wish.dry_run:
-            carrying = Carrying(change, self.folder, self.book, self.reader, derived)
             return await self._rehearse(carrying, report)
         if self._is_another(plan):
-            carrying = Carrying(change, self.folder, self.book, self.reader, derived)
             report = replace(report, applied=None, stalled=report.stalled or _not_approved(plan))
             return await self._rehearse(carrying, report)
         if report.stalled is not None:
@@ -244,13 +243,13 @@ class Pass:
         # A ledger that cannot be read is none that never was; and what was begun is gone through with.
         free = (change.initial and not self.book.trouble) or (ledger is not None and bool(ledger.intended))
         if self.wish.waits is not None and plan.actions and not free:
-            await Carrying(change, self.folder, self.book, self.reader, derived).rehearse(diff=False)
+            await carrying.rehearse(diff=False)
             return replace(report, applied=None, waits=self.wish.waits)
         if plan.actions:
             held = [place for hook in self.hooks for place in await hook.hold(change)]
             plan = plan.holding(held, self._ledger)
-            change, report = replace(change, plan=plan), replace(report, plan=plan)
-        carrying = Carrying(change, self.folder, self.book, self.reader, derived)
+            carrying = replace(carrying, change=replace(change, plan=plan))
+            report = replace(report, plan=plan)
         rules = FileRules(self.job.owner, self.job.umask)
         return report.after(*await carrying.out(rules, self.hooks, self.progress))
 

@@ -123,13 +123,41 @@ async def noiseless(
     }
     if not wanted:
         return drift
+
+    def same(path: str, ours: bytes, theirs: bytes) -> bool:
+        return noise.means_nothing(RelPath.known(path).name, ours, theirs)
+
     try:
         async with reader.held():
             await reader.complete(frozenset(wanted.values()))
-            silent = await in_thread(lambda _: frozenset(_unchanged(wanted, reader, folder, noise)))
+            silent = await in_thread(lambda _: frozenset(_unchanged(wanted, reader, folder, same)))
     except StokerError:  # what cannot be compared is told
         return drift
     quiet = {path for paths in groups.values() if silent.issuperset(paths) for path in paths}
+    return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
+
+
+async def unignored(
+    drift: Drift, ignored: Ignored, *, ledger: Ledger, folder: DataFolder, reader: Remembering
+) -> Drift:
+    """The drift without files in which only values differ that are nobody's drift."""
+    wanted = {
+        path: version.blob
+        for path in drift.modified
+        if ignored.pointers(path) and (version := ledger.version(path)) is not None
+    }
+    if not wanted:
+        return drift
+
+    def same(path: str, ours: bytes, theirs: bytes) -> bool:
+        return same_but_for(ignored.pointers(path), ours, theirs)
+
+    try:
+        async with reader.held():
+            await reader.complete(frozenset(wanted.values()))
+            quiet = await in_thread(lambda _: frozenset(_unchanged(wanted, reader, folder, same)))
+    except StokerError:  # what cannot be compared is told
+        return drift
     return replace(drift, modified=tuple(path for path in drift.modified if path not in quiet))
 
 
@@ -162,11 +190,14 @@ def _alike(
 
 
 def _unchanged(
-    wanted: Mapping[str, BlobId], reader: Remembering, folder: DataFolder, noise: Noise
+    wanted: Mapping[str, BlobId],
+    reader: Remembering,
+    folder: DataFolder,
+    same: Callable[[str, bytes, bytes], bool],
 ) -> Iterable[str]:
     for path, blob in zip(wanted, reader.contents(list(wanted.values())), strict=True):
         ours, theirs = b"".join(blob.chunks), _live(folder, path)
-        if theirs is not None and noise.means_nothing(RelPath.known(path).name, ours, theirs):
+        if theirs is not None and same(path, ours, theirs):
             yield path
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from stoker.agent.assigning import Assigner
 from stoker.agent.capturing.sending import Sender
@@ -32,6 +33,10 @@ from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
 
+if TYPE_CHECKING:
+    from stoker.agent.gating.exporting import Export
+    from stoker.telemetry.shipping import Shipper
+
 LOOK_SECONDS = 2.0
 
 log = get_logger(__name__)
@@ -46,6 +51,8 @@ class Settings:
     places: Places = field(default_factory=Places)
     health_address: str = ":8082"
     metrics_address: str = ":8083"
+    shipper: Shipper | None = None
+    """Sends records of the audit to a log server."""
     only_initial: bool = False
     """End when the gateway may start: for an init container, where sidecars are ordinary containers."""
 
@@ -79,8 +86,19 @@ class Sidecar:
             observed = Observed(client, identity.namespace, identity.metadata_map, changed, clock)
             waits = HurriedClock(clock)
             sender = Sender(client, identity, clock)
-            assigner = Assigner(identity, settings.places, observed, publisher, startup, waits, sender)
-            watcher = Watcher(assigner.assign, meter=self._meter(), clock=clock)
+            meter = self._meter()
+            assigner = Assigner(
+                identity,
+                settings.places,
+                observed,
+                publisher,
+                startup,
+                waits,
+                sender,
+                meter.scanned,
+                self._export(),
+            )
+            watcher = Watcher(assigner.assign, meter=meter, clock=clock)
             self._answer_for(watcher, startup)
             log.info("agent.started", pod=identity.pod, kind=str(identity.door), resource=identity.resource)
             parts = [
@@ -93,6 +111,8 @@ class Sidecar:
                 await self._live(Unit(parts, clock=clock), startup)
             finally:
                 await assigner.aclose()
+                if settings.shipper is not None:
+                    await asyncio.to_thread(settings.shipper.close)
 
     async def _live(self, unit: Unit, startup: Startup) -> None:
         if not self._settings.only_initial:
@@ -108,6 +128,15 @@ class Sidecar:
             await asyncio.wait((living, done))
         if not living.cancelled():
             living.result()
+
+    def _export(self) -> Export | None:
+        shipper = self._settings.shipper
+        if shipper is None:
+            return None
+        from stoker.agent.gating.exporting import exporting  # noqa: PLC0415 - most agents send nothing
+
+        self._metrics.collect_from(shipper.readings)
+        return exporting(shipper, self._settings.identity.pod)
 
     def _meter(self) -> PassMetrics:
         identity = self._settings.identity

@@ -235,7 +235,14 @@ class Board:
     def _gateway_said(self, said: GatewayReport, attended: telling.Attended | None) -> GatewayReport:
         warnings = list(self._notices)
         if attended is None:
-            return replace(said, scan_result="", applied=None, verified=None, warnings=tuple(warnings))
+            return replace(
+                said,
+                scan_result="",
+                scan_durations=(),
+                applied=None,
+                verified=None,
+                warnings=tuple(warnings),
+            )
         if "unverified" in attended.trust:
             warnings.append(attended.trust)
         if attended.lock not in ("", telling.LOCKED):
@@ -244,6 +251,7 @@ class Board:
         return replace(
             said,
             scan_result=attended.result or said.scan_result,
+            scan_durations=tuple(f"{seconds:.3f}s" for seconds in attended.durations),
             applied=attended.applied,
             verified=attended.verified,
             warnings=tuple(dict.fromkeys(warnings)),

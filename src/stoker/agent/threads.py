@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TypeVar
 
-from stoker.git.piping import in_worker
+from stoker.git.running.piping import in_worker
 
 T = TypeVar("T")
 

@@ -47,9 +47,13 @@ def schema_for(kind: Kind) -> Schema:
         "kind": {"type": "string"},
         "metadata": {"type": "object"},
     }
-    schema["properties"] = header | {
-        name: properties[name] for name in ("spec", "status") if name in properties
-    }
+    parts = header | {name: properties[name] for name in ("spec", "status") if name in properties}
+    schema["properties"] = parts
+    if kind.has_status:
+        status = cast("Schema", parts["status"])
+        # Whoever computes kstatus takes an object without conditions for done, and one that nobody
+        # has looked at yet has none. A generation that was never observed says otherwise.
+        status["default"] = {"observedGeneration": -1}
     schema["required"] = ["spec"]
     return schema
 

@@ -126,6 +126,7 @@ def _sync_annotations(prefix: str) -> dict[str, str]:
 _RULE_CONDITIONS: dict[str, str] = {
     Type.READY: "The selected objects are watched and written.",
     Type.STALLED: "A person has to act; Ready is False with the same reason.",
+    Type.RECONCILING: "Work is going on.",
     Type.ACCESS_DENIED: "A policy forbids the destination; reserved.",
     Type.WATCH_ERRORED: "A watch fails and is being tried again.",
     Type.DISCOVERY_DEGRADED: "The API server could not tell about all of the selected resources.",
@@ -192,6 +193,7 @@ KINDS: tuple[Kind, ...] = (
         ),
         conditions={
             Type.READY: "The mappings can be used and the dependencies form no circle.",
+            Type.STALLED: "A person has to act; Ready is False with the same reason.",
             Type.DEPENDENCIES_MET: "The gateways of every profile in dependsOn are synced.",
         },
         annotations={},
@@ -205,6 +207,7 @@ KINDS: tuple[Kind, ...] = (
         conditions={
             Type.READY: "The repository can be reached with the credentials.",
             Type.STALLED: "A person has to act; Ready is False with the same reason.",
+            Type.RECONCILING: "Work is going on.",
             Type.ACCESS_DENIED: "A policy forbids the repository; reserved.",
         },
         annotations={},
@@ -227,6 +230,7 @@ KINDS: tuple[Kind, ...] = (
         conditions={
             Type.READY: "The folder is ours and can be written.",
             Type.STALLED: "A person has to act; Ready is False with the same reason.",
+            Type.RECONCILING: "Work is going on.",
             Type.OWNERSHIP_CONFLICT: "The folder belongs to another cluster or installation.",
             Type.LEASE_NOT_ACQUIRED: "Another replica, or nobody, writes this branch.",
             Type.MARKER_CONFLICT: "The owner's marker differs or could not be written.",

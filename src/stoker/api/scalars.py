@@ -89,6 +89,8 @@ Percent = Annotated[int, Meta(ge=0, le=100)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
 Generation = Annotated[int, Meta(ge=0)]
+ObservedGeneration = Annotated[int, Meta(ge=-1)]
+"""Of a status as a whole; the server puts -1 where nobody has written one (`stoker.api.crd`)."""
 Timestamp = Annotated[str, text(64, form="date-time")]
 
 # --- names -------------------------------------------------------------------------------------------------

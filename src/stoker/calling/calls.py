@@ -88,6 +88,7 @@ async def call(request: Request) -> Answer:
 
     if urlsplit(request.url).scheme not in ("http", "https"):
         raise InvalidValue(f"the address of {request.host} is neither http nor https")
+    proxy = proxy_for(request.url, request.proxy)
     try:
         async with (
             aiohttp.ClientSession(
@@ -98,8 +99,8 @@ async def call(request: Request) -> Answer:
                 request.url,
                 headers={"User-Agent": "stoker", "Accept-Encoding": "identity", **request.headers},
                 data=request.body,
-                ssl=context_with(request.ca),
-                proxy=proxy_for(request.url, request.proxy),
+                ssl=context_with(request.ca) if request.ca or _by_tls(request.url, proxy) else True,
+                proxy=proxy,
                 allow_redirects=False,
             ) as response,
         ):
@@ -114,6 +115,11 @@ async def call(request: Request) -> Answer:
         raise Unreachable(f"{request.host} did not answer within {request.timeout:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Unreachable(f"{request.host} cannot be reached: {_why(error)}") from None
+
+
+def _by_tls(*hops: str | None) -> bool:
+    """Whether certificates are asked for on the way; to read the system's takes longer than a short call."""
+    return any(hop is not None and urlsplit(hop).scheme == "https" for hop in hops)
 
 
 def _why(error: Exception) -> str:

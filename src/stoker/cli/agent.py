@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stoker.cli.servers import server_options
+
+if TYPE_CHECKING:
+    from stoker.telemetry.shipping import Shipper
 
 
 @click.command("agent")
@@ -14,6 +18,25 @@ from stoker.cli.servers import server_options
 @click.option("--metrics-address", default=":8083", show_default=True, help="Metrics; 0 turns them off.")
 @click.option(
     "--initial-sync", is_flag=True, help="End after the first sync: for an init container of the pod."
+)
+@click.option(
+    "--audit-syslog",
+    default="",
+    envvar="STOKER_AUDIT_SYSLOG",
+    help="Send audit records to unix:/PATH, or udp, tcp or tls://HOST:PORT. Default: STOKER_AUDIT_SYSLOG.",
+)
+@click.option(
+    "--audit-syslog-facility",
+    default="audit",
+    envvar="STOKER_AUDIT_SYSLOG_FACILITY",
+    show_default=True,
+    help="Facility of these messages, such as local3.",
+)
+@click.option(
+    "--audit-syslog-ca",
+    default="",
+    envvar="STOKER_AUDIT_SYSLOG_CA",
+    help="File with the authority of a tls server besides the system's, or the PEM text itself.",
 )
 @click.option(
     "--root",
@@ -27,6 +50,9 @@ def agent_command(
     health_address: str,
     metrics_address: str,
     initial_sync: bool,
+    audit_syslog: str,
+    audit_syslog_facility: str,
+    audit_syslog_ca: str,
     root: Path,
     kubeconfig: Path | None,
     context: str | None,
@@ -58,6 +84,16 @@ def agent_command(
         places=places,
         health_address=health_address,
         metrics_address=metrics_address,
+        shipper=_shipper(audit_syslog, audit_syslog_facility, audit_syslog_ca),
         only_initial=initial_sync,
     )
     run(lambda: Sidecar(settings).run(), lean=True)
+
+
+def _shipper(address: str, facility: str, authority: str) -> Shipper | None:
+    if not address:
+        return None
+    from stoker.agent.gating import exporting  # noqa: PLC0415 - most agents send nothing
+
+    given = {exporting.ADDRESS: address, exporting.FACILITY: facility, exporting.AUTHORITY: authority}
+    return exporting.shipper_for(given)

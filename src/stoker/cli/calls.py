@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.observing import Observed, listen
 from stoker.controller.routing import Routes
-from stoker.controller.secrets import SecretReader
+from stoker.controller.seeing.observing import Observed, listen
+from stoker.controller.seeing.secrets import SecretReader
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.intents import Identity, ResourceIntent

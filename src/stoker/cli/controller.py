@@ -36,6 +36,12 @@ from stoker.cli.servers import server_options
     help="Agree with other replicas on who works. Without it only one may run.",
 )
 @click.option(
+    "--shard",
+    default="0/1",
+    show_default=True,
+    help="I/N: the Ith of N controllers, counted from 0, that divide the namespaces among themselves.",
+)
+@click.option(
     "--watch-namespaces", default="", help="Namespaces to work on, with commas between. Default: all."
 )
 @click.option("--watch-label-selector", default="", help="Labels that a resource must have to be worked on.")
@@ -78,6 +84,7 @@ from stoker.cli.servers import server_options
     show_default=True,
     help="Where PagerDuty takes events; the EU has another address.",
 )
+@click.option("--audit-events", is_flag=True, help="Tell each sync of a gateway as an Event on its resource.")
 @click.option(
     "--forget-reports-after",
     type=click.FloatRange(0, 86400),

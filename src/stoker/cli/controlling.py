@@ -8,13 +8,13 @@ from typing import Any
 from stoker.cli import values
 from stoker.cli.calls import Calls, receiver_for
 from stoker.cli.webhook import defaults_in, secret_key_in
-from stoker.controller.fetchers import FetcherDeployments
-from stoker.controller.letting_go import LettingGo
-from stoker.controller.observing import Observed
 from stoker.controller.operating import Seams, Settings
-from stoker.controller.outdating import SidecarOf
-from stoker.controller.storing import Fetcher
-from stoker.controller.summarizing import Listener
+from stoker.controller.parting.letting_go import LettingGo
+from stoker.controller.providing.fetchers import FetcherDeployments
+from stoker.controller.providing.outdating import SidecarOf
+from stoker.controller.providing.storing import Fetcher
+from stoker.controller.seeing.observing import Observed
+from stoker.controller.stating.summarizing import Listener
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
@@ -27,10 +27,16 @@ from stoker.webhooks.receiving import Settings as ReceiverSettings
 
 
 def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:
+    shard = values.shard(options["shard"])
+    if shard.count > 1 and not options["leader_elect"]:
+        raise Misconfigured(
+            f"--shard {shard} needs --leader-elect: by their Leases shards know of each other"
+        )
     return Settings(
         config=config,
         lease_namespace=home,
         leader_elect=options["leader_elect"],
+        shard=shard,
         health_address=options["health_probe_bind_address"],
         metrics_address=options["metrics_bind_address"],
         namespaces=values.listed(options["watch_namespaces"]),
@@ -45,6 +51,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         shared_volumes=options["shared_volumes"],
         metadata_key=secret_key_in(options["metadata_key"]),
         pagerduty_url=options["pagerduty_url"],
+        audit_events=options["audit_events"],
     )
 
 
@@ -52,7 +59,7 @@ async def let_go(settings: Settings) -> None:
     """Take our finalizer off every resource, before the release goes."""
     clock = SystemClock()
     async with Client(settings.config, clock=clock, user_agent="stoker-controller") as client:
-        await LettingGo(client, clock, lease=settings.lease, namespaces=settings.namespaces).run()
+        await LettingGo(client, clock, leases=settings.leases, namespaces=settings.namespaces).run()
 
 
 def seams_of(settings: Settings, options: Mapping[str, Any]) -> Seams:

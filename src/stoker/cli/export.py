@@ -180,10 +180,10 @@ async def _into_branch(
     config: ClusterConfig, job: ExportJob, url: RepoUrl, branch: str, given: Given, key_file: Path | None
 ) -> Exported:
     from stoker.cli.progress import ProgressBar  # noqa: PLC0415
-    from stoker.git.branches import Branch  # noqa: PLC0415
-    from stoker.git.remote import Remote  # noqa: PLC0415
-    from stoker.git.runner import GitRunner  # noqa: PLC0415
-    from stoker.git.writing import Author  # noqa: PLC0415
+    from stoker.git.looking.remote import Remote  # noqa: PLC0415
+    from stoker.git.running.runner import GitRunner  # noqa: PLC0415
+    from stoker.git.writing.branches import Branch  # noqa: PLC0415
+    from stoker.git.writing.values import Author  # noqa: PLC0415
     from stoker.kube.client import Client  # noqa: PLC0415
     from stoker.reverser.export.export_branch import BranchStore  # noqa: PLC0415
     from stoker.reverser.export.exporting import Exporter  # noqa: PLC0415

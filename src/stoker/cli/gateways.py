@@ -11,12 +11,13 @@ from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.attending import Attending, AttendOptions
 from stoker.ignition.gateway import Gateway
 from stoker.ignition.keys import KeyReader
+from stoker.ignition.scanning import Answered
 
 # Flags name a gateway and say nothing about the people who look at it.
 NOBODY_DISTURBED = IgnitionPolicy(perspective_sessions=PerspectivePolicy.NONE)
 
 
-def attendant_for(order: Order) -> Attending | None:
+def attendant_for(order: Order, answered: Answered | None = None) -> Attending | None:
     """None where only files are cared for."""
     access = order.access
     if access is None or not order.host:
@@ -36,7 +37,7 @@ def attendant_for(order: Order) -> Attending | None:
         order=access.scan_order,
         policy=order.ignition or NOBODY_DISTURBED,
     )
-    return Attending(gateway, options)
+    return Attending(gateway, options, answered=answered)
 
 
 def _key(order: Order, wanted: SecretKey | None) -> KeyReader:

@@ -6,6 +6,8 @@ for a pass, a plan or the drift, and get values back.
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -25,6 +27,7 @@ from stoker.domain.errors import StokerError
 
 if TYPE_CHECKING:
     from stoker.agent.gating.auditing import Audit
+    from stoker.agent.gating.exporting import Export
     from stoker.agent.hooks import Noise, PassHook
     from stoker.agent.reporting import SyncReport
     from stoker.agent.rolling_back.undoing import Undoing
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from stoker.engine.drifting import Drift
     from stoker.engine.sources import SourceReader
     from stoker.ignition.attending import Attending
+    from stoker.telemetry.shipping import Shipper
 
 Progress = Callable[[str, int, int], None]
 
@@ -47,14 +51,17 @@ class Kept:
         progress: Progress | None = None,
         clock: Clock | None = None,
         nudged_by: Callable[[], str] | None = None,
+        answered: Callable[[float], None] | None = None,
     ) -> None:
+        """`answered` hears how long a gateway took to answer each request for a scan."""
         self.order = order
         self._clock = clock if clock is not None else SystemClock()
         self._nudged_by = nudged_by
         self._audit: Audit | None = None
-        self._attendant, noise = _gateway_of(order)
+        self._shipper = _shipper()
+        self._attendant, noise = _gateway_of(order, answered)
         self.undoing = _undoing(order, self._attendant, noise, self._clock)
-        hooks = _hooks(order, self.undoing, self._attendant, self._clock)
+        hooks = (*self._told(), *_hooks(order, self.undoing, self._attendant, self._clock))
         keeper = _keeper(order, hooks, noise, reader, progress)
         self._tended = Tended(keeper, self._attendant, self.undoing)
 
@@ -119,9 +126,22 @@ class Kept:
         if self._audit is None:
             from stoker.agent.gating.auditing import Audit  # noqa: PLC0415 - mostly nothing happens
 
-            aloud = self._nudged_by is not None
-            self._audit = Audit(self.order.job.data_dir, _named(self.order), self._clock, aloud=aloud)
+            self._audit = Audit(
+                self.order.job.data_dir,
+                _named(self.order),
+                self._clock,
+                aloud=self._nudged_by is not None,
+                export=_export(self._shipper),
+            )
         return self._audit
+
+    def _told(self) -> tuple[PassHook, ...]:
+        """Who stays has a log, which tells of the steps of a change."""
+        if self._nudged_by is None:
+            return ()
+        from stoker.agent.chronicling import Chronicle  # noqa: PLC0415 - one sync alone has no log
+
+        return (Chronicle(self._clock, mappings=len(self.order.job.files.mappings), source=self._trigger),)
 
     def _trigger(self) -> str:
         if self._nudged_by is None:
@@ -140,6 +160,8 @@ class Kept:
 
     async def aclose(self) -> None:
         await self._tended.aclose()
+        if self._shipper is not None:
+            await asyncio.to_thread(self._shipper.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -150,13 +172,15 @@ class Kept:
         await self.aclose()
 
 
-def _gateway_of(order: Order) -> tuple[Attending | None, Noise | None]:
+def _gateway_of(
+    order: Order, answered: Callable[[float], None] | None
+) -> tuple[Attending | None, Noise | None]:
     if not order.host:
         return None, None
     from stoker.cli.gateways import attendant_for  # noqa: PLC0415 - files alone need no gateway
     from stoker.ignition.noise import ResourceNoise  # noqa: PLC0415
 
-    return attendant_for(order), ResourceNoise()
+    return attendant_for(order, answered), ResourceNoise()
 
 
 def _undoing(order: Order, attendant: Attending | None, noise: Noise | None, clock: Clock) -> Undoing | None:
@@ -205,3 +229,20 @@ def _keeper(
         return Keeper(order.job, reader, hooks=hooks, noise=noise, progress=progress)
     access, keys = access_reader(order), keys_reader(order)
     return open_keeper(order.job, access=access, keys=keys, hooks=hooks, noise=noise, progress=progress)
+
+
+def _shipper() -> Shipper | None:
+    """Who sends audit records to a log server, where the environment names one."""
+    if not os.environ.get("STOKER_AUDIT_SYSLOG"):
+        return None
+    from stoker.agent.gating.exporting import shipper_for  # noqa: PLC0415 - few sites have one
+
+    return shipper_for(os.environ)
+
+
+def _export(shipper: Shipper | None) -> Export | None:
+    if shipper is None:
+        return None
+    from stoker.agent.gating.exporting import exporting  # noqa: PLC0415
+
+    return exporting(shipper)

@@ -8,8 +8,8 @@ from stoker.agent import logins
 from stoker.cli.orders import Order
 
 if TYPE_CHECKING:
-    from stoker.git.access import AccessReader
-    from stoker.git.trusting import KeysReader
+    from stoker.git.opening.access import AccessReader
+    from stoker.git.trusting.policy import KeysReader
 
 
 def access_reader(order: Order) -> AccessReader:

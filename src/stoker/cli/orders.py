@@ -21,7 +21,7 @@ from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKi
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, SignatureMode, SignaturePolicy, Source
 from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
-from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.refs import GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def files_from(given: Given, before: FilesIntent) -> FilesIntent:
 def job_from(given: Given, source: Source, files: FilesIntent, known: TemplateValues) -> SyncJob:
     """The job, with what the flags say over what is known already."""
     if given.repo is not None:
-        source = source._replace(url=RepoUrl(given.repo))
+        source = source._replace(url=SourceUrl(given.repo))
     if given.ref is not None:
         source = source._replace(ref=GitRef(given.ref))
     return SyncJob(
@@ -156,7 +156,7 @@ def _order_from_flags(given: Given) -> Order:
     useless = [flag for flag, value in alone.items() if value]
     if useless:
         raise InvalidValue(f"{useless[0]} means nothing without -f FILE")
-    source = Source(RepoUrl(given.repo or ""), GitRef(given.ref or ""))
+    source = Source(SourceUrl(given.repo or ""), GitRef(given.ref or ""))
     mappings = mappings_of(given)
     if not mappings:
         raise InvalidValue(

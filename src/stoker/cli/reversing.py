@@ -26,7 +26,8 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
     return Settings(
         config=config,
         namespace=home,
-        work_dir=options["work_dir"],
+        # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
+        work_dir=options["work_dir"] / "reverser",
         namespaces=values.listed(options["watch_namespaces"]),
         identity=options["identity"],
         excluded=excluded,

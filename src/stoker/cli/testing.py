@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from stoker.testing.gateway_command import gateway_command
+from stoker.testing.gateway.command import gateway_command
 
 
 @click.group("testing")

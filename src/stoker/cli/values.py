@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import DeletionPolicy, Mapping, MappingKind, Orphans, WhenMissing
 from stoker.domain.quantities import parse_duration
+from stoker.domain.shards import Shard
 
 MAX_ID = 2**32 - 2
 
@@ -88,6 +89,13 @@ def proxy(text: str) -> str:
 def listed(text: str) -> tuple[str, ...]:
     """Names with commas between."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def shard(text: str) -> Shard:
+    try:
+        return Shard.parse(text)
+    except InvalidValue as error:
+        raise Misconfigured(f"--shard: {error.message}") from None
 
 
 def seconds(flag: str, text: str) -> float:

@@ -3,7 +3,7 @@
 Asks nobody: the ledger in the folder says what was written. What a gateway does to its
 own `resource.json` and thumbnails all day is no change; to tell that, the contents of the
 last sync are looked for in the mirrors of this machine, and where they are gone it is told
-after all. Exit codes: 0 all as it was, 10 something was changed, deleted or put there by
+after all. With a resource (`-f`) its `drift.ignore` counts, as in a sync. Exit codes: 0 all as it was, 10 something was changed, deleted or put there by
 others, 3 there never was a sync, 2 wrong input.
 """
 
@@ -22,12 +22,13 @@ from stoker.cli.showing import show_lines, show_object
 
 if TYPE_CHECKING:
     from stoker.engine.drifting import Drift
+    from stoker.engine.ignoring import Ignored
     from stoker.engine.ledger import Ledger
     from stoker.fs.confined import DataFolder
 
 
 @click.command("verify", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((options.DATA_DIR, options.CACHE_DIR, options.OUTPUT))
+@applied((options.DATA_DIR, options.CACHE_DIR, *options.RESOURCE, options.OUTPUT))
 @click.pass_context
 def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> None:
     """Find what changed in a data folder since the last sync."""
@@ -37,15 +38,18 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
         from stoker.agent.keeping import verify  # noqa: PLC0415 - --help needs none of it
         from stoker.cli.orders import cache_dir_of, data_dir_of  # noqa: PLC0415
 
+        ignored = _ignored(given)
+
         async def quieted(found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
-            from stoker.agent.quieting import noiseless  # noqa: PLC0415 - mostly nothing has changed
-            from stoker.git.recalling import Recalled  # noqa: PLC0415
+            from stoker.agent.quieting import noiseless, unignored  # noqa: PLC0415 - mostly nothing has changed
+            from stoker.git.mirrors.recalling import Recalled  # noqa: PLC0415
             from stoker.ignition.noise import ResourceNoise  # noqa: PLC0415
 
             reader = Recalled(cache_dir_of(given))
+            found = await unignored(found, ignored, ledger=ledger, folder=folder, reader=reader)
             return await noiseless(found, ResourceNoise(), ledger=ledger, folder=folder, reader=reader)
 
-        drift = run(verify(data_dir_of(given), quieted))
+        drift = run(verify(data_dir_of(given), quieted, ignored))
         if output == "json":
             show_object(drift.as_json())
         else:
@@ -53,3 +57,14 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
         return Exit.DONE if drift.clean else Exit.DIFFERENT
 
     told(context, "verify", output, work)
+
+
+def _ignored(given: Given) -> Ignored:
+    """What the resource says is nobody's drift; without one, nothing is."""
+    from stoker.engine.ignoring import NOTHING_IGNORED, Ignored  # noqa: PLC0415 - --help needs none of it
+
+    if not given.manifests:
+        return NOTHING_IGNORED
+    from stoker.cli.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
+
+    return Ignored(order_from_resource(given).job.ignore)

@@ -124,6 +124,8 @@ class Orders:
         self._kept: Kept | None = None
         self.nudged_by: Callable[[], str] = str
         """What made the watcher look, while it does."""
+        self.answered: Callable[[float], None] | None = None
+        """Hears how long the gateway took to answer each request for a scan."""
         self.order = settings.over(order_from(given))
 
     @property
@@ -138,7 +140,9 @@ class Orders:
         if self._forced or self.changed:
             await self._reread()
         if self._kept is None:
-            self._kept = Kept(self.order, reader=self._reader, nudged_by=self.nudged_by)
+            self._kept = Kept(
+                self.order, reader=self._reader, nudged_by=self.nudged_by, answered=self.answered
+            )
         order = self.order
         if order.paused:
             self._kept.paused()
@@ -180,6 +184,7 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport],
     meter = PassMetrics(metrics, clock, namespace=order.namespace, cr=order.resource, gateway=order.gateway)
     watcher = Watcher(orders.assign, meter=meter, told=told, clock=clock)
     orders.nudged_by = lambda: watcher.trigger
+    orders.answered = meter.scanned
     health.live.add("watcher", watcher.heartbeat.check)
     health.ready.add("sync", watcher.why_not_ready)
     health.started.add("sync", watcher.why_not_ready)

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from stoker.api.blocks.status import SyncStatus
 from stoker.controller.accepting.values import Accepted
-from stoker.controller.fleets import Fleet
-from stoker.controller.instructing import Delivery
-from stoker.controller.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.asking.resolving import Answer
+from stoker.controller.providing.instructing import Delivery
 from stoker.controller.releasing import Release
-from stoker.controller.requesting import Effective
-from stoker.controller.resolving import Answer
-from stoker.controller.understanding import Understood
+from stoker.controller.seeing.fleets import Fleet
+from stoker.controller.seeing.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.understanding.requesting import Effective
+from stoker.controller.understanding.resources import Understood
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.protocol import Metadata

@@ -13,37 +13,37 @@ from stoker.controller.accepting.postbox import Postbox
 from stoker.controller.accepting.stepping import WayBack
 from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.alerting.sending import PAGERDUTY, Sender
-from stoker.controller.announcing import Announcement, Announcer, Say, check
-from stoker.controller.concerning import References, Waiting
-from stoker.controller.errands import Errands
-from stoker.controller.finalizing import Finalizer
-from stoker.controller.granting import Granter
-from stoker.controller.instructing import Installation
-from stoker.controller.metering import Meter
-from stoker.controller.minting import Minter
-from stoker.controller.objects import ResourceKey, ref_to
-from stoker.controller.observing import Observed
-from stoker.controller.outdating import SidecarOf, outdated_in
-from stoker.controller.owning import Writer
+from stoker.controller.asking.announcing import Announcement, Announcer, Say, check
+from stoker.controller.asking.errands import Errands
+from stoker.controller.asking.resolving import Resolver
+from stoker.controller.parting.finalizing import Finalizer
 from stoker.controller.passing import Parts
-from stoker.controller.profiling import ProfileReconciler
-from stoker.controller.publishing import Publisher, SigningKey
+from stoker.controller.providing.granting import Granter
+from stoker.controller.providing.instructing import Installation
+from stoker.controller.providing.minting import Minter
+from stoker.controller.providing.outdating import SidecarOf, outdated_in
+from stoker.controller.providing.owning import Writer
+from stoker.controller.providing.publishing import Publisher, SigningKey
+from stoker.controller.providing.storing import Fetcher, Storekeeper
 from stoker.controller.reconciling import Reconciler
 from stoker.controller.releaser import Releaser
 from stoker.controller.releasing import Checked, CheckUp
-from stoker.controller.resolving import Resolver
-from stoker.controller.secrets import SecretReader
-from stoker.controller.storing import Fetcher, Storekeeper
-from stoker.controller.summarizing import Listener, Summarizer
-from stoker.controller.understanding import Understanding
-from stoker.controller.validating import Validator
+from stoker.controller.seeing.concerning import References, Waiting
+from stoker.controller.seeing.objects import ResourceKey, ref_to
+from stoker.controller.seeing.observing import Observed
+from stoker.controller.seeing.secrets import SecretReader
+from stoker.controller.stating.metering import Meter
+from stoker.controller.stating.summarizing import Listener, Summarizer
+from stoker.controller.understanding.profiling import ProfileReconciler
+from stoker.controller.understanding.resources import Understanding
+from stoker.controller.understanding.validating import Validator
 from stoker.domain.clock import Clock
 from stoker.domain.intent.source import SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access
-from stoker.git.github_app import AppTokens
-from stoker.git.runner import GitRunner
+from stoker.git.opening.access import Access
+from stoker.git.opening.github_app import AppTokens
+from stoker.git.running.runner import GitRunner
 from stoker.kube.client import Client
 from stoker.kube.controlling import Controller, PassRecord
 from stoker.kube.events import EventRecorder
@@ -85,6 +85,7 @@ class Term:
     """In the namespace of each resource: what its metadata map is signed with."""
     fetcher: Fetcher | None = None
     pagerduty_url: str = PAGERDUTY
+    audit_events: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ def build_work(term: Term) -> Work:
         cluster=term.installation.cluster_name,
         counted=term.meter.alerted,
     )
-    reconciler = Reconciler(parts, Summarizer(clock, term.listener), events, term.meter, alerter)
+    summarizer = Summarizer(clock, term.listener)
+    reconciler = Reconciler(parts, summarizer, events, term.meter, alerter, audit_events=term.audit_events)
     of_profiles = ProfileReconciler(observed, client, parts.publisher.neighbours, events, clock)
 
     def count(record: PassRecord[ResourceKey]) -> None:

@@ -2,6 +2,9 @@
 
     probes ─ watches ─ receiver ─ lease ─► (leading) Events ─ resolver ─ workers
 
+Where there are several shards, each is such a process with replicas of its own: it works
+on its namespaces, by its own Lease, and receives webhooks for all.
+
 What is watched is watched on every replica, so that a new leader begins with what it
 knows and every replica can answer a webhook. The parts behind the lease are built anew
 for each term, around a client that refuses to write once the term is over.
@@ -10,7 +13,7 @@ for each term, around a client that refuses to write once the term is over.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,20 +22,23 @@ from pathlib import Path
 from stoker.api.adapters import NO_DEFAULTS
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.controller.alerting.sending import PAGERDUTY
-from stoker.controller.concerning import Concerns, References, Sink
-from stoker.controller.instructing import Installation
+from stoker.controller.asking.resolving import GIT_TIMEOUT
 from stoker.controller.leading import Term, Work, build_work
-from stoker.controller.metering import Meter
-from stoker.controller.objects import ResourceKey
-from stoker.controller.observing import Observed, Scope
-from stoker.controller.outdating import SidecarOf
-from stoker.controller.publishing import FORGET_AFTER
-from stoker.controller.resolving import GIT_TIMEOUT
-from stoker.controller.storing import Fetcher
-from stoker.controller.summarizing import Listener
+from stoker.controller.providing.instructing import Installation
+from stoker.controller.providing.outdating import SidecarOf
+from stoker.controller.providing.publishing import FORGET_AFTER
+from stoker.controller.providing.storing import Fetcher
+from stoker.controller.seeing.concerning import Concerns, References, Sink
+from stoker.controller.seeing.objects import ResourceKey
+from stoker.controller.seeing.observing import Observed, Scope
+from stoker.controller.sharding.dividing import SHARDS, Division, lease_name
+from stoker.controller.sharding.looking_around import Lookout, shard_readings
+from stoker.controller.stating.metering import Meter
+from stoker.controller.stating.summarizing import Listener
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.intent.source import SecretKey
-from stoker.git.runner import GitRunner
+from stoker.domain.shards import ALL, Shard
+from stoker.git.running.runner import GitRunner
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
 from stoker.kube.controlling import PASS_TIMEOUT
@@ -43,7 +49,7 @@ from stoker.kube.queue import QueueDepth, WorkQueue
 from stoker.kube.running import Part, Unit
 from stoker.kube.store import ObjectKey
 from stoker.telemetry.health import Health
-from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.metrics import Metrics, Reading
 from stoker.telemetry.probes import ProbeServer
 from stoker.telemetry.runtime import RuntimeMetrics
 
@@ -60,7 +66,7 @@ class Settings:
     lease_namespace: str
     """The operator's own namespace: its Lease, and the map that pauses everything."""
     leader_elect: bool = True
-    shard: int = 0
+    shard: Shard = ALL
     health_address: str = ":8081"
     metrics_address: str = ":8080"
     namespaces: tuple[str, ...] = ()
@@ -83,10 +89,21 @@ class Settings:
     """A Secret's key, in the namespace of each resource, that its metadata map is signed with."""
     pagerduty_url: str = PAGERDUTY
     """Where PagerDuty takes events: its service in the EU has another address."""
+    audit_events: bool = False
+    """Tell each sync as an Event on its resource."""
 
     @property
     def lease(self) -> ObjectKey:
-        return ObjectKey(self.lease_namespace, f"stoker-controller-{self.shard}")
+        return ObjectKey(self.lease_namespace, lease_name(self.shard.index))
+
+    @property
+    def leases(self) -> tuple[ObjectKey, ...]:
+        """Those of all shards."""
+        return tuple(ObjectKey(self.lease_namespace, lease_name(each)) for each in range(self.shard.count))
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.lease_namespace, self.namespaces, self.labels, self.shared_volumes, self.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +132,7 @@ class Operator:
         self._meter = Meter(self._metrics)
         self._health = Health()
         self._work: Work | None = None
+        self._lookout: Lookout | None = None
         self._idle = WorkQueue[ResourceKey](clock=self._clock)
         self._idle_profiles = WorkQueue[ObjectKey](clock=self._clock)
         # The queues are made anew for each term as leader, hence read through this object.
@@ -135,14 +153,13 @@ class Operator:
             probes,
             Client(settings.config, clock=self._clock, user_agent="stoker-controller") as client,
         ):
-            scope = Scope(
-                settings.lease_namespace, settings.namespaces, settings.labels, settings.shared_volumes
-            )
-            observed = Observed(client, scope, self._clock)
+            observed = Observed(client, settings.scope, self._clock)
+            self._metrics.collect_from(partial(self._shard_readings, observed))
             self._runtime.watch_reflectors(lambda: observed.reflectors)
             elector = self._elector(client, identity)
             self._health.live.add("workers", self._why_stuck)
             self._health.ready.add("lease", lambda: _why_unready(elector))
+            self._health.ready.add("shards", self._why_blind)
             with tempfile.TemporaryDirectory(prefix="stoker-git-") as cache:
                 concerns = Concerns(observed, References())
                 term = partial(self._lead, client, GitRunner(Path(cache)), observed, concerns, identity)
@@ -160,7 +177,7 @@ class Operator:
             client,
             self._settings.lease.name,
             self._settings.lease.namespace,
-            Terms(identity, LEASE_SECONDS, RENEW_SECONDS),
+            Terms(identity, LEASE_SECONDS, RENEW_SECONDS, ((SHARDS, str(self._settings.shard.count)),)),
             clock=self._clock,
             metrics=self._runtime,
         )
@@ -202,18 +219,37 @@ class Operator:
             metadata_key=settings.metadata_key,
             shared_volumes=settings.shared_volumes,
             pagerduty_url=settings.pagerduty_url,
+            audit_events=settings.audit_events,
             fetcher=None if self._seams.fetcher is None else self._seams.fetcher(observed, fenced),
         )
         observed.begin_term()
         work = self._work = build_work(term)
-        concerns.tell(Sink(work.queue.add, work.soon, work.profiles.add))
+        sink = Sink(work.queue.add, work.soon, work.profiles.add)
+        division = Division(settings.shard, leadership.found, LEASE_SECONDS)
+        begin = partial(concerns.tell, sink.only(division.may))
+        self._lookout = Lookout(client, settings.lease_namespace, division, self._clock, begin)
+        parts = [Part("dividing", self._lookout.run), *work.parts]
+        if not settings.leader_elect:  # there is nobody to divide with
+            self._lookout, parts = None, work.parts
+            concerns.tell(sink)
         try:
-            await Unit(work.parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
+            await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
         finally:
             concerns.hush()
-            self._work = None
+            self._work = self._lookout = None
             for key in observed.every():  # who leads now shows how they stand
                 self._meter.forget(key)
+
+    def _shard_readings(self, observed: Observed) -> Iterator[Reading]:
+        shard, lookout = self._settings.shard, self._lookout
+        mine = (key for key in observed.every() if shard.has(key.object.namespace))
+        resources = sum(1 for _ in mine) if self._work is not None else 0
+        yield from shard_readings(shard, resources, len(lookout.waits_for) if lookout is not None else 0)
+
+    def _why_blind(self) -> str | None:
+        """A shard that waits for others is ready, or an update that needs them gone could not go on."""
+        error = self._lookout.error if self._lookout is not None else None
+        return error.message if error is not None else None
 
     def _queue_depth(self) -> QueueDepth:
         return (self._work.queue if self._work is not None else self._idle).snapshot()

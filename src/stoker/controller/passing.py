@@ -20,7 +20,7 @@
 Each step returns the context with one more thing known, or raises what must happen
 next. What is wrong and does not keep the others from their work is a finding: the pass
 goes on, and the first one is raised at its end. None writes status:
-`stoker.controller.summarizing` makes it of what the steps found.
+`stoker.controller.stating.summarizing` makes it of what the steps found.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from typing import TypeVar
 import msgspec
 
 from stoker.controller.accepting.stepping import WayBack, is_on
-from stoker.controller.concerning import References, Waiting
+from stoker.controller.asking.resolving import Question, Resolver
 from stoker.controller.contexts import Context, known
-from stoker.controller.finalizing import Finalizer
-from stoker.controller.fleets import Fleet, fleet_of, shards_for
-from stoker.controller.granting import Granter
-from stoker.controller.instructing import Delivery, Installation, delivery, instructions
-from stoker.controller.minting import RENEW_EVERY, Minter
-from stoker.controller.objects import SYNCED_KINDS, Kept
-from stoker.controller.observing import Observed
-from stoker.controller.publishing import Publisher
+from stoker.controller.parting.finalizing import Finalizer
+from stoker.controller.providing.granting import Granter
+from stoker.controller.providing.instructing import Delivery, Installation, delivery, instructions
+from stoker.controller.providing.minting import RENEW_EVERY, Minter
+from stoker.controller.providing.publishing import Publisher
+from stoker.controller.providing.storing import Storekeeper
 from stoker.controller.releaser import Releaser
-from stoker.controller.reports import entries
-from stoker.controller.requesting import (
+from stoker.controller.seeing.concerning import References, Waiting
+from stoker.controller.seeing.fleets import Fleet, fleet_of, shards_for
+from stoker.controller.seeing.objects import SYNCED_KINDS, Kept
+from stoker.controller.seeing.observing import Observed
+from stoker.controller.seeing.reports import entries
+from stoker.controller.understanding.requesting import (
     Effective,
     asked_by,
     asked_in,
     effective_ref,
     without_request,
 )
-from stoker.controller.resolving import Question, Resolver
-from stoker.controller.storing import Storekeeper
-from stoker.controller.understanding import Understanding, Understood
-from stoker.controller.validating import Validator, fleet_findings
+from stoker.controller.understanding.resources import Understanding, Understood
+from stoker.controller.understanding.validating import Validator, fleet_findings
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.source import AuthKind

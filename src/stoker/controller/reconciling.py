@@ -7,11 +7,12 @@ import msgspec
 from stoker.api.blocks.status import SyncStatus
 from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.contexts import Context
-from stoker.controller.metering import Meter
-from stoker.controller.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
 from stoker.controller.passing import Parts, Steps
-from stoker.controller.summarizing import Summarizer
-from stoker.controller.telling import events_of
+from stoker.controller.seeing.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
+from stoker.controller.stating.auditing import audited
+from stoker.controller.stating.metering import Meter
+from stoker.controller.stating.summarizing import Summarizer
+from stoker.controller.stating.telling import events_of
 from stoker.kube.controlling import Result
 from stoker.kube.event_series import EventType
 from stoker.kube.events import EventRecorder
@@ -33,12 +34,15 @@ class Reconciler:
         events: EventRecorder,
         meter: Meter,
         alerter: Alerter,
+        *,
+        audit_events: bool = False,
     ) -> None:
         self._parts = parts
         self._summarizer = summarize
         self._events = events
         self._meter = meter
         self._alerter = alerter
+        self._audit_events = audit_events
         self._pass = Pass(
             steps=Steps(parts).listed(),
             observed=lambda context: context.status,
@@ -93,12 +97,19 @@ class Reconciler:
         await self._parts.observed.resources[context.key.kind].write(key, request)
         about = ref_to(context.key, context.kept)
         events = tuple(events_of(context, status))
-        for told in events:
+        audit = audited(context, status) if self._audit_events else ()
+        for told in (*events, *audit):
             report = self._events.warning if told.type is EventType.WARNING else self._events.normal
             report(about, told.reason, told.message)
         self._alerter.saw(context, status, events)
-        self._meter.wrote(context.key, context.status, status)
+        self._meter.wrote(context.key, context.status, status, _scans(context))
         self._meter.let_go(context.key, context.release.begun)
+
+
+def _scans(context: Context) -> dict[str, tuple[str, ...]]:
+    """How long each gateway took to answer its last scans, by pod; too small a matter for the status."""
+    reports = ((one.pod.name, one.report) for one in context.fleet.gateways)
+    return {pod: report.scan_durations for pod, report in reports if report is not None}
 
 
 def status_in(kept: Kept) -> SyncStatus:

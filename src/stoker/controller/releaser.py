@@ -10,16 +10,16 @@ import dataclasses
 
 import msgspec
 
-from stoker.controller.announcing import Announcement, announcement
+from stoker.controller.asking.announcing import Announcement, announcement
+from stoker.controller.asking.errands import Errands
 from stoker.controller.contexts import Context, known
-from stoker.controller.errands import Errands
-from stoker.controller.instructing import Delivery
-from stoker.controller.objects import ResourceKey
-from stoker.controller.observing import Observed
-from stoker.controller.publishing import Publisher
+from stoker.controller.providing.instructing import Delivery
+from stoker.controller.providing.publishing import Publisher
 from stoker.controller.releasing import Checked, CheckUp, Release, Situation, release
-from stoker.controller.requesting import last_request
-from stoker.controller.validating import dependencies_of
+from stoker.controller.seeing.objects import ResourceKey
+from stoker.controller.seeing.observing import Observed
+from stoker.controller.understanding.requesting import last_request
+from stoker.controller.understanding.validating import dependencies_of
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.protocol import Metadata, Target
 from stoker.domain.refs import CommitId

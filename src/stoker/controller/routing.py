@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.objects import Kept, ResourceKey
-from stoker.controller.observing import Observed, listen
 from stoker.controller.reconciling import status_in
-from stoker.controller.requesting import effective_ref
-from stoker.controller.understanding import Understanding
+from stoker.controller.seeing.objects import Kept, ResourceKey
+from stoker.controller.seeing.observing import Observed, listen
+from stoker.controller.understanding.requesting import effective_ref
+from stoker.controller.understanding.resources import Understanding
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.intents import Identity, ResourceIntent
 from stoker.domain.refs import GitRef

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     MISCONFIGURED = "Misconfigured"
     NO_MAPPINGS = "NoMappings"
+    TEMPLATE_RESOLUTION_FAILED = "TemplateResolutionFailed"
     PROFILE_NOT_FOUND = "ProfileNotFound"
     BASE_NOT_FOUND = "BaseNotFound"
     BASE_NOT_ALLOWED = "BaseNotAllowed"
@@ -97,6 +98,8 @@ class Reason(StrEnum):
     SOURCE_TOO_LARGE = "SourceTooLarge"
     SOURCE_EMPTY = "SourceEmpty"
     GIT_FAILED = "GitFailed"
+    ARTIFACT_REFUSED = "ArtifactRefused"
+    ARTIFACT_DAMAGED = "ArtifactDamaged"
 
     # Writing to git. The first three are the words of the reverser's paper.
     AUTH_FAILED = "AuthFailed"
@@ -112,7 +115,7 @@ class Reason(StrEnum):
     DELETION_BUDGET_EXCEEDED = "DeletionBudgetExceeded"
     SYNC_IN_PROGRESS = "SyncInProgress"
     DATA_VOLUME_FAILED = "DataVolumeFailed"
-    INVALID_JSON = "InvalidJSON"
+    CONFIG_SYNTAX_ERROR = "ConfigSyntaxError"
     BINARY_REFUSED = "BinaryRefused"
     HOOK_FAILED = "HookFailed"
     NEVER_SYNCED = "NeverSynced"
@@ -175,6 +178,7 @@ class Reason(StrEnum):
     REPO_CLONED = "RepoCloned"
     SYNC_COMPLETED = "SyncCompleted"
     SYNC_FAILED = "SyncFailed"
+    AUDIT = "Audit"
     AGENT_STARTING = "AgentStarting"
     AGENT_HEALTHY = "AgentHealthy"
     AGENT_UNREACHABLE = "AgentUnreachable"

@@ -1,4 +1,4 @@
-"""What points into a repository: its address, a ref, a commit.
+"""What points into a repository, a registry or a bucket: an address, a ref, a commit.
 
 Each type is checked where it is built and nowhere else. A ref or an address
 that begins with `-` would be read by git as an option and run commands, so none
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from stoker.domain.errors import InvalidValue
 
@@ -22,6 +22,11 @@ _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _REF_FORBIDDEN = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
 _SCP = r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?(?P<host>[A-Za-z0-9\[][A-Za-z0-9.\-:\[\]]*):(?P<path>[^:].*)"
 _SCHEMES = ("https", "http", "ssh", "file")
+_ARTIFACTS = ("oci", "s3")
+_DIGEST = r"sha256:[0-9a-f]{64}"
+_OCI_NAME = r"/[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+_BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+_REGION = r"[a-z0-9-]{1,64}"
 _HOST = r"[A-Za-z0-9_.-]+|\[?[0-9A-Fa-f:.]+\]?"
 # Cut at the last "@", because a password may hold one, and look past a "/" in it, unless a port stands there.
 _USERINFO = r"(?<=://)(?:[^\s/?#@:'\"]*:(?!\d{1,5}(?:[/?#]|$))[^\s'\"]{0,2048}|[^\s/?#'\"]*)@"
@@ -43,7 +48,7 @@ class CommitId(str):
 
 
 class GitRef(str):
-    """A branch, a tag, a `refs/…` name or a commit id, as a person writes it."""
+    """A branch, a tag, a `refs/…` name, a commit id or an artifact's digest, as a person writes it."""
 
     __slots__ = ()
 
@@ -71,6 +76,31 @@ class RepoUrl(str):
         scheme, separator, _ = self.partition("://")
         return scheme if separator else "ssh"
 
+    @property
+    def is_artifact(self) -> bool:
+        """Whether it is no repository, so that it can be read and never be written."""
+        return self.scheme in _ARTIFACTS
+
+
+class SourceUrl(RepoUrl):
+    """Where files come from: a repository, or what cannot be written to.
+
+    oci://host/name                               an artifact in a registry; `?plainHttp=true` without TLS
+    s3://bucket/prefix?endpoint=https://…&region=…   objects in a bucket, by default one of AWS
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> SourceUrl:
+        if text.partition("://")[0] not in _ARTIFACTS:
+            return super().__new__(cls, text)  # type: ignore[return-value]  # it makes one of `cls`
+        why = _why_not_artifact(text)
+        if why:
+            raise InvalidValue(
+                f"artifact address {re.split('[?#]', without_userinfo(text))[0][:120]!r} {why}"
+            )
+        return str.__new__(cls, text)
+
 
 def without_userinfo(text: str) -> str:
     """The address as it may be shown: a password that somebody put into it is cut out."""
@@ -80,6 +110,8 @@ def without_userinfo(text: str) -> str:
 def _why_not_ref(text: str) -> str | None:
     if not text:
         return "is empty"
+    if re.fullmatch(_DIGEST, text):
+        return None
     if len(text.encode(errors="surrogatepass")) > MAX_REF_BYTES:
         return f"is longer than {MAX_REF_BYTES} bytes"
     if text.startswith("-"):
@@ -129,6 +161,49 @@ def _why_not_absolute_url(text: str) -> str | None:
     if parts.username is not None and parts.username.startswith("-"):
         return "has a user name that begins with '-'"
     return _why_not_host(parts.hostname or "")
+
+
+def _why_not_artifact(text: str) -> str | None:
+    if len(text) > MAX_URL_LENGTH:
+        return f"is longer than {MAX_URL_LENGTH} characters"
+    if re.search(r"[\x00-\x20\x7f]", text) or not text.isprintable():
+        return "holds a space or control character"
+    if "@" in text:
+        return "holds an '@'; credentials belong into a Secret, a tag or digest into the ref"
+    try:
+        parts = urlsplit(text)
+        port = parts.port if parts.scheme == "oci" else None
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else []
+    except ValueError:
+        return "cannot be read as a URL"
+    query = dict(pairs)
+    if parts.fragment or len(query) != len(pairs):
+        return "has a fragment or says something twice"
+    if parts.scheme == "s3":
+        return _why_not_bucket(parts.netloc, parts.path, query)
+    if not re.fullmatch(_OCI_NAME, parts.path) or len(parts.path) > 255:
+        return "must be oci://host/name with a name of lower-case letters, digits, '.', '_', '-' and '/'"
+    if query not in ({}, {"plainHttp": "true"}, {"plainHttp": "false"}):
+        return "has a query other than ?plainHttp=true"
+    return "names port 0" if port == 0 else _why_not_host(parts.hostname or "")
+
+
+def _why_not_bucket(bucket: str, prefix: str, query: dict[str, str]) -> str | None:
+    if not re.fullmatch(_BUCKET, bucket):
+        return "must be s3://bucket/prefix with a bucket of 3 to 63 lower-case letters, digits, '.' and '-'"
+    if any(part in (".", "..") for part in prefix.split("/")) or "//" in prefix or "\\" in prefix:
+        return "has a prefix with '..', '//' or a backslash"
+    if query.keys() - {"endpoint", "region"}:
+        return "has a query other than ?endpoint=https://host:port&region=name"
+    if not re.fullmatch(_REGION, query.get("region", "none")):
+        return "names a region with other characters than lower-case letters, digits and '-'"
+    endpoint = query.get("endpoint")
+    if endpoint is None:
+        return None
+    if not endpoint.startswith(("http://", "https://")):
+        return "names an endpoint that is neither http:// nor https://"
+    why = _why_not_absolute_url(endpoint)
+    return None if why is None else f"names an endpoint that {why}"
 
 
 def _why_not_host(host: str) -> str | None:

@@ -8,9 +8,8 @@ byte order mark included. `{{"{{"}}` writes two braces that are meant for somebo
 
 from __future__ import annotations
 
-from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
-from stoker.engine.templates import TemplateFault, fill, parse
+from stoker.engine.templates import TemplateFault, Unresolvable, fill, parse
 
 MAX_BYTES = 16 << 20
 
@@ -26,24 +25,24 @@ def fill_in(content: bytes, values: TemplateValues) -> bytes:
         raise _at_line(text, fault) from None
     # Counted before it is built: a short expression may stand for a long value a million times.
     if sum(map(len, pieces)) > MAX_BYTES:
-        raise InvalidValue(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
+        raise Unresolvable(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
     try:
         return "".join(pieces).encode()
     except UnicodeEncodeError:
-        raise InvalidValue("gets a value that is not valid Unicode text") from None
+        raise Unresolvable("gets a value that is not valid Unicode text") from None
 
 
 def _text(content: bytes) -> str:
     if len(content) > MAX_BYTES:
-        raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no fields are filled in")
+        raise Unresolvable(f"is larger than {MAX_BYTES} bytes, so no fields are filled in")
     if b"\0" in content:
-        raise InvalidValue("is binary (it holds a NUL byte), so no fields can be filled in")
+        raise Unresolvable("is binary (it holds a NUL byte), so no fields can be filled in")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"is not UTF-8 text (byte {error.start}), so no fields can be filled in") from None
+        raise Unresolvable(f"is not UTF-8 text (byte {error.start}), so no fields can be filled in") from None
 
 
-def _at_line(text: str, fault: TemplateFault) -> InvalidValue:
+def _at_line(text: str, fault: TemplateFault) -> Unresolvable:
     line = text.count("\n", 0, fault.at) + 1
-    return InvalidValue(f"line {line} {fault.why}")
+    return Unresolvable(f"line {line} {fault.why}")

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
+from stoker.domain.reasons import Reason
 
 MAX_LENGTH = 4096
 
@@ -47,6 +48,12 @@ _ATTRIBUTES = {
     "Commit": "commit",
     "Timestamp": "timestamp",
 }
+
+
+class Unresolvable(InvalidValue):
+    """A template that cannot be read, or that asks for what there is not (R-OBS-26)."""
+
+    default_reason = Reason.TEMPLATE_RESOLUTION_FAILED
 
 
 class TemplateFault(Exception):
@@ -118,11 +125,11 @@ class Template:
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
-            raise InvalidValue(f"template {text[:60]!r}… is longer than {MAX_LENGTH} characters")
+            raise Unresolvable(f"template {text[:60]!r}… is longer than {MAX_LENGTH} characters")
         try:
             self._parts = parse(text, strict=True)
         except TemplateFault as fault:
-            raise InvalidValue(f"template {_cut(text)} {fault.why}") from None
+            raise Unresolvable(f"template {_cut(text)} {fault.why}") from None
         self.text = text
         self.names = names(self._parts)
         """The fields that it depends on, such as `GatewayName` and `Vars.line`."""
@@ -135,13 +142,13 @@ class Template:
         try:
             pieces = fill(self._parts, values)
         except TemplateFault as fault:
-            raise InvalidValue(f"template {_cut(self.text)} {fault.why}") from None
+            raise Unresolvable(f"template {_cut(self.text)} {fault.why}") from None
         if quote is not None:
             pairs = zip(self._parts, pieces, strict=True)
             pieces = [quote(piece) if isinstance(part, Field) else piece for part, piece in pairs]
         text = "".join(pieces)
         if len(text) > MAX_LENGTH:
-            raise InvalidValue(f"template {_cut(self.text)} gives more than {MAX_LENGTH} characters")
+            raise Unresolvable(f"template {_cut(self.text)} gives more than {MAX_LENGTH} characters")
         return text
 
     def __repr__(self) -> str:
@@ -156,7 +163,7 @@ def render(text: str, values: TemplateValues) -> str:
     """A path with every field replaced; time is none of them (C-092), or each commit would move the files."""
     compiled = template(text)
     if "Timestamp" in compiled.names:
-        raise InvalidValue(f"template {_cut(text)} asks for .Timestamp, which must not stand in a path")
+        raise Unresolvable(f"template {_cut(text)} asks for .Timestamp, which must not stand in a path")
     return compiled.render(values)
 
 

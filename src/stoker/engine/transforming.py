@@ -176,7 +176,9 @@ def _edit(path: str, value: str, values: TemplateValues, *, adds: bool) -> Edit:
     try:
         return Edit(parsed, template(value).render(values), adds)
     except InvalidValue as error:
-        raise InvalidValue(f"the value for {parsed.text} cannot be made: {error.message}") from None
+        raise InvalidValue(
+            f"the value for {parsed.text} cannot be made: {error.message}", reason=error.reason
+        ) from None
 
 
 def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _Patch:
@@ -185,7 +187,7 @@ def _patch(index: int, patch: FilePatch, values: TemplateValues) -> _Patch:
         exact, glob = _files(patch.file, values)
         edits = tuple(_edit(path, value, values, adds=True) for path, value in patch.values)
     except InvalidValue as error:
-        raise InvalidValue(f"{label}: {error.message}") from None
+        raise InvalidValue(f"{label}: {error.message}", reason=error.reason) from None
     return _Patch(label, exact, glob, edits)
 
 

@@ -14,17 +14,9 @@ from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
 from stoker.forges.addresses import Place
 from stoker.forges.asking import PAGE, Api, Reach
-from stoker.forges.opening import missing, taken_over, unlabelled
-from stoker.forges.values import (
-    PullRequest,
-    PullRequestDraft,
-    RequestState,
-    chosen,
-    commit_or_none,
-    short_body,
-    short_title,
-    shown_url,
-)
+from stoker.forges.opening import missing, unlabelled
+from stoker.forges.pulls import Pulls
+from stoker.forges.values import PullRequest, RequestState, chosen, commit_or_none, shown_url
 
 MOST_PAGES = {"open": 25, "closed": 10}
 MOST_LABEL_PAGES = 25
@@ -67,42 +59,18 @@ class _Pull(msgspec.Struct):
         )
 
 
-class Gitea:
+class Gitea(Pulls[_Pull]):
     """The pull requests of one repository."""
 
     kind = ForgeKind.GITEA
 
     def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
         headers = {"Accept": "application/json", "Authorization": f"token {token.reveal()}"}
-        self.host = place.host
-        self._api = Api(place, token, headers, reach)
-        self._path = f"/repos/{place.quoted}"
+        super().__init__(place, Api(place, token, headers, reach), _Pull)
         self._owner = place.quoted.partition("/")[0]
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
         return await self._among("open", branch, base) or await self._among("closed", branch, base)
-
-    async def create(self, draft: PullRequestDraft) -> PullRequest:
-        body = {
-            "title": short_title(draft.title),
-            "head": draft.branch,
-            "base": draft.base,
-            "body": short_body(draft.body),
-        }
-        answer = await self._api.answer("POST", f"{self._path}/pulls", body=body)
-        if not answer.ok:
-            return await taken_over(self, self._api, draft, answer)
-        return await self._labelled(self._api.read(answer, _Pull), draft.labels)
-
-    async def update(
-        self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
-    ) -> PullRequest:
-        said = {"title": short_title(title), "body": short_body(body)}
-        pull = await self._api.ask("PATCH", f"{self._path}/pulls/{number}", _Pull, body=said)
-        return await self._labelled(pull, labels)
-
-    async def state(self, number: int) -> PullRequest:
-        return (await self._api.ask("GET", f"{self._path}/pulls/{number}", _Pull)).request()
 
     async def _among(self, state: str, branch: str, base: str) -> PullRequest | None:
         for page in range(1, MOST_PAGES[state] + 1):

@@ -13,20 +13,10 @@ from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
 from stoker.forges.addresses import Place
-from stoker.forges.asking import PAGE, Api, Reach
-from stoker.forges.opening import missing, taken_over, unlabelled
-from stoker.forges.values import (
-    PullRequest,
-    PullRequestDraft,
-    RequestState,
-    chosen,
-    commit_or_none,
-    short_body,
-    short_title,
-    shown_url,
-)
-
-MOST_PAGES = 3
+from stoker.forges.asking import Api, Reach
+from stoker.forges.opening import missing, searched, unlabelled
+from stoker.forges.pulls import Pulls
+from stoker.forges.values import PullRequest, RequestState, commit_or_none, shown_url
 
 
 class _Repository(msgspec.Struct):
@@ -70,7 +60,7 @@ class _Pull(msgspec.Struct):
         )
 
 
-class GitHub:
+class GitHub(Pulls[_Pull]):
     """The pull requests of one repository."""
 
     kind = ForgeKind.GITHUB
@@ -81,45 +71,16 @@ class GitHub:
             "Authorization": f"Bearer {token.reveal()}",
             "X-GitHub-Api-Version": "2022-11-28",
         }
-        self.host = place.host
+        super().__init__(place, Api(place, token, headers, reach), _Pull)
         self._place = place
-        self._api = Api(place, token, headers, reach)
-        self._path = f"/repos/{place.quoted}"
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
         owner, _, _ = self._place.project.partition("/")
         query = {"state": "all", "head": f"{owner}:{branch}", "sort": "created", "direction": "desc"}
         query |= {"base": base} if base else {}
-        found: list[PullRequest] = []
-        for page in range(1, MOST_PAGES + 1):
-            paged = query | {"per_page": str(PAGE), "page": str(page)}
-            pulls = await self._api.ask("GET", f"{self._path}/pulls", list[_Pull], query=paged)
-            found += (one.request() for one in pulls if self._ours(one, branch, base))
-            if len(pulls) < PAGE or any(one.state is RequestState.OPEN for one in found):
-                break
-        return chosen(found)
-
-    async def create(self, draft: PullRequestDraft) -> PullRequest:
-        body = {
-            "title": short_title(draft.title),
-            "head": draft.branch,
-            "base": draft.base,
-            "body": short_body(draft.body),
-        }
-        answer = await self._api.answer("POST", f"{self._path}/pulls", body=body)
-        if not answer.ok:
-            return await taken_over(self, self._api, draft, answer)
-        return await self._labelled(self._api.read(answer, _Pull), draft.labels)
-
-    async def update(
-        self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
-    ) -> PullRequest:
-        said = {"title": short_title(title), "body": short_body(body)}
-        pull = await self._api.ask("PATCH", f"{self._path}/pulls/{number}", _Pull, body=said)
-        return await self._labelled(pull, labels)
-
-    async def state(self, number: int) -> PullRequest:
-        return (await self._api.ask("GET", f"{self._path}/pulls/{number}", _Pull)).request()
+        return await searched(
+            self._api, f"{self._path}/pulls", list[_Pull], query, lambda one: self._ours(one, branch, base)
+        )
 
     async def _labelled(self, pull: _Pull, wanted: tuple[str, ...]) -> PullRequest:
         request = pull.request()

@@ -9,20 +9,18 @@ import msgspec
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
 from stoker.forges.addresses import Place
-from stoker.forges.asking import PAGE, Api, Reach
-from stoker.forges.opening import taken_over
+from stoker.forges.asking import Api, Reach
+from stoker.forges.opening import searched, taken_over
 from stoker.forges.values import (
     PullRequest,
     PullRequestDraft,
     RequestState,
-    chosen,
     commit_or_none,
     short_body,
     short_title,
     shown_url,
 )
 
-MOST_PAGES = 3
 _STATES = {
     "opened": RequestState.OPEN,
     "locked": RequestState.OPEN,  # for the moment in which it is merged
@@ -74,14 +72,9 @@ class GitLab:
     async def find(self, branch: str, base: str = "") -> PullRequest | None:
         query = {"state": "all", "source_branch": branch, "order_by": "created_at", "sort": "desc"}
         query |= {"target_branch": base} if base else {}
-        found: list[PullRequest] = []
-        for page in range(1, MOST_PAGES + 1):
-            paged = query | {"per_page": str(PAGE), "page": str(page)}
-            merges = await self._api.ask("GET", self._path, list[_Merge], query=paged)
-            found += (one.request() for one in merges if _ours(one, branch, base))
-            if len(merges) < PAGE or any(one.state is RequestState.OPEN for one in found):
-                break
-        return chosen(found)
+        return await searched(
+            self._api, self._path, list[_Merge], query, lambda one: _ours(one, branch, base)
+        )
 
     async def create(self, draft: PullRequestDraft) -> PullRequest:
         body = {

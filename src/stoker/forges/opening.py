@@ -1,17 +1,28 @@
-"""What is alike on all forges: open a request, or take the one that is there already."""
+"""What is alike on all forges: find a request among many, open one, or take the one that is there already."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from stoker.calling import Answer
 from stoker.domain.errors import Retry
-from stoker.forges.asking import Api
-from stoker.forges.values import PullRequest, PullRequestDraft, RequestState
+from stoker.forges.asking import PAGE, Api
+from stoker.forges.values import PullRequest, PullRequestDraft, RequestState, chosen
 
+MOST_PAGES = 3
 EXISTS = (409, 422)
 """The first from GitLab and Gitea, the second from GitHub, where it means much else too."""
+
+
+class Shown(Protocol):
+    """A request as its forge tells of it."""
+
+    def request(self) -> PullRequest: ...
+
+
+Told = TypeVar("Told", bound=Shown)
 
 
 class _Finds(Protocol):
@@ -20,6 +31,20 @@ class _Finds(Protocol):
     async def update(
         self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
     ) -> PullRequest: ...
+
+
+async def searched(
+    api: Api, path: str, shape: type[list[Told]], query: dict[str, str], ours: Callable[[Told], bool]
+) -> PullRequest | None:
+    """The one that is open, else the newest, of those that are ours; the forge lists the newest first."""
+    found: list[PullRequest] = []
+    for page in range(1, MOST_PAGES + 1):
+        paged = query | {"per_page": str(PAGE), "page": str(page)}
+        some = await api.ask("GET", path, shape, query=paged)
+        found += (one.request() for one in some if ours(one))
+        if len(some) < PAGE or any(one.state is RequestState.OPEN for one in found):
+            break
+    return chosen(found)
 
 
 async def taken_over(forge: _Finds, api: Api, draft: PullRequestDraft, answer: Answer) -> PullRequest:

@@ -14,6 +14,7 @@ from stoker.calling import Answer
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import HIDDEN, Secret
+from stoker.domain.sentences import cut, flat
 
 AGAIN_SECONDS = 60.0
 LONGEST_QUOTE = 300
@@ -71,12 +72,9 @@ def words(body: bytes, token: Secret) -> str:
         said = list(_texts(json.loads(body), 0))
     except (ValueError, RecursionError):
         said = []
-    flat = " ".join("".join(char if char.isprintable() else " " for char in "; ".join(said)).split())
-    hidden = token.reveal()
-    flat = flat.replace(hidden, HIDDEN) if hidden else flat
-    if not flat:
-        return "nothing that can be read"
-    return flat if len(flat) <= LONGEST_QUOTE else f"{flat[: LONGEST_QUOTE - 1]}…"
+    line, hidden = flat("; ".join(said)), token.reveal()
+    line = line.replace(hidden, HIDDEN) if hidden else line
+    return cut(line, LONGEST_QUOTE) or "nothing that can be read"
 
 
 def _texts(found: object, depth: int) -> Iterator[str]:

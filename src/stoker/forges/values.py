@@ -10,6 +10,7 @@ from typing import Protocol
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.refs import CommitId
+from stoker.domain.sentences import cut
 
 MAX_TITLE = 250  # GitLab and Gitea end at 255, GitHub at 256
 MAX_BODY = 60_000  # GitHub ends at 65,536
@@ -84,8 +85,7 @@ class Forge(Protocol):
 
 def short_title(title: str) -> str:
     """One line within the limits of all forges."""
-    line = " ".join(title.split())
-    return line if len(line) <= MAX_TITLE else f"{line[: MAX_TITLE - 1]}…"
+    return cut(" ".join(title.split()), MAX_TITLE)
 
 
 def short_body(body: str) -> str:

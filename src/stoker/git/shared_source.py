@@ -1,6 +1,6 @@
 """A mirror that somebody else keeps, as the source of a pass: read, and wait for what is not there yet.
 
-The reader's half of `stoker.git.shared_layout`. It asks no server and needs no
+The reader's half of `stoker.git.mirrors.shared_layout`. It asks no server and needs no
 credential; a ref means what the mirror says that it means. What is held stays there
 until it is let go of, whatever the writer does meanwhile.
 """
@@ -17,13 +17,13 @@ from stoker.domain.errors import Wait
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.objects import BlobId
-from stoker.git.contents import Objects
 from stoker.git.errors import GitFailed
-from stoker.git.mirror_reader import MirrorReader, Rule
-from stoker.git.remote import on_disk
-from stoker.git.resolving import look_up
-from stoker.git.runner import GitRunner
-from stoker.git.shared_layout import SharedVolume, held, is_ours
+from stoker.git.looking.remote import on_disk
+from stoker.git.looking.resolving import look_up
+from stoker.git.mirrors.contents import Objects
+from stoker.git.mirrors.reader import MirrorReader, Rule
+from stoker.git.mirrors.shared_layout import SharedVolume, held, is_ours
+from stoker.git.running.runner import GitRunner
 
 PATIENCE = 5.0
 """Seconds for which a pass waits by itself: mostly the writer was told in the same moment as we were."""

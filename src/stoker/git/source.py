@@ -14,13 +14,13 @@ from pathlib import Path
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.objects import BlobId
-from stoker.git.contents import Objects
-from stoker.git.fetching import Limits
-from stoker.git.housekeeping import is_due, tend
-from stoker.git.mirror import Mirror
-from stoker.git.mirror_reader import MirrorReader, Rule
-from stoker.git.remote import Remote
-from stoker.git.resolving import look_up
+from stoker.git.looking.fetching import Limits
+from stoker.git.looking.remote import Remote
+from stoker.git.looking.resolving import look_up
+from stoker.git.mirrors.contents import Objects
+from stoker.git.mirrors.housekeeping import is_due, tend
+from stoker.git.mirrors.mirror import Mirror
+from stoker.git.mirrors.reader import MirrorReader, Rule
 
 _DEFAULT = Limits()
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from stoker.domain import sentences
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.ignition.addressing import GatewayAddress
@@ -195,8 +196,7 @@ def _written(answer: Answer) -> str:
 
 def one_line(text: str, longest: int = LONGEST_QUOTE) -> str:
     """Text from elsewhere as part of a sentence."""
-    flat = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * longest]).split())
-    return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"
+    return sentences.one_line(text[: 4 * longest], longest)
 
 
 class GatewayState(StrEnum):

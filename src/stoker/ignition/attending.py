@@ -38,7 +38,7 @@ from stoker.ignition.owing import Debt, ScanDebt
 from stoker.ignition.paying import Paying
 from stoker.ignition.perspective import Disturbed, Perspective
 from stoker.ignition.restarting import Restarting
-from stoker.ignition.scanning import HELD, Scanner, hold_seconds
+from stoker.ignition.scanning import HELD, Answered, Scanner, hold_seconds
 from stoker.ignition.surveying import Survey
 from stoker.ignition.verifying import Failures, Verifying
 from stoker.ignition.waiting import GRACE_SECONDS, Patience, Readiness
@@ -74,6 +74,8 @@ class GatewayOutcome:
     """`held`, or why there was none."""
     result: str = ""
     """`projects=200 config=200`, as far as it came."""
+    durations: tuple[float, ...] = ()
+    """Seconds that each of these answers took."""
     trust: str = ""
     applied: bool = False
     """The gateway accepted the scans, or has started since."""
@@ -89,7 +91,14 @@ class GatewayOutcome:
 class Attending:
     """One gateway and the data folder that it reads; for one pass at a time, reused for every pass."""
 
-    def __init__(self, gateway: Gateway, options: AttendOptions, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        options: AttendOptions,
+        clock: Clock | None = None,
+        answered: Answered | None = None,
+    ) -> None:
+        """`answered` hears how long the gateway took to answer each request for a scan."""
         clock = clock if clock is not None else SystemClock()
         marks, policy = Marks(options.state_dir), options.policy
         self.initial = False
@@ -111,7 +120,7 @@ class Attending:
             timeout=policy.designer_timeout,
         )
         self._perspective = Perspective(gateway, options.data_dir, clock, policy.perspective_sessions)
-        self._scanner = Scanner(gateway, options.order, clock)
+        self._scanner = Scanner(gateway, options.order, clock, answered)
         self._paying = Paying(
             gateway,
             self._debts,
@@ -297,6 +306,7 @@ class Attending:
             applied=payment.applied or (self.outcome.applied and not debt.scan),
             verified=not payment.notes,
             result=self._scanner.result,
+            durations=self._scanner.durations,
             restarted=payment.restarted or self.outcome.restarted,
         )
         return payment.notes

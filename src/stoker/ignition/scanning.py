@@ -10,6 +10,8 @@ the lock is the second belt.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.failpoints import reached
@@ -17,6 +19,7 @@ from stoker.domain.intent.policies import ScanOrder
 from stoker.ignition.answers import LockRefused, NotOffered
 from stoker.ignition.gateway import Gateway, ScanKind, sentence
 from stoker.ignition.waiting import persistently
+from stoker.telemetry.logs import get_logger
 
 ACQUIRE_SECONDS = 10
 HOLD_SECONDS = 60
@@ -24,6 +27,11 @@ LONGEST_HOLD = 600
 ACTIONS_PER_SECOND = 50
 RETRY_PAUSES = (1.0, 2.0, 4.0)
 HELD = "held"
+
+Answered = Callable[[float], None]
+"""Hears how many seconds a gateway took to answer a request for a scan."""
+
+log = get_logger(__name__)
 
 _ORDERS = {
     ScanOrder.PROJECTS_FIRST: (ScanKind.PROJECTS, ScanKind.CONFIG),
@@ -39,9 +47,14 @@ def hold_seconds(actions: int, besides: float = 0.0) -> int:
 class Scanner:
     """The locks and scans of one gateway, both kinds in the order asked for."""
 
-    def __init__(self, gateway: Gateway, order: ScanOrder, clock: Clock) -> None:
+    def __init__(
+        self, gateway: Gateway, order: ScanOrder, clock: Clock, answered: Answered | None = None
+    ) -> None:
         self.result = ""
         """`projects=200 config=200`, as far as it came."""
+        self.durations: tuple[float, ...] = ()
+        """Seconds that the gateway took to answer each of those."""
+        self._answered = answered
         self._gateway = gateway
         self._kinds = _ORDERS[order]
         self._clock = clock
@@ -74,7 +87,7 @@ class Scanner:
 
     async def scan(self) -> None:
         """Ask for all scans; what may work next time is tried again, the rest is told at once."""
-        self.result = ""
+        self.result, self.durations = "", ()
         for kind in self._kinds:
             await self._scan(kind)
 
@@ -101,7 +114,7 @@ class Scanner:
     async def _scan(self, kind: ScanKind) -> None:
         reached("scan.before")
         status = await persistently(
-            lambda: self._gateway.scan(kind),
+            lambda: self._ask_for(kind),
             self._clock,
             RETRY_PAUSES,
             worth=lambda error: isinstance(error, Retry),
@@ -109,3 +122,18 @@ class Scanner:
         reached("scan.after")
         self._ours_until.pop(kind, None)
         self.result = f"{self.result} {kind}={status}".strip()
+
+    async def _ask_for(self, kind: ScanKind) -> int:
+        """One request. What is measured is the answer, not the scan, which the gateway does later (C-137)."""
+        began = self._clock.monotonic()
+        try:
+            status = await self._gateway.scan(kind)
+        except StokerError as error:
+            log.info("scan.failed", kind=str(kind), reason=error.reason, error=error.message)
+            raise
+        seconds = self._clock.monotonic() - began
+        log.info("scan.called", kind=str(kind), status=status, seconds=round(seconds, 3))
+        self.durations += (seconds,)
+        if self._answered is not None:
+            self._answered(seconds)
+        return status

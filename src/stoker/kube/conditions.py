@@ -87,12 +87,23 @@ def settle(conditions: Conditions, ready: bool, reason: Reason, message: str, *,
 
 
 def fail(conditions: Conditions, error: StokerError, *, at: Moment) -> Conditions:
-    """Not ready, for the error's reason; where a human must act, Stalled with the same reason (C-139)."""
+    """Not ready, for the error's reason, which also says whether a human must act (C-139)."""
     rest = put(conditions, ConditionType.READY, False, error.reason, error.message, at=at)
-    if not isinstance(error, Stalled):
-        return remove(rest, ConditionType.STALLED)
-    rest = remove(rest, ConditionType.RECONCILING)
-    return put(rest, ConditionType.STALLED, True, error.reason, error.message, at=at)
+    if isinstance(error, Stalled):
+        return stall(rest, error.reason, error.message, at=at)
+    return progress(rest, error.reason, error.message, at=at)
+
+
+def stall(conditions: Conditions, reason: str, message: str, *, at: Moment) -> Conditions:
+    """Nothing goes on until a human acts: what tools that know kstatus call failed."""
+    rest = remove(conditions, ConditionType.RECONCILING)
+    return put(rest, ConditionType.STALLED, True, reason, message, at=at)
+
+
+def progress(conditions: Conditions, reason: str, message: str, *, at: Moment) -> Conditions:
+    """It is on its way, or tried again by itself: what tools that know kstatus call in progress."""
+    rest = remove(conditions, ConditionType.STALLED)
+    return put(rest, ConditionType.RECONCILING, True, reason, message, at=at)
 
 
 def sentence(text: str) -> str:

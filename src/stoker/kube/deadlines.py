@@ -9,7 +9,7 @@ them right (`timing_out`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from stoker.domain.clock import Clock
@@ -49,3 +49,16 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[asyncio.Timeou
             yield scope
         finally:
             timer.cancel()
+
+
+async def finished(
+    task: asyncio.Task[None], clock: Clock, grace: float, giving_up: Callable[[], None]
+) -> None:
+    """Wait for a task that was told to end; after `grace` seconds that is told, and it is cut off."""
+    try:
+        async with deadline(clock, grace):
+            await asyncio.wait([task])
+    except TimeoutError:
+        giving_up()
+        task.cancel()
+        await asyncio.wait([task])

@@ -74,6 +74,7 @@ class Elector:
         self._on_stopped = on_stopped
         self._election = Election(terms, jitter)
         self._error: StokerError | None = None
+        self._found: Lease | None = None
         self._worker: asyncio.Task[None] | None = None
         if metrics is not None:
             metrics.lease_not_held(name)
@@ -120,7 +121,9 @@ class Elector:
 
     async def _lead(self, work: Work) -> bool:
         """One term. True when the work ended by itself, False when the lease was lost."""
-        leadership = Leadership(self._name, self._terms.identity, self._clock, self._election.deadline)
+        leadership = Leadership(
+            self._name, self._terms.identity, self._clock, self._election.deadline, self._found
+        )
         self._announce_start(leadership)
         worker = self._worker = asyncio.create_task(work(leadership), name=f"work under {self._name}")
         keeper = asyncio.create_task(self._keep(leadership), name=f"keeper of {self._name}")
@@ -178,6 +181,9 @@ class Elector:
 
     async def _claim(self, started: float) -> None:
         lease = self._election.lease
+        # Our own claim, whose answer was lost, tells nothing of who was there before.
+        if not self._election.leading and (lease is None or lease.holder != self._terms.identity):
+            self._found = lease
         wanted = claimed(lease, self._terms, self._name, self._namespace, self._clock.now())
         if lease is None:
             written = await self._client.create(LEASES, wanted, self._namespace, into=Lease)

@@ -22,7 +22,7 @@ from stoker.domain.reasons import Reason
 from stoker.kube.backoff import Backoff
 from stoker.kube.client import Client
 from stoker.kube.conditions import sentence
-from stoker.kube.deadlines import deadline
+from stoker.kube.deadlines import deadline, finished
 from stoker.kube.errors import AlreadyExists, NotFound
 from stoker.kube.event_series import EventType, Fate, Limits, ObjectRef, Report, Series, SeriesBook
 from stoker.kube.objects import Header
@@ -112,15 +112,11 @@ class EventRecorder:
         """Write all that is owed; what is still owed after `grace` seconds is given up."""
         self._stopping = True
         self._wake.set()
-        if self._writer is None:
-            return
-        try:
-            async with deadline(self._clock, grace):
-                await asyncio.wait([self._writer])
-        except TimeoutError:
-            log.warning("events.given_up", pending=self._book.pending)
-            self._writer.cancel()
-            await asyncio.wait([self._writer])
+        if self._writer is not None:
+            await finished(self._writer, self._clock, grace, self._tell_loss)
+
+    def _tell_loss(self) -> None:
+        log.warning("events.given_up", pending=self._book.pending)
 
     def _record(self, report: Report) -> None:
         fate = (

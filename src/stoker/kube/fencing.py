@@ -28,6 +28,7 @@ from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client import Client
 from stoker.kube.deadlines import timing_out
+from stoker.kube.lease import Lease
 from stoker.kube.transport import Request, Response, Transport
 
 _HARMLESS = frozenset({"GET", "HEAD"})
@@ -42,9 +43,13 @@ class LeadershipLost(Retry):
 class Leadership:
     """One term of one leader, from winning the lease to losing it; it never comes back to life."""
 
-    def __init__(self, lease: str, identity: str, clock: Clock, deadline: float) -> None:
+    def __init__(
+        self, lease: str, identity: str, clock: Clock, deadline: float, found: Lease | None = None
+    ) -> None:
         self.lease = lease
         self.identity = identity
+        self.found = found
+        """The lease as it was before this leader claimed it."""
         self._clock = clock
         self._deadline = deadline
         self._over = False

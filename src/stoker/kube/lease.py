@@ -18,7 +18,7 @@ from datetime import datetime
 
 import msgspec
 
-from stoker.api.meta import ObjectMeta
+from stoker.api.meta import ObjectMeta, OwnerReference
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.errors import Misconfigured
 from stoker.kube.resources import LEASES
@@ -72,6 +72,10 @@ class Terms:
     identity: str
     duration: int
     renew: float
+    says: tuple[tuple[str, str], ...] = ()
+    """Annotations that come with every claim: what others are to know of the holder."""
+    owner: OwnerReference | None = None
+    """What a Lease that is made anew goes away with."""
 
     def __post_init__(self) -> None:
         if not self.identity:
@@ -105,7 +109,11 @@ def claimed(lease: Lease | None, terms: Terms, name: str, namespace: str, now: d
         lease = Lease(
             api_version=LEASES.api_version,
             kind=LEASES.kind,
-            metadata=ObjectMeta(name=name, namespace=namespace),
+            metadata=ObjectMeta(
+                name=name,
+                namespace=namespace,
+                owner_references=None if terms.owner is None else (terms.owner,),
+            ),
         )
         acquired, transitions = stamp, 0
     elif lease.holder == terms.identity:
@@ -120,7 +128,11 @@ def claimed(lease: Lease | None, terms: Terms, name: str, namespace: str, now: d
         renew_time=stamp,
         lease_transitions=transitions,
     )
-    return msgspec.structs.replace(lease, spec=spec)
+    metadata = lease.metadata
+    if terms.says:
+        annotations = {**(metadata.annotations or {}), **dict(terms.says)}
+        metadata = msgspec.structs.replace(metadata, annotations=annotations)
+    return msgspec.structs.replace(lease, metadata=metadata, spec=spec)
 
 
 def released(lease: Lease, now: datetime) -> Lease:

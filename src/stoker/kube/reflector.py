@@ -35,7 +35,7 @@ from stoker.kube.backoff import Backoff
 from stoker.kube.client import Page
 from stoker.kube.errors import Unreachable
 from stoker.kube.resources import Resource
-from stoker.kube.store import Change, Index, Refusal, Store
+from stoker.kube.store import Change, Index, ObjectKey, Refusal, Store
 from stoker.kube.watching import ListAll, Watching
 
 T = TypeVar("T")
@@ -98,7 +98,8 @@ class Health:
 class Reflector(Generic[T]):
     """List and watch one kind in one scope, into `store`.
 
-    With `metadata_only` the server sends no more of the objects than their heads.
+    With `metadata_only` the server sends no more of the objects than their heads. What no selector can
+    say is said by `wanted`: objects whose key it refuses pass by and are neither decoded nor kept.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Reflector(Generic[T]):
         on_error: Callable[[StokerError], None] | None = None,
         on_refused: Refusal | None = None,
         indexes: Mapping[str, Index[T]] | None = None,
+        wanted: Callable[[ObjectKey], bool] | None = None,
         clock: Clock = SystemClock(),  # noqa: B008 - it has no state
         idle_timeout: float | None = IDLE_TIMEOUT,
         page_size: int = 500,
@@ -125,7 +127,7 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.namespace = namespace
-        self.store: Store[T] = Store(keep, on_refused=on_refused, indexes=indexes)
+        self.store: Store[T] = Store(keep, on_refused=on_refused, indexes=indexes, wanted=wanted)
         what = f"watch {resource}" + (f" in {namespace}" if namespace else "")
         self._watching = Watching(
             self.store, backoff=backoff, slow_backoff=slow_backoff, random=random, what=what

@@ -77,7 +77,7 @@ Index = Callable[[ObjectKey, T], Iterable[str]]
 class Store(Generic[T]):
     """Objects of one kind by key."""
 
-    __slots__ = ("_entries", "_found", "_indexes", "_keep", "_on_refused", "refused")
+    __slots__ = ("_entries", "_found", "_indexes", "_keep", "_on_refused", "_wanted", "refused")
 
     def __init__(
         self,
@@ -85,8 +85,11 @@ class Store(Generic[T]):
         *,
         on_refused: Refusal | None = None,
         indexes: Mapping[str, Index[T]] | None = None,
+        wanted: Callable[[ObjectKey], bool] | None = None,
     ) -> None:
+        """What is not `wanted` by its key is not even decoded; the answer for a key must never change."""
         self._keep = keep
+        self._wanted = wanted
         self._on_refused = on_refused
         self._entries: dict[ObjectKey, Entry[T]] = {}
         self._indexes = dict(indexes or {})
@@ -133,6 +136,8 @@ class Store(Generic[T]):
 
     def read(self, key: ObjectKey, uid: str, version: str, raw: bytes) -> Entry[T] | None:
         """What would be kept of these bytes; none, and a report, if `keep` or an index refuses them."""
+        if self._wanted is not None and not self._wanted(key):
+            return None
         try:
             value = self._keep(raw)
             if not self._indexes:

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from stoker.domain.clock import Clock
-from stoker.git.runner import GitRunner
+from stoker.git.running.runner import GitRunner
 from stoker.kube.catalog import Catalog
 from stoker.kube.client import Client
 from stoker.kube.events import EventRecorder

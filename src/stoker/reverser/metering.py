@@ -33,6 +33,11 @@ class Meter:
         self._replays = counter(
             "rebase_retries_total", "Times that commits were built anew on a branch that had moved.", _BRANCH
         )
+        self._push_failures = counter(
+            "push_failures_total",
+            "Attempts to write a branch that failed, by reason.",
+            (*_BRANCH, "reason"),
+        )
         self._ownership = counter(
             "ownership_conflicts_total", "Times that a folder was found to be another's, and refused.", _TO
         )
@@ -87,6 +92,9 @@ class Meter:
         self._push_seconds.observe(seconds, **labels)
         if replays:
             self._replay_seconds.observe(seconds, **labels)
+
+    def push_failed(self, place: Place, reason: str) -> None:
+        self._push_failures.inc(**_of(place), reason=reason)
 
     def taken(self, place: Place, seconds: float) -> None:
         self._queue_seconds.observe(seconds, **_of(place))

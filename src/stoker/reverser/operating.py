@@ -20,6 +20,7 @@ from stoker.kube.backoff import Backoff
 from stoker.kube.client import Client
 from stoker.kube.lease import Terms, unique_identity
 from stoker.kube.objects import Header
+from stoker.kube.ownership import own_account
 from stoker.kube.resources import NAMESPACES
 from stoker.kube.running import Unit
 from stoker.reverser.branches.messages import Origin
@@ -67,6 +68,7 @@ class Reverser:
                 f"{instance}_{unique_identity().rpartition('_')[2]}",
                 settings.lease_seconds,
                 settings.renew_seconds,
+                owner=await own_account(client, settings.namespace),
             )
             operated = Operated(settings, self._seams, self._clock, client, origin, terms, self._meter)
             RuntimeMetrics(self._metrics).watch_reflectors(lambda: operated.reflectors)

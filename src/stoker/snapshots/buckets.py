@@ -9,7 +9,7 @@ here. Its messages hold addresses and answers; what is passed on is one short re
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
@@ -49,7 +49,7 @@ def s3(
 ) -> BucketStorage:
     """A bucket of S3, or of whoever answers at `endpoint`; `authorities` are to be trusted besides."""
     store = _library().S3Store
-    keys: dict[str, str] = {}
+    keys = {"region": bucket.region or DEFAULT_REGION}
     if credentials is not None:
         keys["access_key_id"] = _key(credentials, ACCESS_KEY)
         keys["secret_access_key"] = _key(credentials, SECRET_KEY)
@@ -57,18 +57,7 @@ def s3(
             keys["session_token"] = _key(credentials, SESSION_TOKEN)
     if bucket.endpoint:
         keys["endpoint"] = bucket.endpoint
-
-    def make(prefix: str) -> ObjectStore:
-        return store(  # type: ignore[no-any-return]
-            bucket.name,
-            prefix=prefix,
-            region=bucket.region or DEFAULT_REGION,
-            client_options=_client(bucket.endpoint, authorities),
-            retry_config=_retrying(retries),
-            **keys,
-        )
-
-    return _made("s3", bucket, gateway, make)
+    return _made("s3", store, bucket, gateway, keys, authorities, retries)
 
 
 def gcs(
@@ -86,17 +75,7 @@ def gcs(
         keys["service_account_key"] = _key(credentials, SERVICE_ACCOUNT, one_line=False)
     if bucket.endpoint:
         keys["base_url"] = bucket.endpoint
-
-    def make(prefix: str) -> ObjectStore:
-        return store(  # type: ignore[no-any-return]
-            bucket.name,
-            prefix=prefix,
-            client_options=_client(bucket.endpoint, authorities),
-            retry_config=_retrying(retries),
-            **keys,
-        )
-
-    return _made("gs", bucket, gateway, make)
+    return _made("gs", store, bucket, gateway, keys, authorities, retries)
 
 
 class BucketStorage:
@@ -211,7 +190,16 @@ def _guarded(parts: Iterator[bytes], own: list[BaseException]) -> Iterator[bytes
         raise
 
 
-def _made(scheme: str, bucket: Bucket, gateway: str, make: Callable[[str], ObjectStore]) -> BucketStorage:
+def _made(
+    scheme: str,
+    store: Any,
+    bucket: Bucket,
+    gateway: str,
+    keys: Mapping[str, str],
+    authorities: bytes,
+    retries: int,
+) -> BucketStorage:
+    """With the library's class for the protocol, and what only that one is told."""
     if not bucket.name:
         raise Misconfigured("snapshots go to a bucket, and none is named")
     if bucket.endpoint and not _ENDPOINT.fullmatch(bucket.endpoint):
@@ -219,9 +207,16 @@ def _made(scheme: str, bucket: Bucket, gateway: str, make: Callable[[str], Objec
     prefix = RelPath.clean(bucket.key_prefix).joined(safe_name(gateway))
     where = f"{scheme}://{bucket.name}/{prefix}"
     try:
-        return BucketStorage(make(prefix), where)
+        opened: ObjectStore = store(
+            bucket.name,
+            prefix=prefix,
+            client_options=_client(bucket.endpoint, authorities),
+            retry_config=_retrying(retries),
+            **keys,
+        )
     except Exception:  # whose words may hold what the library was given, a key among it
         raise Misconfigured(f"{where} cannot be used with these settings and credentials") from None
+    return BucketStorage(opened, where)
 
 
 def _library() -> Any:

@@ -24,7 +24,7 @@ OTHER: Final = "_other"
 MAX_VALUE: Final = 128
 
 RESOURCE_LABELS: Final = frozenset({"namespace", "cr", "gateway", "result", "source"})  # C-137
-RUNTIME_LABELS: Final = frozenset({"controller", "queue", "kind", "reason"})
+RUNTIME_LABELS: Final = frozenset({"controller", "queue", "kind", "reason", "condition"})
 REVERSER_LABELS: Final = frozenset({"gvk", "scope", "destination", "repo", "branch", "worker"})  # R-REV-64
 KNOWN: Final = RESOURCE_LABELS | RUNTIME_LABELS | REVERSER_LABELS
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -58,6 +58,15 @@ class Reading:
     counter: bool = False
 
 
+class Declared(NamedTuple):
+    """One metric as a page of this process shows it; its series come with what happens."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    description: str
+
+
 class Metrics:
     """All metrics of one process, in a registry of its own."""
 
@@ -68,11 +77,12 @@ class Metrics:
         self._max_series = max_series
         self._registry = CollectorRegistry()
         self._families: dict[str, Family[Counter | Gauge] | Family[Gauge] | Family[Histogram]] = {}
+        self._declared: dict[str, Declared] = {}
         self._callbacks: list[Callable[[], Iterable[Reading]]] = []
         ProcessCollector(registry=self._registry)
 
     def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> CounterFamily:
-        full = self._declare(name, labels)
+        full = self._declare(name, "counter", description, labels)
         # The library appends "_total" to every counter; a name without it must stay as it is (C-137).
         kind = Counter if full.endswith("_total") else Gauge
         metric = kind(full, description, labels, registry=self._registry)
@@ -80,7 +90,7 @@ class Metrics:
         return family
 
     def gauge(self, name: str, description: str, labels: Sequence[str] = ()) -> GaugeFamily:
-        full = self._declare(name, labels)
+        full = self._declare(name, "gauge", description, labels)
         metric = Gauge(full, description, labels, registry=self._registry)
         family = self._families[full] = GaugeFamily(full, metric, labels, self._max_series)
         return family
@@ -88,7 +98,7 @@ class Metrics:
     def histogram(
         self, name: str, description: str, labels: Sequence[str] = (), buckets: Sequence[float] = DURATIONS
     ) -> HistogramFamily:
-        full = self._declare(name, labels)
+        full = self._declare(name, "histogram", description, labels)
         metric = Histogram(full, description, labels, registry=self._registry, buckets=buckets)
         family = self._families[full] = HistogramFamily(full, metric, labels, self._max_series)
         return family
@@ -120,15 +130,37 @@ class Metrics:
 
     def page(self, readings: Iterable[Metric]) -> bytes:
         """The page in Prometheus' text form. Touches nothing of the event loop: it may run in a thread."""
-        return generate_latest(_Both(self._registry, list(readings)))
+        text = generate_latest(_Both(self._registry, list(readings)))
+        for name in self._plain_counters:
+            text = text.replace(f"# TYPE {name} gauge\n".encode(), f"# TYPE {name} counter\n".encode())
+        return text
 
-    def _declare(self, name: str, labels: Sequence[str]) -> str:
+    def declared(self) -> list[Declared]:
+        """All metrics that there are now, by name; of those that are looked up, the ones with a value."""
+        found = dict(self._declared)
+        for reading in self._readings():
+            full = self._prefix + reading.name
+            kind = "counter" if reading.counter else "gauge"
+            found[full] = Declared(full, kind, tuple(reading.labels), reading.description)
+        return [found[name] for name in sorted(found)]
+
+    @property
+    def _plain_counters(self) -> list[str]:
+        """Counters that the library can only keep as gauges, because of their names."""
+        return [
+            one.name
+            for one in self._declared.values()
+            if one.type == "counter" and not one.name.endswith("_total")
+        ]
+
+    def _declare(self, name: str, kind: str, description: str, labels: Sequence[str]) -> str:
         refuse_unknown(name, labels)
         full = self._prefix + name
         if not _NAME.fullmatch(full):
             raise InvalidValue(f"metric name {full[:80]!r} is not lower-case letters, digits and _")
         if full in self._families:
             raise InvalidValue(f"metric {full} is declared twice")
+        self._declared[full] = Declared(full, kind, tuple(labels), description)
         return full
 
     def _readings(self) -> Iterator[Reading]:

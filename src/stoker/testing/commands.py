@@ -3,7 +3,7 @@
 Starting Python costs more than a small sync. So one process imports the command and
 waits; for each call it forks, and the child is the command: its own process, with its
 own arguments, output and exit code, and killed as any other. What it cannot show is the
-start-up itself; `python -m stoker.testing.failpoints` is the same from the beginning.
+start-up itself; `python -m stoker.testing.faults.failpoints` is the same from the beginning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoker.testing.failpoints import Failure, arm
+from stoker.testing.faults.failpoints import Failure, arm
 
 # By name: the command is above this module in the house.
 _USED = ("cli.main", "cli.verbs", "cli.sync", "cli.plan", "cli.orders", "cli.keepers", "cli.resources")

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from stoker.testing.cluster_access import ClusterAccess
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.locks import locked, try_locked
 
 

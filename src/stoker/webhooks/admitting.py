@@ -95,6 +95,7 @@ class Injector:
             done = await self._inject(attempt)
         except ApiError as error:
             log.error("injection.failed", reason=error.reason, error=error.message, **attempt.words)
+            self._count(attempt, "failed", error.reason)
             raise
         except Stalled as error:
             return self._refused(attempt, error)

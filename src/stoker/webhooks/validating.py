@@ -27,6 +27,7 @@ from stoker.api.kinds.resource import Resource as Model
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.registry import Kind, kind_for
+from stoker.domain.clock import SystemClock
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intents import Notice
 from stoker.domain.reasons import Reason
@@ -101,7 +102,8 @@ class Validator:
         except Stalled as error:
             return _refused(kind, review, Stalled(f"an approval cannot be checked: {error.message}"))
         user = review.user_info
-        why = approving.why_not(approval, kind.group, user.username, user.groups or (), intent.approval.teams)
+        groups, now = user.groups or (), SystemClock().now()
+        why = approving.why_not(approval, kind.group, user.username, groups, intent.approval.teams, now)
         return _refused(kind, review, Stalled(why, reason=Reason.APPROVER_MISMATCH)) if why else Verdict()
 
     async def _notices(self, kind: Kind, review: Review) -> list[Notice]:

@@ -14,8 +14,8 @@ from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Password, SshKey
-from stoker.testing.agent_pod import AgentPod
+from stoker.git.opening.access import Password, SshKey
+from stoker.testing.sites.agent_pod import AgentPod
 
 TOKEN = SecretKey("git", "token")
 API_KEY = SecretKey("gateway", "apiKey")

@@ -10,7 +10,7 @@ from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.podinfo import PodInfo
 from stoker.api.adapters.pods import Key, gateway_name
 from stoker.domain.errors import InvalidValue
-from stoker.testing.agent_pod import AgentPod
+from stoker.testing.sites.agent_pod import AgentPod
 
 
 @pytest.fixture

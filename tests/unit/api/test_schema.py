@@ -109,6 +109,7 @@ def test_only_these_fields_have_a_default_in_the_schema() -> None:
         "GitDestination spec.exclusiveMode": False,
         "GitDestination spec.prune": "Always",
         "GitDestination spec.secretPolicy": "Include",
+        **{f"{kind.name} status": {"observedGeneration": -1} for kind in KINDS if kind.has_status},
     }
 
 

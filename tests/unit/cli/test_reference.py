@@ -19,7 +19,7 @@ from stoker.cli.reverser import reverser_command
 from stoker.cli.rollback import rollback_command
 from stoker.cli.sync import sync_command
 from stoker.cli.verify import verify_command
-from stoker.testing.gateway_command import gateway_command
+from stoker.testing.gateway.command import gateway_command
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 COMMANDS = [

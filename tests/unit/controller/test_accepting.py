@@ -18,11 +18,11 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.objects import blob_of
 from stoker.forges import RequestState
-from stoker.git.proposing import Ground, Proposals, Proposed
-from stoker.git.writing import NewCommit
+from stoker.git.writing.proposing import Ground, Proposals, Proposed, Upon
+from stoker.git.writing.values import NewCommit
 from stoker.testing.clock import ManualClock
-from stoker.testing.repositories import Repository
-from stoker.testing.way_back import BRANCH, PlayedController, working
+from stoker.testing.repositories.bare import Entry, Repository, executable
+from stoker.testing.sites.way_back import BRANCH, PlayedController, working
 
 VIEW, OTHER = "projects/hmi/view.json", "projects/hmi/other.json"
 LINES = "one\ntwo\nthree\nfour\nfive\n"
@@ -414,11 +414,11 @@ async def test_somebody_who_pushes_to_the_ref_in_the_same_moment_costs_no_pause(
         propose = Proposals.propose
 
         async def overtaken(
-            self: Proposals, branch: str, commit: NewCommit, ground: Ground, *, anew: bool
+            self: Proposals, branch: str, commit: NewCommit, ground: Ground, *, anew: bool, up: Upon | None
         ) -> Proposed:
             if ground.tip == began:
                 it.repository.commit({"README.md": "faster\n"})
-            return await propose(self, branch, commit, ground, anew=anew)
+            return await propose(self, branch, commit, ground, anew=anew, up=up)
 
         began = it.repository.tip()
         monkeypatch.setattr(Proposals, "propose", overtaken)
@@ -426,6 +426,122 @@ async def test_somebody_who_pushes_to_the_ref_in_the_same_moment_costs_no_pause(
         await it.rounds(1)
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
         assert it.repository.read("README.md", BRANCH) == b"faster\n"
+
+
+LATE = "projects/late/view.json"
+
+
+def parents(repository: Repository) -> list[str]:
+    return repository.git("rev-parse", f"{BRANCH}^@").decode().split()
+
+
+async def test_a_file_that_came_after_the_branch_is_deleted_for_good(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.repository.commit({"site/review": executable("better\n")}, branch=BRANCH)
+        came = it.repository.commit({f"site/{LATE}": LINES, "site/more": "of others\n"})
+        before = it.repository.tip(BRANCH)
+        it.send(it.edit(LATE, None))
+        await it.rounds()
+        assert set(parents(it.repository)) == {before, came}
+        assert it.repository.messages(BRANCH)[0].count(f"deleted: site/{LATE}") == 1
+        assert it.repository.git("ls-tree", BRANCH, "site/review").startswith(b"100755 ")
+        assert it.repository.read("site/more", BRANCH) == b"of others\n"
+        assert not it.standings["press"].conflicts
+        it.forge.merge(1)
+        files = it.repository.files()
+        assert f"site/{LATE}" not in files
+        assert (files[f"site/{VIEW}"], files["site/review"]) == (b"new\n", b"better\n")
+
+
+async def test_a_file_that_came_after_the_branch_is_changed_where_it_is(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        came = it.repository.commit({f"site/{LATE}": LINES})
+        it.send(it.edit(LATE, LINES.replace("one", "ONE")))
+        await it.rounds()
+        assert came in parents(it.repository)
+        it.repository.git("merge-tree", "--write-tree", "main", BRANCH)  # fails where anything is in conflict
+        assert it.repository.read(f"site/{LATE}", BRANCH) == LINES.replace("one", "ONE").encode()
+        assert it.repository.read(f"site/{OTHER}", BRANCH) == b"[]"
+
+
+async def test_a_file_that_is_renamed_on_the_gateway_after_it_came_is_renamed_in_git(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        it.repository.commit({f"site/{LATE}": LINES})
+        it.send(it.edit(LATE, None), it.edit(f"{LATE}.moved", LINES))
+        await it.rounds()
+        it.forge.merge(1)
+        files = it.repository.files()
+        assert f"site/{LATE}" not in files
+        assert files[f"site/{LATE}.moved"] == LINES.encode()
+
+
+@pytest.mark.parametrize("line", ["two", "five"], ids=["the same line", "another line"])
+async def test_what_was_proposed_before_is_put_together_with_the_ref_or_named(
+    tmp_path: Path, line: str
+) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, LINES.replace("two", "TWO")))
+        await it.rounds()
+        changed = LINES.replace(line, "others")
+        it.repository.commit({f"site/{LATE}": LINES, f"site/{VIEW}": changed})
+        it.send(it.edit(LATE, None))
+        await it.rounds()
+        together = changed if line == "five" else LINES
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == together.replace("two", "TWO").encode()
+        clash = (f"site/{VIEW}",) if line == "two" else ()
+        assert it.standings["press"].conflicts == clash
+        assert (f"kept, in conflict: site/{VIEW}" in it.repository.messages(BRANCH)[0]) is bool(clash)
+        assert (f"`site/{VIEW}`" in it.forge.bodies[1].partition("in conflict")[2]) is bool(clash)
+
+
+async def test_a_deletion_that_the_branch_has_already_costs_no_commit(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, None))
+        await it.rounds()
+        stands = it.repository.tip(BRANCH)
+        it.send(it.edit(VIEW, None), base=it.repository.tip())
+        await it.rounds()
+        assert it.repository.tip(BRANCH) == stands
+        assert it.published["press"].result is ChangesResult.RECORDED
+
+
+async def test_a_set_that_is_repeated_after_the_branch_was_brought_up_makes_no_commit(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        it.repository.commit({f"site/{LATE}": LINES})
+        for _ in range(2):
+            it.send(it.edit(LATE, None))
+            await it.rounds()
+        assert [f"site/{LATE}" in said for said in it.repository.messages(BRANCH)].count(True) == 1
+
+
+@pytest.mark.parametrize("how", ["a link", "a folder"])
+async def test_a_branch_that_cannot_be_brought_up_stays_and_the_deletion_is_refused_by_name(
+    tmp_path: Path, how: str
+) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        if how == "a link":
+            it.repository.commit({"site/link": Entry("/etc", "120000")}, branch=BRANCH)
+            it.repository.commit({f"site/{LATE}": LINES})
+        else:
+            it.repository.commit({"site/place": "a file\n"}, branch=BRANCH)
+            it.repository.commit({f"site/{LATE}": LINES, "site/place/below": "so it is a folder\n"})
+        stands = it.repository.tip(BRANCH)
+        it.send(it.edit(LATE, None), it.edit(VIEW, "new\n"))
+        await it.rounds()
+        assert it.published["press"].refused == (LATE,)
+        assert "cannot be brought up" in it.standings["press"].message
+        assert parents(it.repository) == [stands]
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
 
 
 async def test_what_was_taken_back_on_the_gateway_is_taken_back_on_its_branch(tmp_path: Path) -> None:

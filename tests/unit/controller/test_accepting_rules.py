@@ -15,10 +15,10 @@ from stoker.controller.accepting.standing import changes_of, conflicting, standi
 from stoker.controller.accepting.stepping import behind
 from stoker.controller.accepting.values import Accepted, Standing
 from stoker.controller.accepting.wording import Origin, commit_of, description_of
-from stoker.controller.fleets import Fleet, Gateway
-from stoker.controller.granting import rules_for
-from stoker.controller.objects import ResourceKey, keep_map
-from stoker.controller.pods import AgentState, SeenPod
+from stoker.controller.providing.granting import rules_for
+from stoker.controller.seeing.fleets import Fleet, Gateway
+from stoker.controller.seeing.objects import ResourceKey, keep_map
+from stoker.controller.seeing.pods import AgentState, SeenPod
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.intents import FrontDoor, GatewayIntent, Identity

@@ -19,16 +19,16 @@ from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.alerting.outbox import BURST, PAUSES, WINDOW, Outbox
 from stoker.controller.alerting.sending import Sender
 from stoker.controller.contexts import Context
-from stoker.controller.objects import ResourceKey, keep_object
-from stoker.controller.telling import events_of
-from stoker.controller.understanding import Understood
+from stoker.controller.seeing.objects import ResourceKey, keep_object
+from stoker.controller.stating.telling import events_of
+from stoker.controller.understanding.resources import Understood
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
 from stoker.kube.events import EventRecorder
 from stoker.kube.store import ObjectKey
-from stoker.testing.alert_services import ROUTING_KEY, AlertServices
 from stoker.testing.clock import ManualClock
 from stoker.testing.processes import free_port
+from stoker.testing.services.alert_services import ROUTING_KEY, AlertServices
 from stoker.testing.waiting import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
@@ -259,7 +259,7 @@ async def test_other_words_are_told_at_once_and_a_flood_is_not(bench: Bench) -> 
         ),
         pytest.param(("SyncFailed",), {"SyncFailed"}, id="a reason"),
         pytest.param(("SyncFAILED",), {"SyncFailed"}, id="in any case of letters"),
-        pytest.param(("InvalidJSON",), {"SyncFailed"}, id="the gateway's own reason"),
+        pytest.param(("ConfigSyntaxError",), {"SyncFailed"}, id="the gateway's own reason"),
         pytest.param(("InjectionFailed",), {"SidecarMissing"}, id="a failed injection"),
         pytest.param(("AutoRollback",), {"AutoRollback"}, id="the papers' word"),
         pytest.param(("ScanFailure", "SecretNotFound"), {"SecretNotFound"}, id="two words"),
@@ -274,7 +274,7 @@ async def test_targets_hear_of_what_they_name(bench: Bench, on: tuple[str, ...],
         ("SidecarInjected", "False", "SidecarMissing"),
         ("PendingApproval", "True", "PlanPending"),
         discovered_gateways=(
-            gateway("g", sync_status="Error", reason="InvalidJSON", error_message="no JSON"),
+            gateway("g", sync_status="Error", reason="ConfigSyntaxError", error_message="no JSON"),
             gateway("h", quarantine=Quarantine(commit="a" * 40, reason="AutoRollback", message="faulted")),
         ),
     )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.concerning import References, asks_for_more, has_news
-from stoker.controller.objects import Kept, ResourceKey, keep_object
+from stoker.controller.seeing.concerning import References, asks_for_more, has_news
+from stoker.controller.seeing.objects import Kept, ResourceKey, keep_object
 from stoker.domain.protocol import GatewayReport
 from stoker.kube.store import ObjectKey
 

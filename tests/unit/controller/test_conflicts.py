@@ -6,7 +6,7 @@ import pytest
 
 from stoker.api.codec import from_wire
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.controller.conflicts import conflicts_in
+from stoker.controller.understanding.conflicts import conflicts_in
 
 
 def profile(*destinations: str) -> SyncProfile:

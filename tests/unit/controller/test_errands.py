@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from stoker.api.blocks.status import ApprovalRequest
-from stoker.controller.announcing import ATTEMPTS, Announcer, announcement, check
-from stoker.controller.errands import Errands
-from stoker.controller.objects import ResourceKey
+from stoker.controller.asking.announcing import ATTEMPTS, Announcer, announcement, check
+from stoker.controller.asking.errands import Errands
 from stoker.controller.releasing import CheckUp
+from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.reasons import Reason
 from stoker.kube.store import ObjectKey
 from stoker.testing.clock import ManualClock
-from stoker.testing.plain_service import PlainService
 from stoker.testing.processes import free_port
+from stoker.testing.services.plain_service import PlainService
 from stoker.testing.waiting import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))

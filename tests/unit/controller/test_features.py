@@ -7,7 +7,7 @@ import pytest
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
 from stoker.api.kinds.stoker import Stoker, StokerSpec
-from stoker.controller.features import IN_EFFECT, not_in_effect
+from stoker.controller.understanding.features import IN_EFFECT, not_in_effect
 
 GIT = {"repo": "https://git.test/plant.git", "ref": "main"}
 

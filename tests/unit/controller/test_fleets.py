@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.fleets import Fleet, fleet_of, shards_for
-from stoker.controller.pods import AgentState, SeenPod
+from stoker.controller.seeing.fleets import Fleet, fleet_of, shards_for
+from stoker.controller.seeing.pods import AgentState, SeenPod
 from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncStatus
 
 COMMIT = "a" * 40

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.controller.fleets import Gateway
-from stoker.controller.gathering import MAX_BYTES, gateway_statuses, last_sync, rollback_outcome
-from stoker.controller.pods import AgentState, SeenPod
+from stoker.controller.seeing.fleets import Gateway
+from stoker.controller.seeing.pods import AgentState, SeenPod
+from stoker.controller.stating.gathering import MAX_BYTES, gateway_statuses, last_sync, rollback_outcome
 from stoker.domain.protocol import (
     Diff,
     DriftFound,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.controller.granting import rules_for
-from stoker.controller.objects import ResourceKey
+from stoker.controller.providing.granting import rules_for
+from stoker.controller.seeing.objects import ResourceKey
 from stoker.kube.store import ObjectKey
 
 KEY = ResourceKey("Stoker", ObjectKey("line", "plant"))

@@ -11,10 +11,10 @@ import pytest
 from stoker.api.adapters import Settled, intent_for, settle
 from stoker.api.codec import from_wire
 from stoker.api.kinds.stoker import Stoker
-from stoker.controller.fleets import Fleet
-from stoker.controller.instructing import Delivery, Installation, delivery, instructions
+from stoker.controller.providing.instructing import Delivery, Installation, delivery, instructions
 from stoker.controller.releasing import Release
-from stoker.controller.understanding import Understood
+from stoker.controller.seeing.fleets import Fleet
+from stoker.controller.understanding.resources import Understood
 from stoker.domain.protocol import Metadata
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 
-from stoker.controller.observing import Observed, Scope
+from stoker.controller.seeing.observing import Observed, Scope
 from stoker.domain.clock import SystemClock
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig

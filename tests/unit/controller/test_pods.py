@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.pods import AgentState, keep_pod
+from stoker.controller.seeing.pods import AgentState, keep_pod
 
 
 def raw(

@@ -15,7 +15,7 @@ from stoker.domain.intent.requests import GivenApproval
 from stoker.domain.protocol import GatewayReport, Mode, SyncStatus, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
-from stoker.testing.played_fleet import PlayedFleet, commit
+from stoker.testing.sites.played_fleet import PlayedFleet, commit
 
 
 def asking(*names: str, timeout: float = 3600.0) -> PlayedFleet:
@@ -295,6 +295,33 @@ def test_an_approval_is_used_once_also_where_it_was_given_by_a_clock_ahead_of_ou
     fleet.decide()
     assert (request(fleet).commit, request(fleet).state) == (commit(2), "Pending")
     assert "older than the request" in (request(fleet).message or "")
+
+
+def test_an_approval_from_the_future_counts_no_more_when_its_time_has_come() -> None:
+    fleet = pending("a", timeout=7200.0)
+    fleet.given = GivenApproval("lead", fleet.now + timedelta(hours=1))
+    fleet.decide()
+    assert "lies in the future" in (request(fleet).message or "")
+    fleet.salt += 1  # the request is made anew meanwhile
+    fleet.decide(after=600)
+    fleet.sync()
+    for seconds in (1, 3600, 60):
+        fleet.decide(after=seconds)
+        assert request(fleet).state == "Pending"
+        assert "lies in the future" in (request(fleet).message or "")
+    assert fleet.has_it() == set()
+    fleet.approve("main")
+    fleet.decide(after=1)
+    assert request(fleet).state == "Approved"
+    fleet.sync()
+    fleet.decide()
+    fleet.given = GivenApproval("lead", fleet.now + timedelta(hours=1))
+    fleet.decide()
+    fleet.number = 2
+    fleet.decide(after=3590)
+    fleet.sync()
+    fleet.decide(after=5)
+    assert (request(fleet).commit, request(fleet).state) == (commit(2), "Pending"), "nor for the next commit"
 
 
 def test_a_plan_without_the_form_of_a_digest_is_no_plan() -> None:

@@ -12,7 +12,7 @@ from stoker.controller.releasing.members import Member, told_to
 from stoker.domain.intent.delivery import Approval, Deployment, OrderEntry, RateLimit, Stage, Strategy
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, Quarantine, SyncStatus, Target
 from stoker.domain.reasons import Reason
-from stoker.testing.played_fleet import BEGIN, PlayedFleet, commit
+from stoker.testing.sites.played_fleet import BEGIN, PlayedFleet, commit
 
 FIVE = ("lab", "filler", "packer", "plant", "office")
 

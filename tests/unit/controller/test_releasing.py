@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stoker.controller.fleets import Fleet, Gateway, Neighbour
-from stoker.controller.pods import AgentState, SeenPod
 from stoker.controller.releasing import Release, Situation, all_before
 from stoker.controller.releasing import release as decide
+from stoker.controller.seeing.fleets import Fleet, Gateway, Neighbour
+from stoker.controller.seeing.pods import AgentState, SeenPod
 from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.domain.refs import CommitId
 

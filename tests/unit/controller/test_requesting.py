@@ -8,7 +8,13 @@ import pytest
 
 from stoker.api.adapters.requests import requests_of
 from stoker.api.blocks.status import RequestedRef
-from stoker.controller.requesting import Effective, asked_by, asked_in, effective_ref, without_request
+from stoker.controller.understanding.requesting import (
+    Effective,
+    asked_by,
+    asked_in,
+    effective_ref,
+    without_request,
+)
 from stoker.domain.intent.requests import RefRequest
 from stoker.domain.refs import GitRef
 from stoker.webhooks.deciding import Wish

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.controller.objects import ResourceKey
-from stoker.controller.resolving import PATIENCE, PER_HOST, Question, Resolver
+from stoker.controller.asking.resolving import PATIENCE, PER_HOST, Question, Resolver
+from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, Password
-from stoker.git.runner import GitRunner
+from stoker.git.opening.access import Access, Password
+from stoker.git.running.runner import GitRunner
 from stoker.kube.store import ObjectKey
 from stoker.testing.clock import ManualClock
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
 from stoker.testing.waiting import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))

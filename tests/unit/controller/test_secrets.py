@@ -11,17 +11,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from stoker.controller.secrets import SecretReader
+from stoker.controller.seeing.secrets import SecretReader
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, Password, SshKey
-from stoker.git.github_app import AppTokens
+from stoker.git.opening.access import Access, Password, SshKey
+from stoker.git.opening.github_app import AppTokens
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
-from stoker.testing.github import GitHub
+from stoker.testing.forges.github import GitHub
 
 SOURCE = Source(RepoUrl("https://git.test/r.git"), GitRef("main"))
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from stoker.controller.objects import SeenMap, keep_map
-from stoker.controller.shelves import Shelf
+from stoker.controller.seeing.objects import SeenMap, keep_map
+from stoker.controller.seeing.shelves import Shelf
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
 from stoker.kube.errors import NotFound

@@ -8,8 +8,8 @@ from typing import Any
 from stoker.api.blocks.status import GatewayStatus, Quarantine, SyncStatus
 from stoker.api.meta import Condition
 from stoker.controller.contexts import Context
-from stoker.controller.objects import ResourceKey, keep_object
-from stoker.controller.telling import events_of
+from stoker.controller.seeing.objects import ResourceKey, keep_object
+from stoker.controller.stating.telling import events_of
 from stoker.kube.store import ObjectKey
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))

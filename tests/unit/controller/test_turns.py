@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stoker.controller.turns import Turns
+from stoker.controller.asking.turns import Turns
 
 
 class Crowd:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.controller import verdicts
-from stoker.controller.fleets import Fleet, Gateway
-from stoker.controller.pods import AgentState, SeenPod
 from stoker.controller.releasing import Held, Release
+from stoker.controller.seeing.fleets import Fleet, Gateway
+from stoker.controller.seeing.pods import AgentState, SeenPod
+from stoker.controller.stating import verdicts
 from stoker.domain.protocol import DriftFound, GatewayReport, PendingPlan, Quarantine, SyncStatus
 
 COMMIT = "a" * 40

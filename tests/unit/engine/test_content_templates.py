@@ -60,19 +60,20 @@ def test_everything_else_is_refused_with_its_line(content: bytes, why: str) -> N
 @pytest.mark.parametrize(
     "content",
     [
-        b"{{.GatewayName}}" * 300_000,
-        b"{" * 5_000_000,
-        b"{{" + b" " * 5_000_000,
-        b'{{"' + b"\\a" * 2_000_000,
-        b"{{.Labels." + b"a-" * 2_000_000,
-        b"}}" * 4_000_000,
+        b"{{.GatewayName}}" * 60_000,
+        b"{" * 1_000_000,
+        b"{{" + b" " * 1_000_000,
+        b'{{"' + b"\\a" * 400_000,
+        b"{{.Labels." + b"a-" * 400_000,
+        b"}}" * 800_000,
     ],
 )
 def test_time_is_linear(content: bytes) -> None:
+    """Half a second where time is linear, minutes where it is not: the bound needs no quiet machine."""
     began = time.process_time()
     with suppress(InvalidValue):
         fill_in(content, VALUES)
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 10
 
 
 def test_a_refusal_is_short_whatever_it_refuses() -> None:

@@ -24,7 +24,7 @@ from stoker.fs.applying import apply
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book, locked
 from stoker.fs.scanning import scan
-from stoker.testing.failpoints import Failure, arm
+from stoker.testing.faults.failpoints import Failure, arm
 
 MANAGED = "d"
 Contents = dict[str, tuple[bytes, bool]]

@@ -7,7 +7,7 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, Password, SshKey, identity
+from stoker.git.opening.access import Access, Password, SshKey, identity
 
 URL = RepoUrl("https://git.test/r.git")
 LINES = ("Y2FuYXJ5LW9mLWEta2V5LW9uZQ==", "Y2FuYXJ5LW9mLWEta2V5LXR3bw==")

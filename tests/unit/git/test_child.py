@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.git.child import MAX_STDERR, Ended, converse
+from stoker.git.running.child import MAX_STDERR, Ended, converse
 from stoker.testing.waiting import eventually_async
 
 

@@ -13,16 +13,16 @@ from aiohttp import web
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.objects import BlobId, blob_of
-from stoker.git.access import Access, always
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
-from stoker.git.fetching import MAX_TIPS, Limits
-from stoker.git.layout import STALE, TIPS
-from stoker.git.mirror import Mirror
-from stoker.git.reading import read_tree
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
+from stoker.git.looking.fetching import MAX_TIPS, Limits
+from stoker.git.looking.remote import Remote
+from stoker.git.mirrors.layout import STALE, TIPS
+from stoker.git.mirrors.mirror import Mirror
+from stoker.git.mirrors.reading import read_tree
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 
 MAIN = GitRef("main")
 

@@ -11,14 +11,14 @@ from aiohttp import web
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git import history
-from stoker.git.access import Access
 from stoker.git.errors import SourceTooLarge, SourceUnreachable
-from stoker.git.history import demand_descent, descends
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access
+from stoker.git.running.runner import GitRunner
+from stoker.git.trusting import history
+from stoker.git.trusting.history import demand_descent, descends
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 
 MAIN = GitRef("main")
 

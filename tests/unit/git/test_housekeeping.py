@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git import housekeeping
-from stoker.git.access import Access, always
-from stoker.git.housekeeping import EVERY, UNUSED_SECONDS, is_due, tend
-from stoker.git.mirror import Mirror, try_lock
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.testing.repositories import Repository
+from stoker.git.looking.remote import Remote
+from stoker.git.mirrors import housekeeping
+from stoker.git.mirrors.housekeeping import EVERY, UNUSED_SECONDS, is_due, tend
+from stoker.git.mirrors.mirror import Mirror, try_lock
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
+from stoker.testing.repositories.bare import Repository
 
 MAIN = GitRef("main")
 

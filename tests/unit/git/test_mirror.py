@@ -14,17 +14,17 @@ import pytest
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, Login, Password, always
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
-from stoker.git.fetching import Limits
-from stoker.git.layout import TIPS
-from stoker.git.mirror import HOLD_TIMEOUT, Mirror
-from stoker.git.reading import read_tree
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
+from stoker.git.looking.fetching import Limits
+from stoker.git.looking.remote import Remote
+from stoker.git.mirrors.layout import TIPS
+from stoker.git.mirrors.mirror import HOLD_TIMEOUT, Mirror
+from stoker.git.mirrors.reading import read_tree
+from stoker.git.opening.access import Access, Login, Password, always
+from stoker.git.running.runner import GitRunner
 from stoker.testing.clock import ManualClock
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.waiting import eventually_async
 
 MAIN = GitRef("main")

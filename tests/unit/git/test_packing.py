@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stoker.git.errors import GitFailed
-from stoker.git.packing import Pack
-from stoker.testing.repositories import Repository
+from stoker.git.writing.packing import Pack
+from stoker.testing.repositories.bare import Repository
 
 # Sizes at which the head of an object grows by a byte, and one that takes several.
 CONTENTS = [b"x" * size for size in (0, 1, 15, 16, 2047, 2048, 262143, 262144)] + [bytes(range(256)) * 4000]

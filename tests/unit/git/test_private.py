@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker.git.private import folder_for_one_call, install, private_folder, remove_left_overs
-from stoker.git.runner import GitRunner
+from stoker.git.running.runner import GitRunner
 
 HOLDING = """
 import sys

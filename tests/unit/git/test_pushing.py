@@ -8,7 +8,7 @@ from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
-from stoker.git.pushing import (
+from stoker.git.writing.pushing import (
     OtherIds,
     PushBehind,
     PushDeclined,

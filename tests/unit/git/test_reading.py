@@ -12,12 +12,13 @@ import pytest
 
 from stoker.domain.refs import CommitId
 from stoker.engine.objects import BlobId, FileVersion, RefusalKind, TreeChange, blob_of
-from stoker.git import piping, reading
-from stoker.git.contents import Objects
 from stoker.git.errors import GitFailed, SourceTooLarge
-from stoker.git.reading import committed_at, look_up, read_changes, read_tree
-from stoker.git.runner import GitRunner
-from stoker.testing.repositories import WHEN, Entry, Repository, executable, submodule, symlink
+from stoker.git.mirrors import reading
+from stoker.git.mirrors.contents import Objects
+from stoker.git.mirrors.reading import committed_at, look_up, read_changes, read_tree
+from stoker.git.running import piping
+from stoker.git.running.runner import GitRunner
+from stoker.testing.repositories.bare import WHEN, Entry, Repository, executable, submodule, symlink
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
 

@@ -11,16 +11,16 @@ import pytest
 
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git import probing
-from stoker.git.access import Access, always
 from stoker.git.errors import RefAmbiguous, RefNotFound, SourceTooLarge, SourceUnreachable
-from stoker.git.remote import Remote
-from stoker.git.resolving import look_up, resolve
-from stoker.git.runner import GitRunner
-from stoker.testing.fault_proxy import FaultProxy
-from stoker.testing.faults import Direction
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
+from stoker.git.looking import probing
+from stoker.git.looking.remote import Remote
+from stoker.git.looking.resolving import look_up, resolve
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
+from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.streams import Direction
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
 
 Opener = Callable[[str], Remote]
 

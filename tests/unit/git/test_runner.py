@@ -19,8 +19,6 @@ import pytest
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, Password, SshKey
-from stoker.git.askpass import askpass_environment, install_askpass
 from stoker.git.errors import (
     FilterRefused,
     GitFailed,
@@ -30,11 +28,13 @@ from stoker.git.errors import (
     SourceUnreachable,
     error_for,
 )
+from stoker.git.opening.access import Access, Password, SshKey
+from stoker.git.opening.askpass import askpass_environment, install_askpass
 from stoker.git.private import private_folder
-from stoker.git.runner import GitRunner
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import Repository
-from stoker.testing.ssh_keys import make_ssh_key
+from stoker.git.running.runner import GitRunner
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.ssh_keys import make_ssh_key
 from stoker.testing.waiting import eventually_async
 
 TOKEN = "t0ken-that-nobody-may-see"
@@ -158,7 +158,7 @@ ASKING = """
 import asyncio, sys
 from pathlib import Path
 from stoker.domain.refs import RepoUrl
-from stoker.git.runner import GitRunner
+from stoker.git.running.runner import GitRunner
 url = RepoUrl(sys.argv[2])
 asyncio.run(GitRunner(Path(sys.argv[1]), timeout=1).run(["ls-remote"], [url], url=url))
 """

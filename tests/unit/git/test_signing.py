@@ -8,10 +8,10 @@ import pytest
 
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.signing import SigningFailed, SshSigner
-from stoker.git.writing import Author, FileEdit, NewCommit, commit_object, with_signature
-from stoker.testing.repositories import WHEN, GitFailed, Repository
-from stoker.testing.ssh_keys import KeyKind, make_ssh_key
+from stoker.git.trusting.signing import SigningFailed, SshSigner
+from stoker.git.writing.values import Author, FileEdit, NewCommit, commit_object, with_signature
+from stoker.testing.repositories.bare import WHEN, GitFailed, Repository
+from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
 
 ALICE = Author("Alice", "alice@example.test")
 NEW = NewCommit(ALICE, ALICE, "One\n\nTwo", (FileEdit("a", b"1"),), WHEN)

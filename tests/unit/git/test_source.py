@@ -12,13 +12,13 @@ from stoker.domain.errors import Stalled
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.objects import FileVersion, TreeChange, blob_of
 from stoker.engine.sources import SourceReader
-from stoker.git.access import Access, always
 from stoker.git.errors import GitFailed, SourceTooLarge
-from stoker.git.fetching import Limits
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
+from stoker.git.looking.fetching import Limits
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access, always
+from stoker.git.running.runner import GitRunner
 from stoker.git.source import GitSource
-from stoker.testing.repositories import WHEN, Repository
+from stoker.testing.repositories.bare import WHEN, Repository
 
 MAIN = GitRef("main")
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 1\n"

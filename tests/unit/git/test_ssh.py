@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.access import Access, SshKey
-from stoker.git.known_hosts import known_keys, name_of, offered_key
-from stoker.git.runner import GitRunner
-from stoker.git.ssh import MAX_KEY_BYTES, repaired_key, without_chatter
-from stoker.testing.ssh_keys import make_ssh_key
+from stoker.git.opening.access import Access, SshKey
+from stoker.git.opening.known_hosts import known_keys, name_of, offered_key
+from stoker.git.opening.ssh import MAX_KEY_BYTES, repaired_key, without_chatter
+from stoker.git.running.runner import GitRunner
+from stoker.testing.repositories.ssh_keys import make_ssh_key
 
 FORMS = serialization.PrivateFormat
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.git.packing import Pack
-from stoker.git.tree_editing import Folder, TreeEditor
-from stoker.git.writing import FileEdit
-from stoker.testing.repositories import Entry, Files, Repository, executable, submodule, symlink
+from stoker.git.writing.packing import Pack
+from stoker.git.writing.tree_editing import Folder, TreeEditor
+from stoker.git.writing.values import FileEdit
+from stoker.testing.repositories.bare import Entry, Files, Repository, executable, submodule, symlink
 
 
 class World:

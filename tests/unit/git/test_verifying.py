@@ -15,16 +15,16 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git import checkers
-from stoker.git.access import Access
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.git.tags import TagObject, fetch_tag_object, tag_name
-from stoker.git.verifying import MAX_KEYS_BYTES, Signed, TrustedKeys, check_signature, verify
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.repositories import WHEN, Repository
-from stoker.testing.signing import GpgHome, Signer, certified_signer, ssh_signer
-from stoker.testing.ssh_keys import KeyKind
+from stoker.git.looking.remote import Remote
+from stoker.git.looking.tags import TagObject, fetch_tag_object, tag_name
+from stoker.git.opening.access import Access
+from stoker.git.running.runner import GitRunner
+from stoker.git.trusting import checkers
+from stoker.git.trusting.verifying import MAX_KEYS_BYTES, Signed, TrustedKeys, check_signature, verify
+from stoker.testing.repositories.bare import WHEN, Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.repositories.signing import GpgHome, Signer, certified_signer, ssh_signer
+from stoker.testing.repositories.ssh_keys import KeyKind
 from stoker.testing.waiting import eventually_async
 
 YEAR = 365 * 86400

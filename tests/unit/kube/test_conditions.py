@@ -117,8 +117,9 @@ def test_what_is_stalled_is_no_longer_on_its_way() -> None:
 @pytest.mark.parametrize("error", [Retry("away"), Wait("cloning", after=1.0), StokerError("crash")])
 def test_what_may_work_next_time_is_not_stalled(error: StokerError) -> None:
     conditions = fail(fail((), Stalled("no"), at=AT), error, at=LATER)
-    assert types(conditions) == ["Ready"]
+    assert types(conditions) == ["Ready", "Reconciling"]
     assert (conditions[0].status, conditions[0].reason) == ("False", error.reason)
+    assert (conditions[1].status, conditions[1].reason) == ("True", error.reason)
     assert conditions[0].last_transition_time == "2026-05-01T12:00:00Z"
 
 

@@ -10,7 +10,7 @@ from stoker.kube.fencing import Leadership
 from stoker.kube.lease import Terms
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
-from stoker.testing.simulated_leases import (
+from stoker.testing.cluster.simulated_leases import (
     LEASE,
     LEASE_PATH,
     NAMESPACE,

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.domain.errors import Stalled
 from stoker.kube.fencing import Leadership, LeadershipLost
-from stoker.testing.simulated_leases import (
+from stoker.testing.cluster.simulated_leases import (
     LEASE_PATH,
     Candidates,
     Fate,

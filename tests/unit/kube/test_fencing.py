@@ -18,7 +18,7 @@ from stoker.kube.fencing import FencedClient, Leadership, LeadershipLost
 from stoker.kube.objects import Header
 from stoker.kube.resources import CONFIG_MAPS
 from stoker.testing.clock import START, ManualClock
-from stoker.testing.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
+from stoker.testing.cluster.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
 from stoker.testing.virtual_time import in_virtual_time, pass_time
 
 NAME = "stoker-controller-0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.domain.refs import RepoUrl
-from stoker.git.writing import FileEdit
+from stoker.git.writing.values import FileEdit
 from stoker.reverser.authors.facts import User
 from stoker.reverser.branches.batching import Change, Planned
 from stoker.reverser.branches.committing import Made, Maker

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from stoker.reverser.files.rendering import rendered
-from stoker.testing.asset_cache import cache_root, pin
-from stoker.testing.go_toolchain import go_command
+from stoker.testing.assets.cache import cache_root, pin
+from stoker.testing.assets.go_toolchain import go_command
 from stoker.testing.locks import locked
 
 READER = """

@@ -12,12 +12,12 @@ from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.objects import blob_of
-from stoker.git.writing import FileEdit
+from stoker.git.writing.values import FileEdit
 from stoker.reverser.files.placing import ObjectKey
 from stoker.reverser.files.secrecy import DIGEST_KEYS, Kept, SecretPolicy, Withheld, content_of
 from stoker.reverser.sealed.digests import NEWEST, DigestKeys
 from stoker.reverser.sealed.sealing import SopsSealer
-from stoker.testing.sops import opened
+from stoker.testing.services.sops import opened
 
 BASE = "clusters/prod"
 PATH = f"{BASE}/core/v1/secrets/shop/db.yaml"

@@ -10,14 +10,14 @@ import pytest
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.branches import Branch
-from stoker.git.remote import on_disk
-from stoker.git.runner import GitRunner
-from stoker.git.signing import SigningFailed
-from stoker.git.writing import Author, FileEdit, NewCommit
+from stoker.git.looking.remote import on_disk
+from stoker.git.running.runner import GitRunner
+from stoker.git.trusting.signing import SigningFailed
+from stoker.git.writing.branches import Branch
+from stoker.git.writing.values import Author, FileEdit, NewCommit
 from stoker.reverser.branches.signers import tried
-from stoker.testing.repositories import WHEN, GitFailed, Repository
-from stoker.testing.ssh_keys import KeyKind, make_ssh_key
+from stoker.testing.repositories.bare import WHEN, GitFailed, Repository
+from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
 
 ROBOT = Author("gitops-reverser", "gitops-reverser@example.test")
 

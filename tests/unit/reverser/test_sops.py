@@ -13,7 +13,7 @@ import yaml
 from stoker.domain.errors import InvalidValue
 from stoker.reverser.sealed.age import Recipient
 from stoker.reverser.sealed.sops import sealed_document
-from stoker.testing.sops import NotOpened, opened
+from stoker.testing.services.sops import NotOpened, opened
 
 WHEN = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 ADA, BOB = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()

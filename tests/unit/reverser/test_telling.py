@@ -187,6 +187,17 @@ def test_stalled_is_there_only_while_a_person_has_to_act() -> None:
     stuck = merged((), about_destination(DestinationTruth(error=DENIED)), DENIED, at)
     assert [each.reason for each in stuck if each.type == Type.STALLED] == ["AuthFailed"]
     well = merged(stuck, about_destination(OPEN), None, at)
-    assert not [each for each in well if each.type == Type.STALLED]
+    assert not [each for each in well if each.type in (Type.STALLED, Type.RECONCILING)]
     assert well[0].type == Type.READY
     assert merged(well, about_destination(OPEN), None, Moment(3, datetime(2027, 1, 1, tzinfo=UTC))) == well
+
+
+def test_reconciling_is_there_only_while_something_is_on_its_way() -> None:
+    at = Moment(3, datetime(2026, 1, 1, tzinfo=UTC))
+    begun = merged((), about_destination(DestinationTruth()), None, at)
+    assert [each.status for each in begun if each.type == Type.RECONCILING] == ["True"]
+    stuck = merged(begun, about_destination(DestinationTruth(error=DENIED)), DENIED, at)
+    assert not [each for each in stuck if each.type == Type.RECONCILING]
+    rests = Wait("spec.suspend is true", after=1.0, reason=Reason.SUSPENDED)
+    suspended = merged(begun, about_config(rests, False, False), rests, at)
+    assert not [each for each in suspended if each.type in (Type.STALLED, Type.RECONCILING)]

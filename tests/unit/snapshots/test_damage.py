@@ -23,7 +23,7 @@ from stoker.snapshots.manifests import FORMAT, MAGIC, MAX_BYTES, Sealed, encode
 from stoker.snapshots.reading import LARGE
 from stoker.snapshots.storage import PIECE
 from stoker.snapshots.values import Codec, KeptFile, Manifest, Origin, Place
-from stoker.testing.snapshot_site import SnapshotSite
+from stoker.testing.sites.snapshot_site import SnapshotSite
 
 NOISE = random.Random(9).randbytes  # noqa: S311 - the same in every run
 ID = "site-20260212-100000"

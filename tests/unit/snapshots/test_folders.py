@@ -13,7 +13,7 @@ from stoker.domain.reasons import Reason
 from stoker.snapshots import folders
 from stoker.snapshots.folders import FolderStorage
 from stoker.snapshots.storage import Missing
-from stoker.testing.snapshot_site import SnapshotSite
+from stoker.testing.sites.snapshot_site import SnapshotSite
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from stoker.domain.reasons import Reason
 from stoker.engine.objects import blob_of
 from stoker.snapshots.reading import LARGE, steady, whole
 from stoker.snapshots.values import Found, Origin
-from stoker.testing.snapshot_site import SnapshotSite
+from stoker.testing.sites.snapshot_site import SnapshotSite
 
 NOISE = random.Random(8).randbytes  # noqa: S311 - the same in every run
 NOON = 1_770_890_400.0  # 2026-02-12 10:00:00 UTC

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Stalled
-from stoker.testing.asset_build import build
-from stoker.testing.assets import ALL, ensure
+from stoker.testing.assets.build import build
+from stoker.testing.assets.finding import ALL, ensure
 
 COMPILER = """#!/bin/sh
 PATH=/usr/bin:/bin

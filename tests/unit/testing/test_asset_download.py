@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.asset_download import CONTAINS, VERSION, fetch
-from stoker.testing.assets import ALL, CONTROL_PLANE
+from stoker.testing.assets.download import CONTAINS, VERSION, fetch
+from stoker.testing.assets.finding import ALL, CONTROL_PLANE
 
 ARCHITECTURES = ("amd64", "arm64")
 

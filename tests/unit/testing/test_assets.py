@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing import assets
-from stoker.testing.asset_build import Recipe
-from stoker.testing.asset_cache import cache_folder, missing, tool_folder
+from stoker.testing.assets import finding as assets
+from stoker.testing.assets.build import Recipe
+from stoker.testing.assets.cache import cache_folder, missing, tool_folder
 
 SAYS = {
     "etcd": "etcd Version: 3.6.16",
@@ -89,7 +89,7 @@ def test_the_command_prints_the_folder_last(tmp_path: Path) -> None:
     put(tool_folder("gitea"), {"gitea": "gitea version 1.26.0"})
     put(tool_folder("versitygw"), {"versitygw": "v1.8.0"})
     done = subprocess.run(
-        [sys.executable, "-m", "stoker.testing.assets"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "stoker.testing.assets.finding"], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == str(cache_folder())
 

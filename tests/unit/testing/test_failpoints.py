@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain import failpoints
-from stoker.testing.failpoints import Failure, arm
+from stoker.testing.faults.failpoints import Failure, arm
 from stoker.testing.waiting import eventually
 
 
@@ -72,7 +72,7 @@ def test_a_pause_ends_when_its_file_is_removed(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    module = [sys.executable, "-m", "stoker.testing.failpoints", *arguments]
+    module = [sys.executable, "-m", "stoker.testing.faults.failpoints", *arguments]
     return subprocess.run(module, capture_output=True, text=True, timeout=60, check=False)
 
 

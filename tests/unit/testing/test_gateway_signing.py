@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from stoker.ignition.resources import Manifest
-from stoker.testing.gateway_signing import claimed, fits, signature, signed
+from stoker.testing.gateway.signing import claimed, fits, signature, signed
 
 MODIFIED = {"actor": "anna", "timestamp": "2026-01-01T00:00:00Z"}
 FILES = {"view.json": b"{}", "thumbnail.png": b"\x89PNG"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Misconfigured
-from stoker.testing.go_toolchain import PACKAGE_VERSION, found_installers, go_command, version_of
+from stoker.testing.assets.go_toolchain import PACKAGE_VERSION, found_installers, go_command, version_of
 
 
 def script(path: Path, body: str) -> Path:

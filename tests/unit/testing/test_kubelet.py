@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.kubelet_containers import Place, environment
-from stoker.testing.kubelet_files import swap
-from stoker.testing.kubelet_pods import Pod, Refused, Token, read_pod
-from stoker.testing.kubelet_volumes import Missing, Volumes
+from stoker.testing.kubelet.containers import Place, environment
+from stoker.testing.kubelet.files import swap
+from stoker.testing.kubelet.pods import Pod, Refused, Token, read_pod
+from stoker.testing.kubelet.volumes import Missing, Volumes
 
 
 def pod(container: dict[str, Any] | None = None, **spec: Any) -> Pod:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.repositories import GitFailed, Repository, executable, submodule, symlink
+from stoker.testing.repositories.bare import GitFailed, Repository, executable, submodule, symlink
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 
 from stoker.reverser.authors.facts import User
 from stoker.reverser.authors.identities import author_of
-from stoker.testing.repositories import Repository
-from stoker.testing.reverser_histories import History, Step
-from stoker.testing.reverser_verdicts import REVERSER, Commit, Edit, Judge, commits_of, differences
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.histories import History, Step
+from stoker.testing.reverser.verdicts import REVERSER, Commit, Edit, Judge, commits_of, differences
 
 FIRST, SECOND, THIRD, STRANGE = (letter * 40 for letter in "abcd")
 

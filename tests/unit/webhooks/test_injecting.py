@@ -21,7 +21,7 @@ from stoker.domain.injection import Installation, sidecar_for
 from stoker.domain.intent.intents import ResourceIntent
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.testing.json_patch import patched
+from stoker.testing.cluster.json_patch import patched
 from stoker.webhooks.injecting import Injection, Rules, asks_for_agent, inject
 from stoker.webhooks.pod_shape import read_pod
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -53,12 +54,22 @@ def test_an_approval_is_checked_when_any_of_it_is_new(
         ({"approved-by": "ann", "stoker.io/approved-plan": "1"}, "bob", [], [], "it is 'bob' who writes it"),
         ({"stoker.io/approved-at": "1"}, "ann", [], [], "needs annotation stoker.io/approved-by"),
         ({"approved-by": "ann"}, "ann", ["z"], ["x", "y"], "in none of the teams that may approve: x, y"),
+        ({"approved-by": "ann", "approved-at": "2026-03-02T08:04:00Z"}, "ann", [], [], ""),
+        ({"approved-by": "ann", "approved-at": "2026-03-02T09:00:00Z"}, "ann", [], [], "lies in the future"),
+        (
+            {"approved-by": "ann", "stoker.io/approved-at": "2099-01-01T00:00:00+02:00"},
+            "ann",
+            [],
+            [],
+            "future",
+        ),
+        ({"approved-by": "ann", "approved-at": "soon"}, "ann", [], [], ""),
     ],
 )
 def test_who_may_approve(
     approval: dict[str, str], user: str, groups: list[str], teams: list[str], why: str
 ) -> None:
-    found = why_not(approval, GROUP, user, groups, teams)
+    found = why_not(approval, GROUP, user, groups, teams, datetime(2026, 3, 2, 8, tzinfo=UTC))
     assert (why in found) if why else found == ""
 
 

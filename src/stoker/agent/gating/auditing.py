@@ -1,9 +1,10 @@
 """One line for each sync, refusal and pause: who asked, what changed, how it ended.
 
 The fields are those of the papers (R-OBS-31). A line goes to the log as the event
-`audit` and to `.sync-state/audit.jsonl`, which is turned over at 10 MiB. A pass that
-finds nothing to do is no sync, and the same refusal again is no second one. It must
-never raise: a sync does not fail because of what is said about it.
+`audit`, to `.sync-state/audit.jsonl`, which is turned over at 10 MiB, and to whoever
+exports (`stoker.agent.gating.exporting`). A pass that finds nothing to do is no sync, and
+the same refusal again is no second one. It must never raise: a sync does not fail
+because of what is said about it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.agent.gating.gateways import Gateway
 from stoker.agent.outcomes import Result
@@ -19,6 +21,9 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.fs.records import append_line
+
+if TYPE_CHECKING:
+    from stoker.agent.gating.exporting import Export
 
 FILE = "audit.jsonl"
 MAX_BYTES = 10 << 20
@@ -30,12 +35,21 @@ WEBHOOK, POLLING, MANUAL = "webhook", "polling", "manual"
 class Audit:
     """The log of one data folder."""
 
-    def __init__(self, data_dir: Path, gateway: Gateway, clock: Clock, *, aloud: bool = True) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        gateway: Gateway,
+        clock: Clock,
+        *,
+        aloud: bool = True,
+        export: Export | None = None,
+    ) -> None:
         self.gateway = gateway
         self._data_dir = data_dir
         self._clock = clock
         self._aloud = aloud
         """Whether lines go to the log of the process as well."""
+        self._export = export
         self._last = ("", "")
 
     def passed(self, report: SyncReport, trigger: str, scan_result: str = "", gate: str = "") -> None:
@@ -97,6 +111,8 @@ class Audit:
         }
         if self._aloud:
             self._log("info", "audit", **{name: value for name, value in line.items() if name != "timestamp"})
+        if self._export is not None:
+            self._export(line)
         try:
             text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
             append_line(

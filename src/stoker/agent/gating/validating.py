@@ -19,6 +19,7 @@ from stoker.agent.hooks import Change
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.intent.policies import Validation
 from stoker.domain.reasons import Reason
+from stoker.domain.sentences import one_line
 from stoker.engine.objects import Held, Note
 from stoker.fs.applying import Applied
 
@@ -109,7 +110,11 @@ def judge(answer: Answer, host: str) -> None:
     if answer.ok and said.get("allowed", True) is True:
         return
     reason = said.get("reason") or said.get("message")
-    why = _line(reason) if isinstance(reason, str) else f"{host} answers {answer.status} without a reason"
+    why = (
+        one_line(reason[:2000], LONGEST_REASON)
+        if isinstance(reason, str)
+        else f"{host} answers {answer.status} without a reason"
+    )
     raise Stalled(f"the validation webhook refuses the commit: {why}", reason=Reason.VALIDATION_REJECTED)
 
 
@@ -122,9 +127,3 @@ def _said(body: bytes) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
-
-
-def _line(text: str) -> str:
-    """One line, however somebody else wrote it."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[:2000]).split())
-    return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 1] + "…"

@@ -71,6 +71,8 @@ class Snapshotter:
         """The one that the last change can be taken back by; empty where there is none."""
         self._wanted = ""
         """The one that is being put back."""
+        self._opened: Snapshots | None = None
+        """All of them, for one change: what it has read of the place need not be read again."""
         self._place = place
         self._notes = notes
         self._on_probation = on_probation
@@ -83,6 +85,7 @@ class Snapshotter:
     @asynccontextmanager
     async def around(self, change: Change) -> AsyncIterator[None]:
         """Have the copy, and know the way back, before anything is touched."""
+        self._opened = None  # credentials are read anew for each change
         before = change.before if change.before is not None else Ledger()
         waiting = self._notes.probation
         if waiting is not None and before.intended and waiting.commit == str(change.commit):
@@ -110,7 +113,9 @@ class Snapshotter:
 
     def snapshots(self) -> Snapshots:
         """All of them; for a thread."""
-        return self._place.snapshots(self.policy)
+        if self._opened is None:
+            self._opened = self._place.snapshots(self.policy)
+        return self._opened
 
     async def _standing(self, before: Ledger) -> str:
         """The copy from before a change that broke off, if there is one; who goes back takes a new one."""

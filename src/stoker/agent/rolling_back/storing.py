@@ -51,18 +51,18 @@ class Place:
 
     def owner_at(self, policy: Policy) -> str:
         """What a snapshot there says of its owner."""
-        return self.owner if policy.storage is not SnapshotStorage.PVC or self._is_mounted else ""
+        return self.owner if policy.storage is not SnapshotStorage.PVC or self._mounted is not None else ""
 
     @property
-    def _is_mounted(self) -> bool:
-        return self.mount is not None and self.mount.is_dir()
+    def _mounted(self) -> Path | None:
+        return self.mount if self.mount is not None and self.mount.is_dir() else None
 
     def storage(self, policy: Policy) -> Storage:
         own = safe_name(self.gateway)
         if policy.storage is not SnapshotStorage.PVC:
             return self._bucket(policy)
-        if self.mount is not None and self.mount.is_dir():
-            return FolderStorage(self.mount, f"{self.owner}/{own}" if self.owner else own)
+        if (mounted := self._mounted) is not None:
+            return FolderStorage(mounted, f"{self.owner}/{own}" if self.owner else own)
         if policy.claim_name:
             raise Misconfigured(
                 f"claim {policy.claim_name!r} for snapshots is not mounted into this pod; restart it, so "

@@ -6,13 +6,13 @@ from stoker.api.adapters.values import choice, either, secret_key
 from stoker.api.blocks.git import GitAuth as AuthBlock
 from stoker.api.blocks.git import GitSource, GitVerify
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, SignatureMode, SignaturePolicy, Source
-from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.refs import GitRef, SourceUrl
 
 
 def source_of(git: GitSource) -> Source:
     """Building the address and the ref checks them, wherever the resource came from."""
     return Source(
-        url=RepoUrl(git.repo),
+        url=SourceUrl(git.repo),
         ref=GitRef(git.ref),
         auth=_auth(git.auth or AuthBlock()),
         ca=secret_key(git.ca_secret_ref),

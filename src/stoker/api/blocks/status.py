@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from stoker.api.fields import Block, about, items, text
 from stoker.api.meta import Conditions
-from stoker.api.scalars import Count, Generation, Timestamp
+from stoker.api.scalars import Count, Generation, ObservedGeneration, Timestamp
 
 Word = Annotated[str, text(253)]
 Line = Annotated[str, text(1024)]
@@ -247,7 +247,7 @@ class SyncStatus(Block):
     """How far the sync has come."""
 
     observed_generation: Annotated[
-        Generation | None, about("Generation of the spec that this status speaks about.")
+        ObservedGeneration | None, about("Generation of the spec that this status speaks about.")
     ] = None
     last_sync_time: Annotated[Timestamp | None, about("When a gateway was last synced.")] = None
     last_sync_ref: Annotated[Word | None, about("Ref that is being delivered.")] = None

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from stoker.api.fields import Block, Rule, about
 from stoker.api.meta import Conditions, ObjectMeta
-from stoker.api.scalars import Generation
+from stoker.api.scalars import ObservedGeneration
 
 
 class Resource(Block):
@@ -19,7 +19,7 @@ class ConditionedStatus(Block):
     """A status that consists of conditions."""
 
     observed_generation: Annotated[
-        Generation | None, about("Generation of the spec that this status speaks about.")
+        ObservedGeneration | None, about("Generation of the spec that this status speaks about.")
     ] = None
     conditions: Annotated[Conditions | None, about("The state in single aspects; Ready sums them up.")] = None
 

@@ -11,8 +11,8 @@ from stoker.api.registry import KINDS
 from stoker.cli.demo.stage import act, program, say
 from stoker.cli.demo.standalone import KEY, TOKEN, Standalone
 from stoker.domain.refs import CommitId
-from stoker.testing import assets
-from stoker.testing.control_plane import ControlPlane
+from stoker.testing.assets import finding as assets
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
 

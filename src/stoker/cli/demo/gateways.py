@@ -36,7 +36,7 @@ class GatewayProcess:
         self.data_dir.mkdir()
         self._log = log
         flags = ["--data-dir", str(self.data_dir), "--key-file", str(key), "--name", self.name]
-        return Process.start(self.name, [python, "-m", "stoker.testing.gateway", *flags], log=log)
+        return Process.start(self.name, [python, "-m", "stoker.testing.gateway.simulated", *flags], log=log)
 
     def address(self) -> str:
         """Its first line, as soon as it has printed it."""

@@ -2,7 +2,7 @@
 
 The chart, helm, the API server and its controllers, `stoker controller`, `stoker webhook` and
 five agents are real; what is missing is a container runtime, for which a kubelet without
-containers stands in (`stoker.testing.process_kubelet`), and gateways, which are test gateways.
+containers stands in (`stoker.testing.kubelet.process_kubelet`), and gateways, which are test gateways.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from pathlib import Path
 from stoker.cli.demo.stage import act, say
 from stoker.domain.errors import Misconfigured
 from stoker.domain.refs import CommitId
-from stoker.testing import assets
-from stoker.testing.agent_plant import project
-from stoker.testing.control_plane import ControlPlane
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.helm import CHART
-from stoker.testing.kubelet_containers import GatewayImage, Image, Program
-from stoker.testing.operated_site import GATEWAY, IGNITION, OperatedSite
-from stoker.testing.process_kubelet import ProcessKubelet
-from stoker.testing.release import HOME, Release
-from stoker.testing.repositories import Repository
+from stoker.testing.assets import finding as assets
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.cluster.helm import CHART
+from stoker.testing.cluster.release import HOME, Release
+from stoker.testing.kubelet.containers import GatewayImage, Image, Program
+from stoker.testing.kubelet.process_kubelet import ProcessKubelet
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.agent_plant import project
+from stoker.testing.sites.gateway_site import GATEWAY, IGNITION
+from stoker.testing.sites.operated_site import OperatedSite
 from stoker.testing.waiting import eventually
 
 LINE = ("filler", "capper", "labeler", "packer", "palletizer")

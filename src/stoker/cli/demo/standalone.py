@@ -9,10 +9,10 @@ from pathlib import Path
 from stoker.cli.demo.gateways import GatewayProcess
 from stoker.cli.demo.stage import act, say, show_command, stoker
 from stoker.domain.errors import Stalled
-from stoker.git.access import TOKEN_USER
-from stoker.testing.git_http import GitHttpServer
-from stoker.testing.plant import GATEWAYS, VIEWS, mappings, plant, view
-from stoker.testing.repositories import Repository
+from stoker.git.opening.access import TOKEN_USER
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.plant import GATEWAYS, VIEWS, mappings, plant, view
 
 TOKEN = "demo-token"  # noqa: S105 - it opens a server that lives as long as the demo
 KEY = "demo:key"

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from stoker.controller.accepting.carrying import Carrier
 from stoker.controller.accepting.outcomes import Outcome
 from stoker.controller.accepting.values import Accepted, Ask, Parcel, Standing
-from stoker.controller.objects import ResourceKey
-from stoker.controller.turns import Turns
+from stoker.controller.asking.turns import Turns
+from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.protocol import ChangesAnswer

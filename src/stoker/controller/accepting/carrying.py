@@ -22,7 +22,7 @@ from stoker.controller.accepting.recording import Recorded, record
 from stoker.controller.accepting.requesting import Course, Requests
 from stoker.controller.accepting.values import Ask, Parcel, Sender, Standing
 from stoker.controller.accepting.wording import Origin, description_of, title_of
-from stoker.controller.objects import ResourceKey
+from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intents import GatewayIntent
@@ -31,10 +31,10 @@ from stoker.domain.intent.source import Source
 from stoker.domain.protocol import ChangesAnswer, ChangeSet
 from stoker.domain.protocol.changes import Chunk, complete, decode
 from stoker.forges import Forge
-from stoker.git.access import Access
-from stoker.git.proposing import Ground, Proposals
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
+from stoker.git.looking.remote import Remote
+from stoker.git.opening.access import Access
+from stoker.git.running.runner import GitRunner
+from stoker.git.writing.proposing import Ground, Proposals
 from stoker.telemetry.logs import get_logger
 
 AccessOf = Callable[[str, Source], Awaitable[Access]]

@@ -38,6 +38,8 @@ class Verdict:
     """Both sides are in them."""
     refused: tuple[Note, ...] = ()
     """By live path."""
+    kept: tuple[str, ...] = ()
+    """Files of the repository, proposed before, that the ref has changed as well since: in conflict."""
 
 
 def doubtful(files: Sequence[ChangedFile], git: Mapping[str, str]) -> tuple[ChangedFile, ...]:

@@ -7,13 +7,13 @@ in with; for a GitHub App that is the token which was made for it.
 from __future__ import annotations
 
 from stoker.controller.accepting.carrying import AccessOf, ForgeOf
-from stoker.controller.secrets import SecretReader
+from stoker.controller.seeing.secrets import SecretReader
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.policies import Bidirectional
 from stoker.domain.intent.source import Source
 from stoker.domain.reasons import Reason
 from stoker.forges import Forge, forge_for
-from stoker.git.access import Password
+from stoker.git.opening.access import Password
 from stoker.kube.client import Client
 
 

@@ -39,12 +39,16 @@ def outcome_of(
     proposed = [one.path for one in verdict.changed if one.path not in refused]
     direct = is_direct(ask.policy, ask.source.ref)
     holds = () if direct else holds_after(ask.policy.conflicts, held if open_before else (), proposed)
-    conflicts = {*(before.conflicts if open_before else ()), *(one.path for one in verdict.conflicts)}
+    conflicts = {
+        *(before.conflicts if open_before else ()),
+        *(one.path for one in verdict.conflicts),
+        *verdict.kept,
+    }
     everything = len(refused) == len(changes.files) and bool(refused)
     answer = ChangesAnswer(
         changes.id,
         ChangesResult.REFUSED if everything else ChangesResult.RECORDED,
-        _sentence(recorded.refused, [one.path for one in verdict.conflicts]),
+        _sentence(recorded.refused, [*(one.path for one in verdict.conflicts), *verdict.kept]),
         refused,
         holds,
     )

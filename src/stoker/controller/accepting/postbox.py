@@ -16,9 +16,9 @@ from typing import Protocol
 import msgspec
 
 from stoker.controller.accepting.values import Parcel
-from stoker.controller.objects import Kept, ResourceKey, belongs_to, head_of
-from stoker.controller.observing import Observed
-from stoker.controller.owning import Writer
+from stoker.controller.providing.owning import Writer
+from stoker.controller.seeing.objects import Kept, ResourceKey, belongs_to, head_of
+from stoker.controller.seeing.observing import Observed
 from stoker.domain.protocol import CHANGE_MAPS
 from stoker.domain.protocol.names import changes_map
 from stoker.kube.client import Client

@@ -1,8 +1,8 @@
 """One set of changes, onto the branch of its gateway.
 
-    judge → look where ref and branch are → compare three ways → commit and push
-                     ↑                                              ↓ somebody was faster
-                     └──────────────────────────────────────────────┘
+    judge → look where ref and branch are → catch up → compare three ways → commit and push
+                     ↑                                                         ↓ somebody was faster
+                     └─────────────────────────────────────────────────────────┘
 
 Nothing is remembered between two calls: a set that is there already changes nothing, so
 whoever died in between does it again. Whether a branch that is there is built on or
@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 
+from stoker.controller.accepting.catching_up import STUCK, CaughtUp, catch_up, lacking
 from stoker.controller.accepting.comparing import Verdict, compare, doubtful, reviewed
 from stoker.controller.accepting.judging import Rules
 from stoker.controller.accepting.wording import Origin, commit_of, is_ours_alone
 from stoker.domain.errors import StokerError
-from stoker.domain.protocol import ChangedFile, ChangeSet
+from stoker.domain.protocol import Action, ChangedFile, ChangeSet
 from stoker.domain.refs import CommitId
 from stoker.engine.merging import merge3
 from stoker.engine.objects import BlobId, Note
 from stoker.git.errors import GitFailed
-from stoker.git.proposing import Ground, Proposals
-from stoker.git.pushing import PushBehind
+from stoker.git.writing.proposing import Ground, InTheWay, Proposals, Proposed
+from stoker.git.writing.pushing import PushBehind
 
 MAX_REPLAYS = 5
 
@@ -66,15 +67,10 @@ async def record(
             ground = await proposals.look(branch)
             try:
                 anew = ground.branch is not None and await decided(ground)
-                below = None if anew else ground.branch
-                shared = below not in (None, ground.tip) and not is_ours_alone(await proposals.raw(below))
-                verdict = await _compared(
-                    proposals, ground, below, judged.taken, takes_conflicts=takes_conflicts, shared=shared
-                )
-                if not verdict.edits:
+                step = _Step(proposals, branch, changes, judged.taken, origin, takes_conflicts)
+                verdict, proposed = await step.take(ground, anew=anew)
+                if proposed is None:
                     return Recorded(ground, ground.branch, verdict, anew, judged.refused + verdict.refused)
-                commit = commit_of(changes, verdict, origin, shared=shared)
-                proposed = await proposals.propose(branch, commit, ground, anew=anew)
             except StokerError as error:
                 if again < MAX_REPLAYS and await _came_too_late(proposals, branch, ground, error):
                     continue
@@ -101,30 +97,79 @@ async def _came_too_late(proposals: Proposals, branch: str, ground: Ground, erro
         return False
 
 
-async def _compared(
-    proposals: Proposals,
-    ground: Ground,
-    below: CommitId | None,
-    files: tuple[ChangedFile, ...],
-    *,
-    takes_conflicts: bool,
-    shared: bool,
-) -> Verdict:
-    paths = [one.repo_path for one in files]
-    git = await proposals.files(ground.tip, paths)
-    branch = await proposals.files(below, paths) if below is not None else None
-    contents: dict[str, bytes] = {}
-    for one in doubtful(files, git):
-        there = git.get(one.repo_path)
-        if there is not None and one.base and one.blob:
-            contents |= await _readable(proposals, (BlobId(one.base), there))
-    for one in reviewed(files, git, branch) if shared else ():
-        beside = branch.get(one.repo_path) if branch is not None else None
-        if beside is not None and one.base and one.blob:
-            contents |= await _readable(proposals, (BlobId(one.base), beside))
-    return await asyncio.to_thread(
-        compare, files, git, branch, contents, merged, takes_conflicts=takes_conflicts, shared=shared
-    )  # finding out which lines touch takes its time
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One attempt, on the ground as it was looked at."""
+
+    proposals: Proposals
+    branch: str
+    changes: ChangeSet
+    files: tuple[ChangedFile, ...]
+    origin: Origin
+    takes_conflicts: bool
+
+    async def take(self, ground: Ground, *, anew: bool, up: bool = True) -> tuple[Verdict, Proposed | None]:
+        """What is to be done, and what became of it; None where nothing is. `up`: the branch may catch up."""
+        below = None if anew else ground.branch
+        paths = [one.repo_path for one in self.files]
+        git = await self.proposals.files(ground.tip, paths)
+        there: Mapping[str, str] | None = None
+        if below is not None:
+            there = await self.proposals.files(below, paths)
+        shared = below not in (None, ground.tip) and not is_ours_alone(await self.proposals.raw(below))
+        behind = lacking(self.files, git, there) if there is not None else ()
+        caught, stuck = await self._caught_up(ground, behind, git) if behind and up else (None, not up)
+        files = self.files
+        if stuck:
+            files = tuple(one for one in files if one not in behind or one.action is not Action.DELETED)
+        if caught is not None:
+            there = caught.files(paths, git)
+        verdict = await self._compared(files, git, there, caught, shared=shared)
+        notes = tuple(Note(one.path, STUCK) for one in self.files if one not in files)
+        verdict = replace(verdict, refused=verdict.refused + notes)
+        if not verdict.edits:
+            return verdict, None
+        commit = commit_of(self.changes, verdict, self.origin, shared=shared)
+        try:
+            proposed = await self.proposals.propose(
+                self.branch, commit, ground, anew=anew, up=caught.up if caught is not None else None
+            )
+        except InTheWay:
+            return await self.take(ground, anew=anew, up=False)
+        return verdict, proposed
+
+    async def _caught_up(
+        self, ground: Ground, behind: tuple[ChangedFile, ...], git: Mapping[str, str]
+    ) -> tuple[CaughtUp | None, bool]:
+        """The branch with all that the ref has, if that is needed; whether it is and cannot be done."""
+        found = await catch_up(self.proposals, self.branch, ground, behind, git, merged)
+        return (found, False) if isinstance(found, CaughtUp) else (None, found is None)
+
+    async def _compared(
+        self,
+        files: tuple[ChangedFile, ...],
+        git: Mapping[str, str],
+        branch: Mapping[str, str] | None,
+        caught: CaughtUp | None,
+        *,
+        shared: bool,
+    ) -> Verdict:
+        contents: dict[str, bytes] = dict(caught.contents) if caught is not None else {}
+        for one in doubtful(files, git):
+            there = git.get(one.repo_path)
+            if there is not None and one.base and one.blob:
+                contents |= await _readable(self.proposals, (BlobId(one.base), BlobId(there)))
+        for one in reviewed(files, git, branch) if shared else ():
+            beside = branch.get(one.repo_path) if branch is not None else None
+            if beside is not None and beside not in contents and one.base and one.blob:
+                contents |= await _readable(self.proposals, (BlobId(one.base), BlobId(beside)))
+        verdict = await asyncio.to_thread(
+            compare, files, git, branch, contents, merged, takes_conflicts=self.takes_conflicts, shared=shared
+        )  # finding out which lines touch takes its time
+        if caught is None:
+            return verdict
+        ours = {one.repo_path for one in files}  # what this set says of them was compared just now
+        return replace(verdict, kept=tuple(path for path in caught.conflicts if path not in ours))
 
 
 async def _readable(proposals: Proposals, blobs: tuple[BlobId, BlobId]) -> dict[str, bytes]:

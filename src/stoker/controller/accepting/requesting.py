@@ -13,7 +13,7 @@ from enum import Enum
 
 from stoker.domain.errors import StokerError
 from stoker.forges import Forge, PullRequest, PullRequestDraft, RequestState
-from stoker.git.proposing import Ground
+from stoker.git.writing.proposing import Ground
 
 
 class Course(Enum):

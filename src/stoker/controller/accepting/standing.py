@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from stoker.api.blocks.status import GatewayStatus, OwnChanges, SyncStatus
 from stoker.controller.accepting.values import Accepted, Standing
-from stoker.controller.fleets import Fleet, Gateway
-from stoker.controller.pods import AgentState
+from stoker.controller.seeing.fleets import Fleet, Gateway
+from stoker.controller.seeing.pods import AgentState
 from stoker.domain.protocol import ChangesAnswer
 from stoker.domain.reasons import Reason
 

@@ -17,10 +17,10 @@ from stoker.controller.accepting.postbox import Postbox
 from stoker.controller.accepting.standing import standings_in
 from stoker.controller.accepting.values import Accepted, Ask, Sender
 from stoker.controller.contexts import Context, known
-from stoker.controller.objects import ResourceKey
-from stoker.controller.observing import Observed
-from stoker.controller.publishing import Publisher
-from stoker.controller.validating import Validator
+from stoker.controller.providing.publishing import Publisher
+from stoker.controller.seeing.objects import ResourceKey
+from stoker.controller.seeing.observing import Observed
+from stoker.controller.understanding.validating import Validator
 from stoker.domain.protocol import Mode, Target
 from stoker.domain.refs import CommitId
 

@@ -15,7 +15,7 @@ from stoker.domain.intent.intents import Identity
 from stoker.domain.intent.policies import ConflictStrategy
 from stoker.domain.protocol import Action, ChangedFile, ChangeSet
 from stoker.engine.objects import shown
-from stoker.git.writing import Author, FileEdit, NewCommit
+from stoker.git.writing.values import Author, FileEdit, NewCommit
 
 DOMAIN = "stoker.invalid"
 COMMITTER = Author("Stoker", f"controller@{DOMAIN}")
@@ -114,6 +114,7 @@ def _message(changes: ChangeSet, verdict: Verdict, origin: Origin) -> str:
     listed = [f"{_word(one, verdict)}: {shown(one.repo_path)}" for one in verdict.changed[:MAX_LISTED]]
     if len(verdict.changed) > MAX_LISTED:
         listed.append(f"and {len(verdict.changed) - MAX_LISTED} more")
+    listed += [f"kept, in conflict: {shown(path)}" for path in verdict.kept[:MAX_LISTED]]
     trailers = [
         f"Gateway: {shown(origin.gateway)}",
         f"Resource: {origin.resource.namespace}/{origin.resource.name}",

@@ -21,13 +21,13 @@ from stoker.controller.alerting.choosing import hears_of_the_end, wants
 from stoker.controller.alerting.outbox import Letter, Outbox, Slot
 from stoker.controller.alerting.sending import Sender, called
 from stoker.controller.contexts import Context
-from stoker.controller.objects import ResourceKey, ref_to
-from stoker.controller.telling import Told
+from stoker.controller.seeing.objects import ResourceKey, ref_to
+from stoker.controller.stating.telling import Told
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.delivery import AlertTarget
 from stoker.domain.reasons import Reason
-from stoker.kube.deadlines import deadline
+from stoker.kube.deadlines import deadline, finished
 from stoker.kube.event_series import ObjectRef
 from stoker.kube.events import EventRecorder
 from stoker.kube.judging import understood
@@ -130,15 +130,11 @@ class Alerter:
         self._stopping = True
         self._outbox.hurry(self._clock.monotonic())
         self._wake.set()
-        if self._runner is None:
-            return
-        try:
-            async with deadline(self._clock, grace):
-                await asyncio.wait([self._runner])
-        except TimeoutError:
-            log.warning("alerts.given_up", pending=len(self._outbox))
-            self._runner.cancel()
-            await asyncio.wait([self._runner])
+        if self._runner is not None:
+            await finished(self._runner, self._clock, grace, self._give_up)
+
+    def _give_up(self) -> None:
+        log.warning("alerts.given_up", pending=len(self._outbox))
 
     def _begin(self, key: ResourceKey, known: _Known, alarm: Alarm) -> None:
         now = self._clock.monotonic()

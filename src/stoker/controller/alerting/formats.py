@@ -13,6 +13,7 @@ from stoker.controller.alerting.alarms import Alarm, Severity
 from stoker.domain.clock import rfc3339
 from stoker.domain.intent.delivery import AlertKind
 from stoker.domain.secrets import Secret
+from stoker.domain.sentences import cut
 
 VERSION = "1"
 SLACK_HEADER = 150
@@ -38,17 +39,17 @@ def body_for(kind: AlertKind, alarm: Alarm, *, over: bool, key: Secret) -> dict[
 
 def _slack(alarm: Alarm) -> dict[str, Any]:
     """`text` is what a notification shows; only three characters mean something in it and are escaped."""
-    where = _cut(_escaped(_where(alarm)), SLACK_TEXT)
+    where = cut(_escaped(_where(alarm)), SLACK_TEXT)
     return {
-        "text": _cut(_escaped(f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"), SLACK_TEXT),
+        "text": cut(_escaped(f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"), SLACK_TEXT),
         "blocks": [
             {
                 "type": "header",
-                "text": {"type": "plain_text", "text": _cut(_title(alarm), SLACK_HEADER), "emoji": False},
+                "text": {"type": "plain_text", "text": cut(_title(alarm), SLACK_HEADER), "emoji": False},
             },
             {
                 "type": "section",
-                "text": {"type": "mrkdwn", "text": _cut(_escaped(alarm.message) or "…", SLACK_TEXT)},
+                "text": {"type": "mrkdwn", "text": cut(_escaped(alarm.message) or "…", SLACK_TEXT)},
             },
             {"type": "context", "elements": [{"type": "mrkdwn", "text": where}]},
         ],
@@ -63,13 +64,13 @@ def _teams(alarm: Alarm) -> dict[str, Any]:
         "body": [
             {
                 "type": "TextBlock",
-                "text": _cut(_title(alarm), SLACK_HEADER),
+                "text": cut(_title(alarm), SLACK_HEADER),
                 "weight": "Bolder",
                 "size": "Medium",
                 "color": _COLORS[alarm.severity],
                 "wrap": True,
             },
-            {"type": "TextBlock", "text": _cut(alarm.message, TEAMS_TEXT), "wrap": True},
+            {"type": "TextBlock", "text": cut(alarm.message, TEAMS_TEXT), "wrap": True},
             {"type": "FactSet", "facts": [{"title": name, "value": value} for name, value in _facts(alarm)]},
         ],
     }
@@ -83,14 +84,14 @@ def _pagerduty(alarm: Alarm, over: bool, key: Secret) -> dict[str, Any]:
         return {**head, "event_action": "resolve"}
     summary = f"{alarm.incident.reason}: {_where(alarm)}: {alarm.message}"
     payload = {
-        "summary": _cut(summary, PAGERDUTY_SUMMARY),
-        "source": _cut(_where(alarm), PAGERDUTY_SUMMARY),
+        "summary": cut(summary, PAGERDUTY_SUMMARY),
+        "source": cut(_where(alarm), PAGERDUTY_SUMMARY),
         "severity": str(alarm.severity),
         "timestamp": rfc3339(alarm.moment),
         "component": alarm.incident.gateway or alarm.about.name,
         "group": alarm.about.namespace,
         "class": alarm.incident.reason,
-        "custom_details": {**dict(_facts(alarm)), "message": _cut(alarm.message, WEBHOOK_TEXT)},
+        "custom_details": {**dict(_facts(alarm)), "message": cut(alarm.message, WEBHOOK_TEXT)},
     }
     return {**head, "event_action": "trigger", "client": "Stoker", "payload": payload}
 
@@ -103,7 +104,7 @@ def _webhook(alarm: Alarm, over: bool) -> dict[str, Any]:
         "reason": alarm.incident.reason,
         "cause": alarm.cause,
         "severity": str(alarm.severity),
-        "message": _cut(alarm.message, WEBHOOK_TEXT),
+        "message": cut(alarm.message, WEBHOOK_TEXT),
         "kind": alarm.about.kind,
         "namespace": alarm.about.namespace,
         "name": alarm.about.name,
@@ -123,7 +124,7 @@ def _facts(alarm: Alarm) -> list[tuple[str, str]]:
         ("Cluster", alarm.cluster),
         ("Time", rfc3339(alarm.moment)),
     ]
-    return [(name, _cut(value, 1024)) for name, value in facts if value]
+    return [(name, cut(value, 1024)) for name, value in facts if value]
 
 
 def _title(alarm: Alarm) -> str:
@@ -142,7 +143,3 @@ def _where(alarm: Alarm) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"

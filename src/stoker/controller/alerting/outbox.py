@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stoker.controller.alerting.alarms import Alarm, Incident
-from stoker.controller.objects import ResourceKey
+from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.intent.delivery import AlertTarget
 
 CAPACITY = 500

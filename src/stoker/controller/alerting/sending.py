@@ -14,7 +14,7 @@ import msgspec
 from stoker.calling import Answer, Request, call
 from stoker.controller.alerting.alarms import Alarm
 from stoker.controller.alerting.formats import body_for
-from stoker.controller.secrets import SecretReader
+from stoker.controller.seeing.secrets import SecretReader
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.reasons import Reason

@@ -11,7 +11,8 @@ and writes nothing else; where it finds another plan, the approval is void and t
 is made anew.
 
 An approval counts if it was given after the request, not for another ref or another plan,
-and before the request lapsed. Who may approve, and in whose name, is checked while the
+and before the request lapsed. One that lay in the future when it was seen first never
+counts: the message of the request remembers it. Who may approve, and in whose name, is checked while the
 annotations are written (`stoker.webhooks.approving`): here they are only read.
 """
 
@@ -28,9 +29,7 @@ from stoker.api.blocks.status import ApprovalRequest
 from stoker.controller.releasing.members import Member
 from stoker.controller.releasing.values import Situation
 from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
-
-AHEAD = timedelta(minutes=5)
-"""How far the clock of whoever approves may be ahead of ours."""
+from stoker.domain.intent.requests import APPROVAL_AHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +99,33 @@ def why_not(situation: Situation, request: ApprovalRequest, plans: Mapping[str, 
     if given is None:
         return ""
     who = f"the approval by {given.by[:80]!r}"
+    if ahead := _ahead(situation):
+        return ahead
     if given.at <= _moment(request.requested_at):
         return f"{who} of {rfc3339(given.at)} is older than the request"
-    if given.at > situation.now + AHEAD:
-        return f"{who} lies in the future ({rfc3339(given.at)})"
     if given.ref is not None and given.ref not in (situation.ref, str(situation.commit)):
         return f"{who} is for ref {str(given.ref)[:80]}, and {situation.ref[:80]} waits"
     if named and request.digest not in named and not set(plans.values()) <= set(named):
         return f"{who} is for another plan than {request.digest}"
     return ""
+
+
+def _ahead(situation: Situation) -> str:
+    """What is said of an approval that lies in the future, or did when it was seen first; else empty."""
+    given, last = situation.requests.approval, situation.before.approval
+    if given is None:
+        return ""
+    said = f"the approval by {given.by[:80]!r} lies in the future ({rfc3339(given.at)}) and never counts"
+    seen = last is not None and last.message == said
+    return said if seen or given.at > situation.now + APPROVAL_AHEAD else ""
+
+
+def remembering(situation: Situation, request: ApprovalRequest | None) -> ApprovalRequest | None:
+    """The request, with what has to be known later of an approval from the future."""
+    ahead = _ahead(situation)
+    if request is None or request.message or not ahead:
+        return request
+    return msgspec.structs.replace(request, message=ahead)
 
 
 def is_for_something_else(message: str | None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from stoker.api.blocks.status import StageProgress
 from stoker.controller.releasing import progressing, staging
-from stoker.controller.releasing.agreeing import Agreement, agree
+from stoker.controller.releasing.agreeing import Agreement, agree, remembering
 from stoker.controller.releasing.members import Member, bound_to_plan, members_of, orders_for_the_absent
 from stoker.controller.releasing.ordering import Order, needs
 from stoker.controller.releasing.staging import Plan, Walk
@@ -100,7 +100,7 @@ class _Deciding:
             ordered=self._order.profiles or bool(situation.deployment.order),
             staged=bool(self._stages.stages),
             progress=progress,
-            approval=self._request if _asks(situation) else None,
+            approval=remembering(situation, self._request) if _asks(situation) else None,
             trouble=self._trouble(walked),
             check_up=walked.check_up,
             again_in=min((*times, *([again_in] if again_in is not None else [])), default=None),

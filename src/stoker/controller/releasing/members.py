@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stoker.controller.fleets import Gateway
-from stoker.controller.pods import AgentState
 from stoker.controller.releasing.values import Situation
+from stoker.controller.seeing.fleets import Gateway
+from stoker.controller.seeing.pods import AgentState
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import Metadata, Mode, PendingPlan, Target, is_digest
 from stoker.domain.refs import CommitId

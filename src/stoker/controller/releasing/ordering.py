@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from stoker.api.adapters.dependencies import cycle_from
-from stoker.controller.fleets import Neighbour
 from stoker.controller.releasing.members import Member
 from stoker.controller.releasing.values import Situation
+from stoker.controller.seeing.fleets import Neighbour
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.delivery import OrderEntry
 from stoker.domain.reasons import Reason

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stoker.api.blocks.status import ApprovalRequest, ReleaseProgress
 from stoker.api.blocks.status import SyncStatus as Status
-from stoker.controller.fleets import Fleet, Neighbour
+from stoker.controller.seeing.fleets import Fleet, Neighbour
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
 from stoker.domain.intent.requests import Requests

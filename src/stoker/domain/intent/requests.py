@@ -8,9 +8,12 @@ knows when it saw them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from stoker.domain.refs import GitRef
+
+APPROVAL_AHEAD = timedelta(minutes=5)
+"""How far the clock of whoever approves may be ahead of ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ from typing import Any
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
-from stoker.domain.protocol.shapes import compact, shaped, shown
+from stoker.domain.protocol.shapes import compact, json_object, shaped, shown
 from stoker.domain.refs import CommitId
 
 CHANGE_MAPS = 8
@@ -135,7 +134,7 @@ class Chunk:
         header, newline, packed = raw[: CHUNK_BYTES + 1].partition(b"\n")
         if not newline or len(raw) > CHUNK_BYTES or len(header) > _HEADER:
             raise InvalidValue("a chunk of changes has no header, or is too large")
-        said = _object(header, "the header of a chunk of changes")
+        said = json_object(header, "the header of a chunk of changes")
         number, of, digest, name = (said.get(one) for one in ("chunk", "of", "sha256", "id"))
         if type(number) is not int or type(of) is not int or not 0 <= number < of <= MAX_CHUNKS:
             raise InvalidValue("a chunk of changes does not say which it is")
@@ -171,7 +170,7 @@ def decode(chunks: Iterable[Chunk]) -> ChangeSet:
         raise InvalidValue("a set of changes cannot be unpacked") from None
     if unpacking.unconsumed_tail or not unpacking.eof:
         raise InvalidValue(f"a set of changes unpacks to more than {MAX_UNPACKED} bytes, or is cut off")
-    return _set(_object(text, "a set of changes"), parts[0].id)
+    return _set(json_object(text, "a set of changes"), parts[0].id)
 
 
 def _plain(one: ChangedFile) -> dict[str, str]:
@@ -236,16 +235,6 @@ def _content(text: str, path: str) -> bytes:
 def _blob_id(content: bytes, digits: int) -> str:
     kind = hashlib.sha256 if digits == 64 else hashlib.sha1
     return kind(b"blob %d\0" % len(content) + content).hexdigest()  # git's own name for a content
-
-
-def _object(text: bytes, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidValue(f"{what} is not JSON") from None
-    if not isinstance(value, dict):
-        raise InvalidValue(f"{what} is not a JSON object")
-    return value
 
 
 def answers_in(entries: Mapping[str, Any]) -> dict[str, ChangesAnswer]:

@@ -23,7 +23,7 @@ from stoker.domain.protocol.changes import ChangesAnswer, answers_in
 from stoker.domain.protocol.shapes import compact, parse_object, plain, shown
 from stoker.domain.protocol.words import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
 from stoker.domain.reasons import Reason
-from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.domain.refs import CommitId, GitRef, RepoUrl, SourceUrl
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class Metadata:
             ref=_read(data, "ref", GitRef, None),
             trigger=_read(data, "trigger", words.word, ""),
             triggered_at=_read(data, "triggeredAt", words.word, ""),
-            git_url=_read(data, "gitURL", RepoUrl, None),
+            git_url=_read(data, "gitURL", SourceUrl, None),
             auth_type=_read(data, "authType", words.one_of(AuthKind), AuthKind.NONE),
             auth_secret=_secret(data, "authSecretName", "authSecretKey"),
             api_key=_secret(data, "apiKeySecret", "apiKeySecretKey"),

@@ -196,6 +196,8 @@ class GatewayReport:
     files_changed: int | None = None
     projects_synced: tuple[str, ...] = ()
     scan_result: str = ""
+    scan_durations: tuple[str, ...] = ()
+    """How long the gateway took to answer each of those requests, such as 0.012s."""
     applied: bool | None = None
     """Whether the gateway accepted the scans; None where nobody asks it."""
     verified: bool | None = None
@@ -330,6 +332,7 @@ _LEAST_WANTED: tuple[tuple[str, Callable[[GatewayReport], GatewayReport]], ...] 
     ("orphansKept", lambda it: replace(it, orphans_kept=())),
     ("drift.paths", lambda it: replace(it, drift=it.drift and replace(it.drift, paths=()))),
     ("warnings", lambda it: replace(it, warnings=())),
+    ("scanDurations", lambda it: replace(it, scan_durations=())),
     ("heldProjects", lambda it: replace(it, held_projects=())),
     (
         "long lines",

@@ -37,6 +37,11 @@ def parse_object(text: str, what: str, *, at_most: int) -> dict[str, Any]:
         raise InvalidValue(f"{what} is larger than {at_most} bytes")
     if _depth(text) > MAX_DEPTH:
         raise InvalidValue(f"{what} is nested deeper than {MAX_DEPTH} levels")
+    return json_object(text, what)
+
+
+def json_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """The same of a text whose size is known to be bounded."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

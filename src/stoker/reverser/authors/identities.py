@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from stoker.git.writing import Author
+from stoker.git.writing.values import Author
 from stoker.reverser.authors.facts import User
 
 DOMAIN = "users.configbutler.invalid"

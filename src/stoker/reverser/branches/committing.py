@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stoker.git.writing import Author, FileEdit, NewCommit
+from stoker.git.writing.values import Author, FileEdit, NewCommit
 from stoker.reverser.authors.identities import author_of
 from stoker.reverser.branches.batching import Planned
 from stoker.reverser.branches.marking import Standing, marker_of, marker_path

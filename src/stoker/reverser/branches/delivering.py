@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.failpoints import reached
-from stoker.git.branches import Branch
-from stoker.git.pushing import PushDeclined, PushTooLarge
-from stoker.git.writing import Pushed
+from stoker.git.writing.branches import Branch
+from stoker.git.writing.pushing import PushDeclined, PushTooLarge
+from stoker.git.writing.values import Pushed
 from stoker.reverser.branches.committing import Made, Maker
 from stoker.reverser.branches.marking import Marked, Standing, marker_path
 from stoker.reverser.branches.outboxes import Outbox

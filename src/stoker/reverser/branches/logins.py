@@ -15,7 +15,7 @@ import msgspec
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.access import TOKEN_USER, Access, AccessReader, Login, Password, SshKey, always
+from stoker.git.opening.access import TOKEN_USER, Access, AccessReader, Login, Password, SshKey, always
 from stoker.kube.client import Client
 from stoker.kube.errors import NotFound
 from stoker.kube.resources import SECRETS

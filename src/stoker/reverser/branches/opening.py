@@ -10,7 +10,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.git.branches import Branch
+from stoker.git.writing.branches import Branch
 from stoker.reverser.branches.marking import Standing, judged, marker_path
 from stoker.reverser.branches.outboxes import Outbox
 from stoker.reverser.branches.sweeping import sweep

@@ -20,7 +20,7 @@ from typing import Protocol
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId
-from stoker.git.writing import FileEdit
+from stoker.git.writing.values import FileEdit
 from stoker.reverser.authors.authoring import Observed
 from stoker.reverser.branches.batching import Batcher, Capacity, Change
 from stoker.reverser.branches.loops import Loops

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stoker.domain.secrets import Secret
-from stoker.git.signing import SshSigner
+from stoker.git.trusting.signing import SshSigner
 from stoker.reverser.branches.logins import SSH_KEYS
 
 KEYS = SSH_KEYS

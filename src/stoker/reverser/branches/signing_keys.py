@@ -12,8 +12,8 @@ from pathlib import Path
 
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.secrets import Secret
-from stoker.git.signing import SigningFailed
-from stoker.git.writing import Signer
+from stoker.git.trusting.signing import SigningFailed
+from stoker.git.writing.values import Signer
 from stoker.kube.client import Client
 from stoker.reverser.branches.logins import SSH_KEYS, read_secret
 from stoker.reverser.branches.signers import Signing, tried

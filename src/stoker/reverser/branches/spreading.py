@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterable
 
+from stoker.api.meta import ObjectMeta
 from stoker.domain.clock import Clock, rfc3339_micro
 from stoker.domain.errors import StokerError
 from stoker.kube.client import Client
@@ -109,10 +110,17 @@ class Members:
         try:
             await self._client.patch(LEASES, patch, self._name, self._namespace, into=Lease)
         except NotFound:
+            owner = self._terms.owner
+            metadata = ObjectMeta(
+                name=self._name,
+                namespace=self._namespace,
+                labels={LABEL: "true"},
+                owner_references=None if owner is None else (owner,),
+            )
             body = {
                 "apiVersion": LEASES.api_version,
                 "kind": LEASES.kind,
-                "metadata": {"name": self._name, "namespace": self._namespace, "labels": {LABEL: "true"}},
+                "metadata": metadata,
                 "spec": {
                     "holderIdentity": self._terms.identity,
                     "leaseDurationSeconds": self._terms.duration,

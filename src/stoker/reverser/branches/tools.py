@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.git.runner import GitRunner
-from stoker.git.writing import Signer
+from stoker.git.running.runner import GitRunner
+from stoker.git.writing.values import Signer
 from stoker.kube.backoff import Backoff
 from stoker.kube.client import Client
 from stoker.reverser.authors.authoring import Observed

@@ -18,9 +18,9 @@ from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.remote import Remote
-from stoker.git.runner import GitRunner
-from stoker.git.trying import try_writing
+from stoker.git.looking.remote import Remote
+from stoker.git.running.runner import GitRunner
+from stoker.git.writing.trying import try_writing
 from stoker.kube.client import Client
 from stoker.kube.judging import understood
 from stoker.reverser.branches.logins import access_reader

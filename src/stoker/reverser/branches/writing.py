@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.refs import CommitId, RepoUrl
-from stoker.git.branches import Branch
-from stoker.git.remote import Remote
+from stoker.git.looking.remote import Remote
+from stoker.git.writing.branches import Branch
 from stoker.reverser.branches.delivering import Delivery
 from stoker.reverser.branches.logins import access_reader
 from stoker.reverser.branches.opening import Opener
@@ -126,6 +126,7 @@ class Writer:
         if self._delivery.divide(error):
             return
         self._failures += 1
+        self._tools.meter.push_failed(self.place, error.reason)
         backoff = SLOW_BACKOFF if isinstance(error, Stalled) else BACKOFF
         pause = backoff.delay(self._failures)
         if isinstance(error, Retry) and error.after is not None:

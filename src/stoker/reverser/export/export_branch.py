@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId
 from stoker.engine.objects import blob_of
-from stoker.git.branches import Branch
-from stoker.git.writing import Author, FileEdit, NewCommit
+from stoker.git.writing.branches import Branch
+from stoker.git.writing.values import Author, FileEdit, NewCommit
 from stoker.reverser.export.exports import Finished
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.secrets import Secret
 from stoker.engine.objects import Note, blob_of
-from stoker.git.writing import FileEdit
+from stoker.git.writing.values import FileEdit
 from stoker.kube.client import Client
 from stoker.kube.errors import ApiError, Unauthorized
 from stoker.reverser.branches.batching import Change, Planned

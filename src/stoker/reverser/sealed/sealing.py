@@ -30,7 +30,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 from stoker.engine.objects import blob_of
-from stoker.git.writing import FileEdit
+from stoker.git.writing.values import FileEdit
 from stoker.reverser.files.placing import CORE
 from stoker.reverser.files.rendering import rendered
 from stoker.reverser.files.secrecy import Kept

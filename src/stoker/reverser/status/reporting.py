@@ -165,7 +165,7 @@ class Reporter:
             known = next((each for each in before if each.type == condition.type), None)
             if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
                 continue
-            if condition.type == Type.STALLED:
+            if condition.type in (Type.STALLED, Type.RECONCILING):
                 continue  # Ready has said it
             good = "True" if condition.type in _POSITIVE else "False"
             if condition.reason == Reason.NONE_FOUND:

@@ -2,8 +2,9 @@
 
 Each kind has the conditions of the paper's Appendix I. All of them are always there, so
 that nobody has to wonder what the lack of one means; Stalled is there only while a
-person has to act. A message names the first cause and how many there are, and nothing
-that changes all the time: a status is written only when something else is true.
+person has to act, Reconciling only while something is on its way. A message names the
+first cause and how many there are, and nothing that changes all the time: a status is
+written only when something else is true.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from stoker.domain.errors import Stalled, StokerError, Wait
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
-from stoker.kube.conditions import Conditions, Moment, put, remove
+from stoker.kube.conditions import Conditions, Moment, find, progress, put, remove, stall
 from stoker.reverser.branches.marking import Marked, Standing
 from stoker.reverser.selection.resolving import Inert, Why
 from stoker.reverser.selection.selecting import Watched
@@ -122,8 +123,11 @@ def merged(
     for aspect in aspects:
         after = put(after, aspect.type, aspect.status, aspect.reason, aspect.message, at=at)
     if isinstance(error, Stalled):
-        return put(after, Type.STALLED, True, error.reason, error.message, at=at)
-    return remove(after, Type.STALLED)
+        return stall(after, error.reason, error.message, at=at)
+    ready = find(after, Type.READY)
+    if ready is None or ready.status == "True" or ready.reason == Reason.SUSPENDED:
+        return remove(after, Type.STALLED, Type.RECONCILING)
+    return progress(after, ready.reason, ready.message, at=at)
 
 
 def _destination_ready(truth: DestinationTruth) -> Aspect:

@@ -1,0 +1,118 @@
+"""A branch that began before a file came to the ref, brought up to the ref.
+
+A gateway follows the ref, and its branch stands where it began. What came to the ref
+since is on the gateway and not on the branch: to delete it there changes nothing, and to
+write it is a second file of the same name. Both are told by a commit that has the ref's
+tree with what the branch has of its own, and both as parents, so that no commit of
+anybody is lost. What both sides have changed is put together line by line where it does
+not touch; else the branch's version stays and is named as a conflict, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stoker.controller.accepting.comparing import Merge
+from stoker.domain.errors import StokerError
+from stoker.domain.protocol import ChangedFile
+from stoker.engine.objects import BlobId, FileVersion, TreeChange, blob_of
+from stoker.git.writing.proposing import Ground, Own, Proposals, Upon
+
+Read = Callable[[Collection[BlobId]], Awaitable[Mapping[BlobId, bytes]]]
+
+STUCK = "came to the ref after the branch began, which cannot be brought up to it: merge or close it first"
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """A branch as it is once it has what the ref has."""
+
+    up: Upon
+    conflicts: tuple[str, ...] = ()
+    """Files of the repository that both have changed."""
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    """Of what was put together, by blob id; nobody else has these yet."""
+
+    def files(self, paths: Collection[str], git: Mapping[str, str]) -> dict[str, str]:
+        """Blob ids of what it has at some paths, of which `git` knows those of the ref."""
+        found = dict(git)
+        digits = next((len(blob) for blob in git.values()), 40)
+        for path in self.up.keys() & set(paths):
+            found.pop(path, None)
+            there = self.up[path]
+            if isinstance(there, FileVersion):
+                found[path] = there.blob
+            elif there is not None:
+                found[path] = blob_of(there, digits=digits)
+        return found
+
+
+def lacking(
+    files: Sequence[ChangedFile], git: Mapping[str, str], branch: Mapping[str, str]
+) -> tuple[ChangedFile, ...]:
+    """Those that are to change something which the ref has and the branch has not."""
+    return tuple(
+        one
+        for one in files
+        if one.repo_path in git and one.repo_path not in branch and git[one.repo_path] != one.blob
+    )
+
+
+async def catch_up(
+    proposals: Proposals,
+    branch: str,
+    ground: Ground,
+    wanted: Sequence[ChangedFile],
+    git: Mapping[str, str],
+    merge: Merge,
+) -> CaughtUp | Own | None:
+    """The branch with what the ref has; `Own` where the files in question were there when it began.
+
+    None: nobody can say what the branch has of its own, or it is nothing that can be carried over.
+    """
+    own = await proposals.own(branch, ground)
+    if own is None:
+        return None
+    before = await proposals.files(own.fork, [one.repo_path for one in wanted])
+    if all(before.get(one.repo_path) == git[one.repo_path] for one in wanted):
+        return own  # the branch itself has deleted them
+    theirs = await proposals.files(ground.tip, [change.path for change in own.changes])
+    return await carried(own.changes, theirs, proposals.contents, merge)
+
+
+async def carried(
+    changes: Sequence[TreeChange], theirs: Mapping[str, str], read: Read, merge: Merge
+) -> CaughtUp:
+    """What a branch has changed, onto what the ref has now."""
+    up: dict[str, FileVersion | bytes | None] = {}
+    conflicts: list[str] = []
+    contents: dict[str, bytes] = {}
+    for path, before, after in changes:
+        there = theirs.get(path)
+        if there == (after.blob if after is not None else None):
+            continue
+        up[path] = after
+        if there == (before.blob if before is not None else None):
+            continue
+        together = await _together(before, there, after, read, merge)
+        if together is None:
+            conflicts.append(path)
+        else:
+            up[path] = together
+            contents[blob_of(together, digits=len(there or ""))] = together
+    return CaughtUp(up, tuple(conflicts), contents)
+
+
+async def _together(
+    before: FileVersion | None, there: str | None, after: FileVersion | None, read: Read, merge: Merge
+) -> bytes | None:
+    if before is None or there is None or after is None:
+        return None
+    blobs = (before.blob, BlobId(there), after.blob)
+    try:
+        known = await read(blobs)
+    except StokerError:  # a server that gives out no single objects leaves a conflict what it is
+        return None
+    base, ours, theirs = (known[blob] for blob in blobs)
+    return merge(base, ours, theirs)

@@ -1,0 +1,1 @@
+"""Questions to the world outside, beside the passes: refs, health checks, approvals."""

@@ -1,0 +1,1 @@
+"""What a resource's gateways are given: maps, rights, tokens, volumes, fetchers."""

@@ -1,0 +1,1 @@
+"""What the cluster holds, as much of it as is decided by: resources, pods, maps, reports."""

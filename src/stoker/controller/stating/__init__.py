@@ -1,0 +1,1 @@
+"""What is said of a resource: status, conditions, Events, measurements."""

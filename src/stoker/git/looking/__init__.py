@@ -1,0 +1,1 @@
+"""The source seen from here: what a ref means now, and bringing what is missing in few words."""

@@ -1,0 +1,1 @@
+"""New commits without a worktree: trees, packs, branches elsewhere, and one push at a time."""

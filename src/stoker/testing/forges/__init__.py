@@ -1,0 +1,1 @@
+"""Doubles of GitHub and GitLab that check what they are asked, and a real Gitea."""

@@ -1,0 +1,1 @@
+"""Bare repositories, good and evil, and the servers of git over http and ssh."""

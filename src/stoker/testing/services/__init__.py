@@ -1,0 +1,1 @@
+"""Services of others: object stores, alert receivers, sops."""
