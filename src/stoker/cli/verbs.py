@@ -37,8 +37,23 @@ GROUPS = {
         ),
     },
     "For a resource in a cluster": {
+        "status": Verb(
+            "stoker.cli.fleet.status", "status_command", "Show how resources and their gateways stand."
+        ),
+        "history": Verb(
+            "stoker.cli.fleet.history", "history_command", "List the last syncs of a resource's gateways."
+        ),
+        "diff": Verb("stoker.cli.fleet.history", "diff_command", "Show what a sync of a gateway changed."),
         "approve": Verb(
             "stoker.cli.approve", "approve_command", "Agree to the plan that a resource waits with."
+        ),
+        "pause": Verb(
+            "stoker.cli.fleet.pausing",
+            "pause_command",
+            "Hold a resource still: its gateways stay as they are.",
+        ),
+        "resume": Verb(
+            "stoker.cli.fleet.pausing", "resume_command", "Let a resource go on that was held still."
         ),
     },
     "In a cluster": {

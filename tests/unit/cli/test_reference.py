@@ -14,6 +14,9 @@ from stoker.cli.controller import controller_command
 from stoker.cli.dev import dev_watch_command
 from stoker.cli.doctor import doctor_command
 from stoker.cli.export import export_command
+from stoker.cli.fleet.history import diff_command, history_command
+from stoker.cli.fleet.pausing import pause_command, resume_command
+from stoker.cli.fleet.status import status_command
 from stoker.cli.plan import plan_command
 from stoker.cli.reverser import reverser_command
 from stoker.cli.rollback import rollback_command
@@ -35,6 +38,11 @@ COMMANDS = [
     gateway_command,
     reverser_command,
     rollback_command,
+    status_command,
+    history_command,
+    diff_command,
+    pause_command,
+    resume_command,
 ]
 SELF_EXPLAINING = {
     "--help",

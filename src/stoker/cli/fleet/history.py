@@ -1,0 +1,108 @@
+"""`stoker history` and `stoker diff`: what gateways have been through, as the status tells.
+
+The status remembers the last ten syncs of each gateway and the first twenty paths of each.
+Exit codes: 0 told, 2 wrong input, 4 the cluster cannot be reached or does not let us.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli import in_cluster, options
+from stoker.cli.exits import Exit
+from stoker.cli.running import run, told
+from stoker.cli.sections import SentenceCommand, applied, option
+from stoker.cli.showing import show_lines, show_object
+from stoker.domain.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from stoker.cli.fleet.standings import Standing
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_RESOURCE = (in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.REACHING, options.OUTPUT)
+
+
+@click.command("history", cls=SentenceCommand, context_settings=_HELP)
+@option("--gateway", section=in_cluster.SECTION, metavar="NAME", help="[default: all gateways]")
+@applied(_RESOURCE)
+@click.pass_context
+def history_command(
+    context: click.Context,
+    /,
+    *,
+    gateway: str | None,
+    name: str | None,
+    namespace: str,
+    output: str,
+    **rest: Any,
+) -> None:
+    """List the last syncs of a resource's gateways."""
+
+    def work() -> int:
+        from stoker.cli.fleet.histories import history_lines, pasts  # noqa: PLC0415 - --help needs none of it
+        from stoker.domain.clock import SystemClock  # noqa: PLC0415
+
+        found = pasts(run(_standing(rest, namespace, name)), gateway)
+        if output == "json":
+            show_object({"syncs": [one.as_json() for one in found]})
+        else:
+            show_lines(history_lines(found, SystemClock().now()))
+        return Exit.DONE
+
+    told(context, "history", output, work)
+
+
+@click.command("diff", cls=SentenceCommand, context_settings=_HELP)
+@option("--gateway", section=in_cluster.SECTION, metavar="NAME", help="Whose sync. [default: the only one]")
+@option(
+    "--sync",
+    "number",
+    section=in_cluster.SECTION,
+    type=click.IntRange(1, 10),
+    default=1,
+    show_default=True,
+    help="Which sync, as `stoker history` counts them.",
+)
+@applied(_RESOURCE)
+@click.pass_context
+def diff_command(
+    context: click.Context,
+    /,
+    *,
+    gateway: str | None,
+    number: int,
+    name: str | None,
+    namespace: str,
+    output: str,
+    **rest: Any,
+) -> None:
+    """Show what a sync of a gateway changed."""
+
+    def work() -> int:
+        from stoker.cli.fleet.histories import chosen, diff_lines, pasts  # noqa: PLC0415
+
+        standing = run(_standing(rest, namespace, name))
+        if gateway is None and len(standing.gateways) > 1:
+            raise InvalidValue(f"{namespace}/{name} has {len(standing.gateways)} gateways: say --gateway")
+        past = chosen(pasts(standing, gateway), number)
+        show_object(past.as_json()) if output == "json" else show_lines(diff_lines(past))
+        return Exit.DONE
+
+    told(context, "diff", output, work)
+
+
+async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> Standing:
+    from stoker.cli.fleet.standings import Scope, read  # noqa: PLC0415
+    from stoker.kube.client import Client  # noqa: PLC0415
+    from stoker.kube.config import load  # noqa: PLC0415
+
+    if not name:
+        raise InvalidValue("--name is missing: it says which resource is meant")
+    place = in_cluster.Place.taken_from(rest, namespace, name)
+    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+        found = await read(client, Scope(place.namespace, place.name, place.kind))
+    if len(found) > 1:
+        raise InvalidValue(f"{namespace}/{name} is a Stoker and an IgnitionSync: say --kind")
+    return found[0]

@@ -1,0 +1,99 @@
+"""`stoker status`: how the resources of a cluster stand, or the gateways of one of them.
+
+Exit codes: 0 told (also where something is not ready, unless `--exit-code` asks for 10),
+2 wrong input, 4 the cluster cannot be reached or does not let us.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli import in_cluster, options
+from stoker.cli.exits import Exit
+from stoker.cli.running import run, told
+from stoker.cli.sections import SentenceCommand, applied, option
+from stoker.cli.showing import show_lines, show_object
+from stoker.domain.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from stoker.cli.fleet.standings import Scope, Standing
+
+LOOK_SECONDS = 2.0
+_CLEARED = "\x1b[H\x1b[2J"
+
+
+@click.command("status", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((in_cluster.NAME, in_cluster.NAMESPACE))
+@option(
+    "-A", "--all-namespaces", "everywhere", section=in_cluster.SECTION, is_flag=True, help="All namespaces."
+)
+@applied((*in_cluster.REACHING, options.OUTPUT))
+@option("--watch", "-w", "stay", section="Options", is_flag=True, help="Show it again whenever it changes.")
+@option("--exit-code", "tell", section="Options", is_flag=True, help="End with 10 if something is not ready.")
+@click.pass_context
+def status_command(
+    context: click.Context,
+    /,
+    *,
+    name: str | None,
+    namespace: str,
+    everywhere: bool,
+    stay: bool,
+    tell: bool,
+    output: str,
+    **rest: Any,
+) -> None:
+    """Show how resources and their gateways stand."""
+    place = in_cluster.Place.taken_from(rest, namespace, name or "")
+
+    def work() -> int:
+        if everywhere and name:
+            raise InvalidValue("--all-namespaces does not go with --name: a name means one namespace")
+        from stoker.cli.fleet.standings import Scope  # noqa: PLC0415 - --help needs none of it
+
+        scope = Scope(None if everywhere else namespace, place.name, place.kind)
+        standings = run(_look(place, scope, stay=stay, output=output))
+        ready = all(one.verdict()[0] == "True" for one in standings)
+        return Exit.DIFFERENT if tell and not ready else Exit.DONE
+
+    told(context, "status", output, work)
+
+
+async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: str) -> list[Standing]:
+    """Shown once, or for ever whenever something is different; what was seen last."""
+    import asyncio  # noqa: PLC0415 - --help needs none of it
+
+    from stoker.cli.fleet.standings import read  # noqa: PLC0415
+    from stoker.kube.client import Client  # noqa: PLC0415
+    from stoker.kube.config import load  # noqa: PLC0415
+
+    shown: list[Standing] | None = None
+    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+        while True:
+            seen = await read(client, scope)
+            if seen != shown:
+                _show(seen, scope, output=output, again=shown is not None)
+                shown = seen
+            if not stay:
+                return seen
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _show(standings: list[Standing], scope: Scope, *, output: str, again: bool) -> None:
+    from stoker.cli.fleet.standings import fleet_lines, resource_lines  # noqa: PLC0415
+    from stoker.domain.clock import SystemClock  # noqa: PLC0415
+
+    if output == "json":
+        show_object({"resources": [one.as_json() for one in standings]})
+        return
+    if again:
+        click.echo(_CLEARED if sys.stdout.isatty() else "\n", nl=False)
+    now = SystemClock().now()
+    if scope.name:
+        for one in standings:
+            show_lines(resource_lines(one, now))
+    else:
+        show_lines(fleet_lines(standings, now))

@@ -1,0 +1,33 @@
+"""Columns for a terminal and for a pipe: the same text, coloured only where somebody sees it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+_LONGEST_CELL = 80
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Aligned lines; the last column runs on, and an empty cell is a dash so that `awk` can count."""
+    cells = [[_cell(one) for one in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    for row in (head, *cells):
+        yield "  ".join(one.ljust(width) for one, width in zip(row, widths, strict=True)).rstrip()
+
+
+def age(since: datetime | None, now: datetime) -> str:
+    """How long ago, in its largest unit, as kubectl tells it."""
+    if since is None:
+        return ""
+    seconds = max(0, int((now - since).total_seconds()))
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return "0s"
+
+
+def _cell(text: str) -> str:
+    shown = "".join(one if one.isprintable() else " " for one in text)
+    return (shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…") or "-"

@@ -1,0 +1,38 @@
+"""Tables that people read and `awk` counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.cli.fleet.tables import age, table
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def test_columns_line_up_and_no_cell_is_empty() -> None:
+    lines = list(table(("NAME", "STATE", "WHY"), [["filler", "Synced", ""], ["a", "Error", "no\nroute"]]))
+    assert lines == [
+        "NAME    STATE   WHY",
+        "filler  Synced  -",
+        "a       Error   no route",
+    ]
+    assert all(len(line.split(maxsplit=2)) == 3 for line in lines)
+
+
+def test_a_long_cell_does_not_push_the_others_off_the_screen() -> None:
+    (_, line) = table(("A", "B"), [["x" * 500, "y"]])
+    assert len(line) < 100
+    assert line.endswith("…  y")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (200_000, "2d")]
+)
+def test_an_age_is_told_in_its_largest_unit(seconds: float, told: str) -> None:
+    assert age(NOW - timedelta(seconds=seconds), NOW) == told
+
+
+def test_what_never_was_has_no_age() -> None:
+    assert age(None, NOW) == ""
