@@ -30,6 +30,9 @@ GROUPS = {
         "dev": Verb("stoker.cli.dev", "dev_group", "Try edits on a gateway as they are saved."),
         "testing": Verb("stoker.cli.testing", "testing_group", "Start a gateway to test against."),
         "demo": Verb("stoker.cli.demo", "demo_command", "See the main job done for real on this machine."),
+        "completion": Verb(
+            "stoker.cli.completion", "completion_command", "Let a shell complete verbs and options."
+        ),
     },
     "Out of a cluster": {
         "export": Verb(

@@ -1,0 +1,30 @@
+"""`stoker completion SHELL`: what makes a shell complete verbs and options.
+
+The script asks the command itself at every Tab, so it never goes stale.
+"""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from stoker.cli.sections import SentenceCommand
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion_command(context: click.Context, /, *, shell: str) -> None:
+    """Print a script that lets a shell complete verbs and options.
+
+    \b
+    bash: source <(stoker completion bash)
+    zsh:  source <(stoker completion zsh)
+    fish: stoker completion fish | source
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - the choice names those that click knows
+    root = context.find_root()
+    click.echo(kind(root.command, {}, "stoker", "_STOKER_COMPLETE").source())
