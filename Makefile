@@ -5,9 +5,10 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
+NODE = $(BIN)/python -m stoker.testing.node.enclosing
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery verify generate build image image-lock sbom test-image assets clean help
+.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale verify generate build image image-lock sbom test-image assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -41,10 +42,16 @@ demo-cluster: .venv/ready           ## The whole operator, from an empty cluster
 test-stories: assets                ## The operator's stories, all of them
 	$(BIN)/pytest tests/e2e/test_operator_stories.py
 
-e2e test-e2e: assets                ## Real processes, end to end; all random histories are in test-model
+test-e2e: assets                    ## Real processes, end to end; all random histories are in test-model
 	$(BIN)/pytest tests/e2e -k "not every_history"
 
-bench: bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery ## Every benchmark
+e2e: node-ready                     ## The stories on a real node with our image; without containers where there can be none
+	$(NODE) $(BIN)/pytest -s -v -n 0 -m node tests/node
+
+soak: node-ready                    ## SOAK_MINUTES (30) on the real node with faults: no lost change, flat memory
+	$(NODE) $(BIN)/python bench/soak.py
+
+bench: bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale ## Every benchmark
 
 bench-kube: assets                  ## The Kubernetes runtime beside the official client
 	$(BIN)/python bench/kube.py
@@ -61,14 +68,17 @@ bench-reverse: assets               ## From a rule or a change in the cluster to
 bench-controller: assets            ## 500 resources with 1,000 gateways, at rest and from webhook to map
 	$(BIN)/python bench/controller.py
 
+bench-scale: assets                 ## How cost grows to 500 resources, 1,000 gateways and 20,000 objects, within the chart's limits
+	$(BIN)/python bench/scale.py
+
 bench-delivery: .venv/ready         ## Safe delivery: snapshots beside tar, the way back
 	$(BIN)/python bench/delivery.py
 
 verify: .venv/ready                 ## Fail when a generated file is stale
-	$(BIN)/python -m stoker.api.generate --check && $(BIN)/python scripts/chart-readme --check
+	$(BIN)/python -m stoker.api.generate --check && $(BIN)/python scripts/chart-readme --check && $(BIN)/python scripts/log-reference --check
 
 generate: .venv/ready               ## Write CRDs, chart files and reference pages
-	$(BIN)/python -m stoker.api.generate && $(BIN)/python scripts/chart-readme
+	$(BIN)/python -m stoker.api.generate && $(BIN)/python scripts/chart-readme && $(BIN)/python scripts/log-reference
 
 build: .venv/ready                  ## The wheel, in dist/; the same source gives the same bytes
 	rm -f dist/*.whl && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/uv build --wheel --quiet && ls dist/*.whl
@@ -79,14 +89,17 @@ image: build                        ## The container image as an OCI archive, in
 image-lock: .venv/ready             ## Bring the image's Debian packages up to date
 	$(ASSEMBLER) lock
 
-sbom: build                         ## What is inside the image, as SPDX, in dist/
-	SOURCE_DATE_EPOCH=$(EPOCH) $(ASSEMBLER) sbom --wheel dist/stoker-*.whl $(if $(ARCH),--arch $(ARCH))
+sbom: image                         ## What is inside the image, as SPDX, in dist/
+	cp dist/stoker-image-$(or $(ARCH),$(shell dpkg --print-architecture)).spdx.json dist/sbom.spdx.json
 
 test-image: image                   ## The image: twice the same, and ssh, git and windows as users without a name
 	$(BIN)/pytest -n 0 -m long tests/integration/test_image.py
 
 assets: .venv/ready                 ## Build what is missing of the cluster binaries; the last line is their folder
 	$(BIN)/python -m stoker.testing.assets.finding
+
+node-ready: assets                  ## What a real node needs, where this machine can run one: packages, binaries, our image
+	@scripts/setup-node; if $(BIN)/python -m stoker.testing.node.abilities; then $(MAKE) --no-print-directory image; fi
 
 clean:                              ## Remove what was built here; caches outside the repository stay
 	rm -rf .venv dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

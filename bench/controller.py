@@ -74,11 +74,18 @@ class Bench:
     """One cluster with everything in it."""
 
     def __init__(
-        self, plane: ControlPlane, folder: Path, client: Client, options: argparse.Namespace
+        self,
+        plane: ControlPlane,
+        folder: Path,
+        client: Client,
+        options: argparse.Namespace,
+        wanted: list[Place],
+        shards: int = 1,
     ) -> None:
         self.folder, self.options = folder, options
-        self.release = Release(plane, folder, {"webhook": {"enabled": False}, "controller": {"replicas": 1}})
-        self.places = places(options.resources)
+        values = {"webhook": {"enabled": False}, "controller": {"replicas": 1, "shards": shards}}
+        self.release = Release(plane, folder, values)
+        self.places = wanted
         self.agents = Agents(client, self.places)
         self.client = client
         self.repositories: dict[str, Repository] = {}
@@ -287,7 +294,7 @@ async def main(options: argparse.Namespace) -> None:
             process, url = git_server(folder)
             with process:
                 async with Client(load(plane.kubeconfig()), user_agent="bench") as client:
-                    bench = Bench(plane, folder, client, options)
+                    bench = Bench(plane, folder, client, options, places(options.resources))
                     with bench.release:
                         found = await measure(bench, url)
     print(found)

@@ -55,15 +55,17 @@ class Place(NamedTuple):
 
     namespace: str
     name: str
+    gateways: int = GATEWAYS
 
     @property
     def pods(self) -> list[str]:
-        return [f"{self.name}-{number}" for number in range(GATEWAYS)]
+        return [f"{self.name}-{number}" for number in range(self.gateways)]
 
 
-def places(count: int) -> list[Place]:
+def places(count: int, gateways: int = GATEWAYS) -> list[Place]:
+    """So many resources, each with so many gateways."""
     return [
-        Place(f"plant-{number // PER_NAMESPACE:03}", f"line-{number % PER_NAMESPACE}")
+        Place(f"plant-{number // PER_NAMESPACE:03}", f"line-{number % PER_NAMESPACE}", gateways)
         for number in range(count)
     ]
 
@@ -98,7 +100,7 @@ async def furnish(client: Client, wanted: Collection[Place], git_url: str) -> No
 
 
 async def _pod(client: Client, place: Place, name: str) -> None:
-    namespace, resource = place
+    namespace, resource, _ = place
     body = gateway_pod(name, namespace, resource, gateway=name)
     await client.create(PODS, body, namespace, into=Header)
     await client.patch(PODS, agent_is(True), name, namespace, into=Header, subresource="status")
@@ -158,9 +160,13 @@ class Agents:
     """The commit of each metadata map, and when the watch showed it."""
     synced: dict[Place, str] = field(default_factory=dict)
     """The commit at which a resource says that all its gateways are."""
+    _known: dict[tuple[str, str], Place] = field(init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _queue: asyncio.Queue[tuple[Place, str]] = field(default_factory=asyncio.Queue)
     _clock: SystemClock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        self._known = {(one.namespace, one.name): one for one in self.wanted}
 
     async def run(self) -> None:
         """Watch and report until cancelled."""
@@ -208,8 +214,10 @@ class Agents:
         await asyncio.sleep(max(0.0, begun + seconds - time.monotonic()))
 
     def _on_map(self, change: Change[_Map]) -> None:
-        place = Place(change.key.namespace, change.key.name.removeprefix("stoker-metadata-"))
-        if change.new is None or change.key.name != metadata_map(FrontDoor.STOKER, place.name):
+        place = self._known.get((change.key.namespace, change.key.name.removeprefix("stoker-metadata-")))
+        if place is None or change.new is None:
+            return
+        if change.key.name != metadata_map(FrontDoor.STOKER, place.name):
             return
         commit = str(Metadata.parse(change.new.data or {}).commit or "")
         if commit and commit != self.told.get(place, ("", 0.0))[0]:
@@ -218,7 +226,7 @@ class Agents:
             self._changed.set()
 
     def _on_resource(self, change: Change[_Resource]) -> None:
-        place = Place(*change.key)
+        place = self._known[change.key]
         status = change.new.status if change.new is not None else _Status()
         if any(
             (one.type, one.reason) == ("AllGatewaysSynced", "GatewaysSynced") for one in status.conditions

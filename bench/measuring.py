@@ -81,9 +81,9 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def keep(area: str, text: str) -> None:
-    """Put the last table of an area into docs/benchmarks.md, in the place of the one before."""
-    page = HERE.parent / "docs" / "benchmarks.md"
+def keep(area: str, text: str, where: str = "benchmarks.md") -> None:
+    """Put the last table of an area into a page of docs, in the place of the one before."""
+    page = HERE.parent / "docs" / where
     begin, end = f"<!-- {area}: begin -->", f"<!-- {area}: end -->"
     old = page.read_text()
     head, found, rest = old.partition(begin)

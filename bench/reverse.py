@@ -109,7 +109,7 @@ class Bench:
                 f"{first:.2f} s",
             )
             self.rows.add("the same, CPU", f"{spent:.2f} s", "≤ 1.2 s", f"{cost:.2f} s")
-            walls, _ = self._singly(remote, reverser, wanted)
+            walls, _ = self.singly(remote, reverser, wanted)
             self.rows.add(
                 f"one change, pushed (median of {self._changes})",
                 f"{statistics.median(walls) * 1000:.0f} ms",
@@ -151,7 +151,7 @@ class Bench:
                 setting = Setting(self._plane, url, "0s")
                 setting.begin()
                 remote.until_complete(len(wanted), {})
-                _, cpu = self._singly(remote, reverser, wanted)
+                _, cpu = self.singly(remote, reverser, wanted)
                 costs.append(cpu)
                 setting.end()
         self.rows.add(
@@ -168,13 +168,13 @@ class Bench:
             ended = remote.until_complete(len(wanted), {})
             self.rows.add(f"rule created, {len(wanted):,} ConfigMaps pushed", f"{ended - begun:.1f} s")
             self.rows.add("the same, CPU", f"{reverser.cpu_seconds():.1f} s")
-            self._singly(remote, reverser, wanted)
+            self.singly(remote, reverser, wanted)
             self.rows.add(
                 f"peak RSS, children included, {len(wanted):,} objects", f"{peak.mb:.0f} MB", "≤ 130 MB"
             )
             setting.end()
 
-    def _singly(self, remote: Remote, reverser: Reverser, wanted: list[Place]) -> tuple[list[float], float]:
+    def singly(self, remote: Remote, reverser: Reverser, wanted: list[Place]) -> tuple[list[float], float]:
         """Wall seconds of each change, and the CPU seconds of one."""
         walls = []
         cpu = reverser.cpu_seconds()

@@ -17,6 +17,7 @@ import pytest
 from stoker.domain.protocol import StatusKeyMode
 from stoker.domain.refs import CommitId
 from stoker.git.opening.access import TOKEN_USER
+from stoker.testing.certificates import Authority
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.cluster.release import HOME, Release
 from stoker.testing.forges.gitea import Gitea
@@ -26,7 +27,9 @@ from stoker.testing.kubelet.process_kubelet import ProcessKubelet
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.services import published
 from stoker.testing.services.plain_service import PlainService
+from stoker.testing.services.registry import Registry
 from stoker.testing.sites.agent_plant import project
 from stoker.testing.sites.gateway_site import GATEWAY, IGNITION, PATIENCE
 from stoker.testing.sites.operated_site import OperatedSite
@@ -251,6 +254,36 @@ def test_pause_and_emergency_stop(site: OperatedSite, plant: Repository, git_htt
     assert site.file("north", title("north")) == content("north", 2)
     assert site.cluster.request("DELETE", f"{place}/ignition-sync-global-pause").status == 200
     site.until_synced("Stoker", "plant", third, 1)
+
+
+def test_an_artifact_of_the_plants_own_registry(site: OperatedSite, tmp_path: Path) -> None:
+    """Where no forge can be reached: a registry with the plant's own authority and a password."""
+    authority = Authority()
+    with Registry.start(tmp_path / "registry", auth="basic", authority=authority) as registry:
+        first = CommitId(registry.push("plant/line", "stable", published.flux(files("north"))))
+        site.secret("registry", username=registry.username, password=registry.password)
+        site.secret("plant-ca", **{"ca.crt": authority.pem.decode()})
+        source = {
+            "repo": registry.url("plant/line"),
+            "ref": "stable",
+            "auth": {"basic": {"secretRef": {"name": "registry"}}},
+            "caSecretRef": {"name": "plant-ca", "key": "ca.crt"},
+        }
+        site.apply("Stoker", "plant", git=source, polling=FAST, gateway=GATEWAY)
+        site.gateway_pod("north", service_path="services/north", **QUICK)
+        site.until_synced("Stoker", "plant", first, 1)
+        assert site.file("north", title("north")) == content("north", 1)
+        assert "north" in site.gateway("north").projects
+
+        second = CommitId(registry.push("plant/line", "stable", published.oras(files("north", version=2))))
+        site.until_synced("Stoker", "plant", second, 1)
+        assert site.file("north", title("north")) == content("north", 2)
+
+        site.patch(site.path_of("Stoker", "plant"), {"spec": {"git": {"ref": f"sha256:{first}"}}})
+        site.until_synced("Stoker", "plant", first, 1)
+        assert site.file("north", title("north")) == content("north", 1)
+
+        assert registry.password not in site.kubelet.log(site.namespace, "north") + site.release.said()
 
 
 def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:

@@ -17,6 +17,7 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.registry import KINDS
 from stoker.api.schema import fields_of
 from stoker.cli.verbs import VERBS, Verbs, cli
+from stoker.controller.sharding.dividing import lease_name
 from stoker.reverser.authors.admission import PATH
 from stoker.reverser.authors.capturing import WEBHOOK
 from stoker.reverser.selection.preset import EXCLUDED, PRESET, GroupResource
@@ -108,6 +109,11 @@ VALUES: dict[str, dict[str, Any]] = {
             "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
             "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Plant"}},
         },
+        "reverser": {"enabled": True},
+    },
+    "traces and audit": {
+        "tracing": {"endpoint": "http://collector:4318", "env": {"OTEL_TRACES_SAMPLER": "always_on"}},
+        "audit": {"events": True, "syslog": {"address": "tls://siem.plant.example:6514"}},
         "reverser": {"enabled": True},
     },
     "an ingress": {
@@ -307,6 +313,52 @@ def test_the_controller_is_deployed_as_the_papers_say(helm: Helm) -> None:
     assert {"name": "webhook", "containerPort": 9443, "protocol": "TCP"} in webhook["ports"]
     budgets = of_kind(objects, "PodDisruptionBudget")
     assert [one["spec"]["minAvailable"] for one in budgets] == [1, 1]
+
+
+def test_each_shard_is_a_deployment_with_a_lease_and_a_budget_of_its_own(helm: Helm) -> None:
+    objects = helm.template(VALUES["three shards"])
+    managers = [one for one in of_kind(objects, "Deployment") if "controller" in one["metadata"]["name"]]
+    assert [one["metadata"]["name"] for one in managers] == [
+        "stoker-controller-manager",
+        "stoker-controller-manager-1",
+        "stoker-controller-manager-2",
+    ]
+    leases = [one["metadata"]["name"] for one in of_kind(objects, "Lease")]
+    assert leases == [lease_name(number) for number in range(3)]
+    budgets = [one["spec"]["selector"]["matchLabels"] for one in of_kind(objects, "PodDisruptionBudget")]
+    for number, one in enumerate(managers):
+        pod = one["spec"]["template"]
+        assert f"--shard={number}/3" in pod["spec"]["containers"][0]["args"]
+        selector = one["spec"]["selector"]["matchLabels"]
+        assert selector["stoker.io/shard"] == str(number)
+        assert selector.items() <= pod["metadata"]["labels"].items()
+        assert budgets.count(selector) == 1
+    # One Service for all: every replica of every shard answers webhooks.
+    receiver = next(
+        one for one in of_kind(objects, "Service") if one["metadata"]["name"] == "stoker-receiver"
+    )
+    assert all(
+        receiver["spec"]["selector"].items() <= one["spec"]["template"]["metadata"]["labels"].items()
+        for one in managers
+    )
+    (hook,) = of_kind(objects, "Job")
+    assert "--shard=0/3" in hook["spec"]["template"]["spec"]["containers"][0]["args"]
+    alone = container(helm.template(), "stoker-controller-manager")["args"]
+    assert not [word for word in alone if word.startswith("--shard")]
+
+
+def test_git_servers_outside_call_through_an_ingress(helm: Helm) -> None:
+    objects = helm.template(VALUES["an ingress"])
+    (ingress,) = of_kind(objects, "Ingress")
+    assert ingress["spec"]["ingressClassName"] == "nginx"
+    assert ingress["spec"]["tls"] == [{"hosts": ["hooks.plant.example"], "secretName": "hooks-tls"}]
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert (rule["host"], path["path"], path["pathType"]) == ("hooks.plant.example", "/webhook/", "Prefix")
+    to = path["backend"]["service"]
+    service = next(one for one in of_kind(objects, "Service") if one["metadata"]["name"] == to["name"])
+    assert to["port"]["name"] in {one["name"] for one in service["spec"]["ports"]}
+    assert not of_kind(helm.template(), "Ingress")
 
 
 def test_the_two_components_are_told_apart_by_their_labels(helm: Helm) -> None:

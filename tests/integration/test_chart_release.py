@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.cluster.helm import Helm
+from stoker.testing.cluster.helm import CHART, Helm
 from stoker.testing.cluster.release import HOME, NAME, Release
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
@@ -296,3 +297,45 @@ def test_crds_that_somebody_applied_by_hand_are_taken_over(
     refused = helm.run("install", NAME, helm.chart, f"--namespace={HOME}", check=False)
     assert "cannot be imported into the current release" in refused.stderr
     helm.install(NAME, HOME, None, "--take-ownership")
+
+
+def with_a_further_version(folder: Path) -> Path:
+    """The chart as it may be one day: SyncProfiles are served in two versions."""
+    shutil.copytree(CHART, folder / "stoker")
+    crd = folder / "stoker/templates/crds/stoker.io_syncprofiles.yaml"
+    head, mark, rest = crd.read_text().partition("  - name: v1alpha1\n")
+    schema, end, _ = rest.rpartition("{{- end }}")
+    further = f"{mark}{schema}".replace("v1alpha1", "v1beta1", 1).replace(
+        "storage: true", "storage: false", 1
+    )
+    crd.write_text(f"{head}{mark}{schema}{further}{end}\n")
+    return folder / "stoker"
+
+
+def test_versions_of_a_kind_come_with_an_upgrade_and_go_with_a_rollback(
+    plane: ClusterAccess, helm: Helm, release: Release, tmp_path: Path
+) -> None:
+    release.values = {"crds": {"conversion": False}}
+    release.install()
+    profile = {
+        "apiVersion": "stoker.io/v1alpha1",
+        "kind": "SyncProfile",
+        "metadata": {"name": "kept"},
+        "spec": {"mappings": [{"source": "a", "destination": "projects"}]},
+    }
+    plane.kubectl("-n", "line-1", "apply", "-f", "-", stdin=json.dumps(profile))
+
+    def seen(version: str) -> Any:
+        path = f"/apis/stoker.io/{version}/namespaces/line-1/syncprofiles/kept"
+        answer = plane.request("GET", path)
+        return answer.json()["spec"] if answer.status == 200 else None  # type: ignore[index]
+
+    spec = seen("v1alpha1")
+    assert seen("v1beta1") is None
+    newer = Helm(tmp_path, plane, chart=with_a_further_version(tmp_path))
+    newer.upgrade(NAME, HOME, release.values)
+    eventually(lambda: seen("v1beta1") == spec, PATIENCE, "the same in the version that has come")
+    helm.run("rollback", NAME, "1", f"--namespace={HOME}")
+    eventually(lambda: seen("v1beta1") is None, PATIENCE, "the version has gone")
+    assert seen("v1alpha1") == spec
+    plane.kubectl("-n", "line-1", "delete", "syncprofile", "kept")

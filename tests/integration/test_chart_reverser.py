@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ RECIPIENT = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ClusterAccess]:
-    with ControlPlane.start(tmp_path / "plane") as plane:
+    with ControlPlane.start(tmp_path / "plane", controller_manager=True) as plane:
         for name in (HOME, "shop"):
             plane.create_namespace(name)
         plane.kubectl("create", "clusterrolebinding", "people", "--clusterrole=cluster-admin", "--user=alice")
@@ -49,11 +49,11 @@ def webhook(plane: ClusterAccess) -> dict[str, Any]:
     return found
 
 
-def started(plane: ClusterAccess, helm: Helm, folder: Path) -> Process:
+def started(plane: ClusterAccess, helm: Helm, folder: Path, values: Mapping[str, object] = VALUES) -> Process:
     """The pod's program, on this machine: where the chart names a Service or a volume, a port or a folder."""
     (deployment,) = (
         one
-        for one in helm.template(VALUES, namespace=HOME)
+        for one in helm.template(values, namespace=HOME)
         if (one["kind"], one["metadata"]["name"]) == ("Deployment", "stoker-reverser")
     )
     pod = deployment["spec"]["template"]["spec"]
@@ -89,6 +89,10 @@ def lead(plane: ClusterAccess, away: str, to: str, value: object) -> None:
     ]
     path = VALIDATING.path(name="stoker-reverser")
     assert plane.request("PATCH", path, patch, content_type="application/json-patch+json").status == 200
+
+
+def leases(plane: ClusterAccess) -> list[str]:
+    return plane.kubectl("-n", HOME, "get", "leases", "-o", "name").stdout.split()
 
 
 def described(url: str) -> str:
@@ -159,5 +163,7 @@ def test_the_reverser_of_a_release_works_with_its_own_rights_and_survives_an_upg
         log = (tmp_path / "reverser.log").read_text()
         assert "Forbidden" not in log
         assert re.search(r"\b403\b", log) is None
+        assert leases(plane), "one of the branch, and one of the replica"
         helm.uninstall(NAME, HOME, "--no-hooks")
+    eventually(lambda: not leases(plane), PATIENCE, lambda: f"no Lease is left: {leases(plane)}")
     assert plane.request("GET", VALIDATING.path(name="stoker-reverser")).status == 404

@@ -2,7 +2,8 @@
 
 Both run with exactly what the chart grants, over everything that they do: nothing may be
 refused, and nothing may be granted that neither is asked for nor handed on to agents. What
-was asked is told by the API server's own audit log.
+was asked is told by the API server's own audit log. Then each rule is taken away, one at a
+time, and something that was done must be forbidden.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from stoker.testing.cluster.chart_rules import controller_rules
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.cluster.release import HOME, Release
+from stoker.testing.cluster.rule_removal import Account, needless
+from stoker.testing.forges.github import GitHub
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
-pytestmark = [pytest.mark.xdist_group("chart"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.xdist_group("chart"), pytest.mark.timeout(300)]
 
 FAST = {"interval": "1s"}
 COMPONENTS = ("controller", "webhook")
@@ -56,22 +59,26 @@ def plane(folder: Path) -> Iterator[ClusterAccess]:
         yield plane
 
 
+def roles(release: Release, component: str) -> list[dict[str, Any]]:
+    """What the chart makes, but for the namespace in which nothing happens here."""
+    return [
+        one
+        for one in release.helm.template(release.values, name="stoker", namespace=HOME)
+        if one["kind"] in ("Role", "ClusterRole")
+        and one["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        and one["metadata"].get("namespace") != "line-2"
+    ]
+
+
 def granted(release: Release, component: str) -> set[Right]:
-    """What the chart grants, but for the namespace in which nothing happens here."""
-    found = set()
-    for one in release.helm.template(release.values, name="stoker", namespace=HOME):
-        labels = one["metadata"]["labels"]
-        if one["kind"] in ("Role", "ClusterRole") and labels["app.kubernetes.io/component"] == component:
-            where = one["metadata"].get("namespace", "")
-            found |= {
-                Right(where, group, resource, verb)
-                for rule in one["rules"]
-                for group in rule["apiGroups"]
-                for resource in rule["resources"]
-                for verb in rule["verbs"]
-                if where != "line-2"
-            }
-    return found
+    return {
+        Right(one["metadata"].get("namespace", ""), group, resource, verb)
+        for one in roles(release, component)
+        for rule in one["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 def used(folder: Path, component: str, wide: bool) -> set[Right]:
@@ -82,6 +89,11 @@ def used(folder: Path, component: str, wide: bool) -> set[Right]:
             if wide:
                 found.add(Right("", one.group, one.resource, verb))
     return found
+
+
+def done(folder: Path) -> set[tuple[str, str]]:
+    """Verbs and kinds of what the controller has asked."""
+    return {(one.verb, one.resource) for one in audit.asked(folder, "stoker-controller")}
 
 
 def handed_on(site: Site, wide: bool) -> set[Right]:
@@ -108,13 +120,14 @@ def test_every_right_is_used_and_none_is_missing(
     namespaces: list[str], plane: ClusterAccess, folder: Path, tmp_path: Path, git_http: GitHttpServer
 ) -> None:
     wide = not namespaces
-    values = {"controller": {"watchNamespaces": namespaces}}
-    with Release(plane, tmp_path, values) as release:
+    values = {"controller": {"watchNamespaces": namespaces, "githubApp": {"namespaces": ["line-1"]}}}
+    with GitHub.start(git_http.root) as github, Release(plane, tmp_path, values) as release:
         release.install()
         release.start()
         site = Site(plane, "line-1", tmp_path)
         plant = Repository.create(git_http.root / "plant.git")
         plant.commit({"services/site/projects/site/project.json": "{}"})
+        as_app(site, github)
         handed = everything(site, release, plant, git_http.url("plant.git"), folder, wide)
 
         for component in COMPONENTS:
@@ -125,6 +138,11 @@ def test_every_right_is_used_and_none_is_missing(
         idle = granted(release, "controller") - used(folder, "controller", wide) - handed
         assert _names(idle) == []
         assert _names(granted(release, "webhook") - used(folder, "webhook", wide=True)) == []
+        release.stop()
+        for component in COMPONENTS:
+            account = Account(plane, HOME, f"stoker-{component}")
+            done = audit.asked(folder, account.name)
+            assert needless(account, roles(release, component), done) == []
 
 
 def everything(
@@ -174,11 +192,16 @@ def everything(
     release.start("controller")
     site.patch(site.path_of("RoleBinding", "stoker-agent-line"), {"subjects": []})
     eventually(lambda: site.get("RoleBinding", "stoker-agent-line").get("subjects"), PATIENCE, release.said)
-    looked = ("get", "deployments")
     eventually(
-        lambda: looked in {(one.verb, one.resource) for one in audit.asked(folder, "stoker-controller")},
+        lambda: ("get", "deployments") in done(folder),
         PATIENCE,
         "the next controller looks whether the fetcher is there",
+        interval=0.2,
+    )
+    eventually(
+        lambda: {("create", "secrets"), ("update", "secrets")} <= done(folder),
+        PATIENCE,
+        "a token is written, and written anew before its end",
         interval=0.2,
     )
     handed = handed_on(site, wide)
@@ -193,10 +216,19 @@ def everything(
         release.said,
     )
     pods[0].delete()
-    for kind, name in (("Stoker", "line"), ("IgnitionSync", "big")):
+    for kind, name in (("Stoker", "line"), ("Stoker", "app"), ("IgnitionSync", "big")):
         site.delete(kind, name)
         eventually(lambda kind=kind, name=name: not site.get(kind, name), PATIENCE, release.said)  # type: ignore[misc]
     return handed
+
+
+def as_app(site: Site, github: GitHub) -> None:
+    """A resource whose repository is opened by a GitHub App, with tokens that soon end."""
+    github.lifetime = 6.0
+    site.secret("app", pem=github.register(12, 3456).decode())
+    app = {"appId": 12, "installationId": 3456, "privateKeySecretRef": {"name": "app", "key": "pem"}}
+    git = {"repo": github.url("plant.git"), "ref": "main", "auth": {"githubApp": app}}
+    site.apply("Stoker", "app", git=git, polling=FAST)
 
 
 def foreign(site: Site, name: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from stoker.cli.exits import Exit
 from stoker.testing.repositories.bare import Repository
@@ -166,10 +167,33 @@ def test_a_plan_shows_the_change_line_by_line(site: Site) -> None:
 def test_what_a_resource_calls_nobodys_drift_is_not_told(site: Site, tmp_path: Path) -> None:
     site.repository.commit({"s/state.json": '{"seen": 1, "kept": 1}', "s/log.txt": "1"})
     assert site.sync()[0] == Exit.DONE
-    place = resource(
-        tmp_path / "line.yaml",
-        site.repository.path.as_uri(),
-        drift={"ignore": [{"path": "**/*.txt"}, {"path": "**/*.json", "jsonPointer": "/seen"}]},
+    place = tmp_path / "line.yaml"
+    place.write_text(
+        yaml.safe_dump_all(
+            [
+                {
+                    "apiVersion": "stoker.io/v1alpha1",
+                    "kind": "Stoker",
+                    "metadata": {"name": "line"},
+                    "spec": {
+                        "git": {"repo": site.repository.path.as_uri(), "ref": "main"},
+                        "gateway": {"port": 0, "apiKeySecretRef": {"name": "none", "key": "none"}},
+                        "drift": {
+                            "ignore": [
+                                {"path": "**/*.txt"},
+                                {"path": "**/*.json", "jsonPointer": "/seen"},
+                            ]
+                        },
+                    },
+                },
+                {
+                    "apiVersion": "stoker.io/v1alpha1",
+                    "kind": "SyncProfile",
+                    "metadata": {"name": "line"},
+                    "spec": {"mappings": [{"source": "s", "destination": "projects/P"}]},
+                },
+            ]
+        )
     )
     (site.place / "state.json").write_text('{"seen": 2, "kept": 1}')
     (site.place / "log.txt").unlink()

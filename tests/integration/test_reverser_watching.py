@@ -10,8 +10,9 @@ import pytest
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.faults.streams import Fault, FaultKind
+from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
-from stoker.testing.reverser.site import ReverserSite, files_of
+from stoker.testing.reverser.site import ReverserSite, files_of, metric_of
 from stoker.testing.waiting import eventually
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -84,9 +85,11 @@ def test_a_kind_that_may_not_be_listed_is_told_and_the_others_go_on(
     site.destination()
     site.rule("both", ["configmaps", "services"])
     site.config_map("prices")
-    site.start(kubeconfig=proxied)
+    (port,) = free_ports(1)
+    site.start(f"--metrics-port={port}", kubeconfig=proxied)
     files = site.until_files(prod, {site.map_path("prices"): "value"})
     message = site.until("WatchRule", "both", "RBACDenied", "WatchErrored")
+    assert metric_of(port, "watch_failures_total") >= 1
     assert "1 of 2 watches" in message
     site.until_event("WatchRule", "RBACDenied")
     assert service in files, "what could not be listed is no orphan"

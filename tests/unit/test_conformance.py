@@ -27,6 +27,7 @@ PAGES = sorted(page for page in (ROOT / "docs" / "conformance").glob("*.md") if 
 COMPLETE = {
     "AGENT": 29,
     "API": 188,
+    "CHART": 33,
     "CM": 27,
     "CTRL": 43,
     "ENG": 48,
@@ -35,7 +36,10 @@ COMPLETE = {
     "IGN": 32,
     "INJ": 31,
     "INTEG": 13,
+    "OBS": 41,
     "REV": 64,
+    "SCALE": 9,
+    "SEC": 26,
     "STOR": 10,
     "TEST": 20,
 }
@@ -51,6 +55,7 @@ NAMES = {
     "OBS": "observability",
     "REV": "reverser",
     "SAFE": "safety",
+    "SEC": "security",
     "STOR": "storage",
 }
 

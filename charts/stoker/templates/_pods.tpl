@@ -45,7 +45,34 @@ env:
     valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
   - name: TMPDIR
     value: /tmp
+  {{- range $name, $value := include "stoker.tracing" .root | fromYaml }}
+  - name: {{ $name }}
+    value: {{ $value | quote }}
+  {{- end }}
   {{- with .values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end -}}
+
+{{/* The variables of traces, by name; none where there is no collector. */}}
+{{- define "stoker.tracing" -}}
+{{- if .Values.tracing.endpoint -}}
+{{- merge (dict "OTEL_EXPORTER_OTLP_ENDPOINT" .Values.tracing.endpoint) .Values.tracing.env | toYaml -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Arguments for the variables of agents, the same for who injects them and who finds the outdated. */}}
+{{- define "stoker.agent.env" -}}
+{{- range $name, $value := include "stoker.tracing" . | fromYaml }}
+- {{ printf "--agent-env=%s=%s" $name $value | quote }}
+{{- end }}
+{{- with .Values.audit.syslog }}
+{{- if .address }}
+- {{ printf "--agent-env=STOKER_AUDIT_SYSLOG=%s" .address | quote }}
+- --agent-env=STOKER_AUDIT_SYSLOG_FACILITY={{ .facility }}
+{{- with .ca }}
+- {{ printf "--agent-env=STOKER_AUDIT_SYSLOG_CA=%s" . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end -}}

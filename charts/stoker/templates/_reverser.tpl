@@ -83,7 +83,7 @@
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingwebhookconfigurations]
   resourceNames: [{{ include "stoker.reverser.configuration" . }}]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 {{- end }}
 {{- end -}}
 
@@ -91,7 +91,7 @@
 {{- define "stoker.reverser.ownrules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, list, watch, create, update, patch, delete]
+  verbs: [get, list, create, update, patch, delete]
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [gitops-reverser-digests]

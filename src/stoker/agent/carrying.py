@@ -27,6 +27,7 @@ from stoker.engine.sources import SourceReader
 from stoker.fs.applying import Applied, BlobReader, FileRules, Progress, Stopped, apply
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book
+from stoker.telemetry import tracing
 
 _LOOK_SECONDS = 0.1
 
@@ -89,6 +90,9 @@ async def carried(
 
         def carry(stop: threading.Event) -> Applied:
             def ready() -> None:
+                laps.lap("files.merge")
+                if not hooks:
+                    return
                 # A thread knows nothing of the pass; what hooks log has to carry its id all the same.
                 _wait_for(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
 
@@ -98,7 +102,7 @@ async def carried(
                 book,
                 contents,
                 rules=rules,
-                ready=ready if hooks else None,
+                ready=ready,
                 stopped=stop.is_set,
                 progress=progress,
             )
@@ -106,7 +110,8 @@ async def carried(
                 then()
             return applied
 
-        applied = await in_thread(carry)
+        with tracing.laps("files.stage") as laps:
+            applied = await in_thread(carry)
         reached("carry.after")
         notes = [note for hook in hooks for note in await hook.after(change, applied)]
     return applied, tuple(notes)

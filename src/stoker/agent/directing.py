@@ -70,6 +70,8 @@ class Direction:
     """When a change is taken back by itself."""
     trigger: str = ""
     """What made the controller look at the commit."""
+    traceparent: str = ""
+    """The trace of that."""
     snapshot_name: str = ""
     """What the snapshots of this gateway are called after."""
     changes: ChangesAnswer | None = None
@@ -145,6 +147,7 @@ def direct(
         require_known_hosts=spec.require_known_hosts,
         notices=tuple(dict.fromkeys((*intent.notices, *_without_effect(intent.policies), *_blind(intent)))),
         trigger=metadata.trigger,
+        traceparent=metadata.traceparent,
         auto_rollback=whole.deployment.auto_rollback,
         snapshot_name=name,
         changes=metadata.changes.get(pod.name) or metadata.changes.get(intent.gateway),
@@ -191,7 +194,8 @@ def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
         files=intent.files,
         values=intent.values,
         data_dir=places.data,
-        cache_dir=places.repo,
+        # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
+        cache_dir=places.repo / "cache",
         hooks=places.hooks,
         owner=None,
         binaries=intent.policies.ignition.binaries,

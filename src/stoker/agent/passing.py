@@ -50,6 +50,7 @@ from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book
 from stoker.fs.revisiting import Visits
 from stoker.fs.scanning import scan
+from stoker.telemetry import tracing
 
 # Only where everything is mapped is the real time asked for; what does not count for the settings needs none.
 _SOME_TIME = 0
@@ -130,10 +131,12 @@ class Pass:
         follows = ledger is not None and ledger.ref == ref and ledger.commit
         if self.progress is not None:
             self.progress("fetching", 0, 0)
-        await self.reader.fetch(self.commit, ref)
+        with tracing.step("git.fetch", commit=str(self.commit), ref=str(ref)):
+            await self.reader.fetch(self.commit, ref)
         await self.reader.vouch(self.commit, ref, CommitId(ledger.commit) if ledger and follows else None)
         while True:
-            decision = await self._decide(layout, live)
+            with tracing.step("files.plan"):
+                decision = await self._decide(layout, live)
             try:
                 return await self._carry_out(decision)
             except PointersFound as found:

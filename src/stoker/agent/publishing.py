@@ -15,6 +15,7 @@ import hashlib
 import math
 import random as chance
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from stoker.agent.directing import Address
@@ -30,6 +31,7 @@ from stoker.kube.deadlines import deadline
 from stoker.kube.errors import NotFound
 from stoker.kube.objects import Header
 from stoker.kube.resources import CONFIG_MAPS
+from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 
 HEARTBEAT = 300.0
@@ -69,12 +71,14 @@ class Publisher:
         self._offered_at = -math.inf
         self._heartbeat_at = math.inf
         self._trouble = ""
+        self._traceparent = ""
 
     def offer(self, posting: Posting) -> None:
         """The newest report; one that was not written yet is forgotten."""
         if self._latest is None or _calm(posting.report) != _calm(self._latest.report):
             self._offered_at = self._clock.monotonic()
         self._latest = posting
+        self._traceparent = tracing.traceparent()
         self._wake.set()
 
     def again(self) -> None:
@@ -140,8 +144,9 @@ class Publisher:
             return
         try:
             async with deadline(self._clock, seconds):
-                await self._leave(posting.address)
-                await self._apply(posting)
+                with self._traced():
+                    await self._leave(posting.address)
+                    await self._apply(posting)
         except (StokerError, TimeoutError) as error:
             self._failed(error)
             return
@@ -153,6 +158,11 @@ class Publisher:
         self._heartbeat_at = (
             math.inf if gone else self._clock.monotonic() + HEARTBEAT * (1.0 - 0.1 * self._random())
         )
+
+    def _traced(self) -> AbstractContextManager[object]:
+        """A report that was made in a trace is written in it; signs of life belong to none."""
+        trace, self._traceparent = self._traceparent, ""
+        return tracing.span("status.report", parent=trace) if trace else nullcontext()
 
     async def _apply(self, posting: Posting) -> None:
         address = posting.address

@@ -18,6 +18,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.drifting import Drift
+from stoker.telemetry import tracing
 
 if TYPE_CHECKING:
     from stoker.ignition.attending import Attending, GatewayOutcome
@@ -40,7 +41,17 @@ class Turn:
     audit: Audit
 
     async def sync(self, *, walk: bool) -> SyncReport:
-        """One pass, told in the report however it ends."""
+        """One pass, told in the report however it ends; one to another commit is a part of its trace."""
+        if self.direction.commit == self.board.report.synced_commit:
+            return await self._sync(walk=walk)
+        where = {"namespace": self.board.report.namespace, "gateway": self.direction.intent.gateway}
+        trace = self.direction.traceparent
+        with tracing.span("agent.pass", parent=trace, **where, commit=self.direction.commit or "") as told:
+            report = await self._sync(walk=walk)
+            told.say(result=str(report.result), files=report.files_changed)
+            return report
+
+    async def _sync(self, *, walk: bool) -> SyncReport:
         if self.direction.pinned_at:
             return await self._stay()
         keeper = self.tended.keeper

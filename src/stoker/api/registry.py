@@ -116,6 +116,7 @@ def _sync_annotations(prefix: str) -> dict[str, str]:
         f"{prefix}/requested-source": "What sort of caller asked, such as github or argocd.",
         f"{prefix}/nudged-at": "When a webhook last said that what is followed has moved.",
         f"{prefix}/nudged-source": "What sort of caller said it, such as github or gitea.",
+        f"{prefix}/traceparent": "Trace of the last webhook, where traces are collected; nothing else.",
         f"{prefix}/approved-by": "Who agreed to the commit that waits.",
         f"{prefix}/approved-at": "When; it must be later than requested-at.",
         f"{prefix}/approved-ref": "Ref that was agreed to.",

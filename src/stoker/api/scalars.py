@@ -18,7 +18,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import Polling
 from stoker.domain.paths import RelPath
 from stoker.domain.quantities import DURATION_PATTERN, QUANTITY_PATTERN, parse_duration, parse_quantity
-from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.refs import GitRef, RepoUrl, SourceUrl
 
 
 def _accepted_by(check: Callable[[str], object]) -> Callable[[str], bool]:
@@ -134,14 +134,27 @@ _REF_SAYS = (
     "must be a branch, tag or commit as git allows it: no leading '-', no space, no '..', '@{', "
     "'~', '^', ':', '?', '*', '[' or backslash"
 )
-RefName = Annotated[
+_DIGEST = r"^sha256:[0-9a-f]{64}$"
+_REF = (
+    r"!self.matches(r'^[-/]|[/.]$|[\x00-\x20\x7f\p{C}\p{Z}~^:?*\[\\]|\.\.|@\{|//|(^|/)\.|\.lock(/|$)')"
+    " && self != '@'"
+)
+
+
+def _check_name(value: str) -> None:
+    if ":" in value:
+        raise InvalidValue("a digest is no branch")
+    GitRef(value)
+
+
+RefName = Annotated[str, text(255, Rule(_REF, _REF_SAYS, _accepted_by(_check_name)), least=1)]
+SourceRef = Annotated[
     str,
     text(
         255,
         Rule(
-            r"!self.matches(r'^[-/]|[/.]$|[\x00-\x20\x7f\p{C}\p{Z}~^:?*\[\\]|\.\.|@\{|//|(^|/)\.|\.lock(/|$)')"
-            " && self != '@'",
-            _REF_SAYS,
+            f"({_REF}) || self.matches(r'{_DIGEST}')",
+            f"{_REF_SAYS}; or sha256: and the 64 digits of an artifact's digest",
             _accepted_by(GitRef),
         ),
         least=1,
@@ -178,6 +191,30 @@ RepoAddress = Annotated[
             "must be the address of a repository: https://, http://, ssh://, file:///path or git@host:path, "
             "without a password in it and without a leading '-'",
             _accepted_by(RepoUrl),
+        ),
+        least=1,
+    ),
+]
+
+_LINK_LOCAL = r"(^[a-z0-9]+|[?&]endpoint=https?)://([^/@]*@)?(169\.254\.|\[[fF][eE]80:|[^/]*:0([/&?]|$))"
+_OCI = rf"^oci://[A-Za-z0-9\[][^/@?#{_BLANK}]*(/[a-z0-9]+([._-]+[a-z0-9]+)*)+(\?plainHttp=(true|false))?$"
+_S3_OPTION = (
+    rf"(endpoint=https?://[A-Za-z0-9\[][^/@?#&{_BLANK}]*(/[^@?#&{_BLANK}]*)?|region=[a-z0-9-]{{1,64}})"
+)
+_S3 = rf"^s3://[a-z0-9][a-z0-9.-]{{1,61}}[a-z0-9](/[^@?#\\{_BLANK}]*)?(\?{_S3_OPTION}(&{_S3_OPTION})?)?$"
+SourceAddress = Annotated[
+    str,
+    text(
+        2048,
+        Rule(
+            f"self.contains('://') ? self.matches(r'{_URL}|{_OCI}|{_S3}') && "
+            f"!self.matches(r'{_LINK_LOCAL}') && "
+            r"!self.matches(r'^s3://[^?]*(//|/\.\.?(/|[?]|$))')"
+            f" : self.matches(r'{_SCP}') && !self.contains('::')",
+            "must be the address of a repository: https://, http://, ssh://, file:///path or git@host:path, "
+            "without a password in it and without a leading '-'; or oci://host/name, or "
+            "s3://bucket/prefix?endpoint=https://host&region=name",
+            _accepted_by(SourceUrl),
         ),
         least=1,
     ),

@@ -74,9 +74,11 @@ def agent_command(
     from stoker.agent.sidecar import Settings, Sidecar  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
+    from stoker.telemetry import tracing  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    tracing.begin("stoker-agent")
     places = Places(root.absolute())
     settings = Settings(
         config=load(kubeconfig, context, account=places.account),

@@ -78,6 +78,7 @@ from stoker.cli.servers import server_options
 @click.option("--require-digest", is_flag=True, help="As for the webhook.")
 @click.option("--repo-size", default="2Gi", show_default=True, help="As for the webhook.")
 @click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs what agents are told.")
+@click.option("--agent-env", multiple=True, help="As for the webhook.")
 @click.option(
     "--pagerduty-url",
     default="https://events.pagerduty.com/v2/enqueue",
@@ -131,9 +132,11 @@ def controller_command(
     from stoker.controller.operating import Operator  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
+    from stoker.telemetry import tracing  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    tracing.begin("stoker-controller")
     config = load(kubeconfig, context)
     settings = controlling.settings_of(config, lease_namespace or config.namespace, options)
     if let_go:

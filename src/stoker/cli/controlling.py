@@ -18,7 +18,7 @@ from stoker.controller.stating.summarizing import Listener
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation, sidecar_for
+from stoker.domain.injection import Installation, environment_of, sidecar_for
 from stoker.domain.intent.intents import ResourceIntent
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
@@ -93,6 +93,7 @@ def _installation(settings: Settings, options: Mapping[str, Any]) -> Installatio
         "" if size == "0" else size,
         settings.metadata_key,
         settings.shared_volumes,
+        environment_of(options["agent_env"]),
     )
 
 

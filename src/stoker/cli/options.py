@@ -78,7 +78,12 @@ class Given(NamedTuple):
 WHAT, _WHERE, _FILE = "What and where", "Files", "From a resource (-f)"
 _LOGIN, _TRUST, GATEWAY_SECTION = "Login", "Trust", "Gateway"
 
-REPO = option("--repo", section=WHAT, metavar="URL", help="Repository: https, http, ssh or file address.")
+REPO = option(
+    "--repo",
+    section=WHAT,
+    metavar="URL",
+    help="Repository: https, http, ssh or file address; or oci://, s3://.",
+)
 REF = option("--ref", section=WHAT, help="Branch, tag, refs/… name or commit id.")
 DATA_DIR = option(
     "--data-dir", section=WHAT, type=Path, metavar="DIR", help="The gateway's data folder; it must exist."

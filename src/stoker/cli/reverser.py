@@ -161,9 +161,11 @@ def reverser_command(
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
     from stoker.reverser.operating import Reverser  # noqa: PLC0415
+    from stoker.telemetry import tracing  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    tracing.begin("gitops-reverser")
     config = load(kubeconfig, context)
     home = namespace or config.namespace
     settings, seams = settings_of(config, home, options), author_seams(options, home)

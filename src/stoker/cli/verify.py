@@ -3,8 +3,9 @@
 Asks nobody: the ledger in the folder says what was written. What a gateway does to its
 own `resource.json` and thumbnails all day is no change; to tell that, the contents of the
 last sync are looked for in the mirrors of this machine, and where they are gone it is told
-after all. With a resource (`-f`) its `drift.ignore` counts, as in a sync. Exit codes: 0 all as it was, 10 something was changed, deleted or put there by
-others, 3 there never was a sync, 2 wrong input.
+after all. With a resource (`-f`) its `drift.ignore` counts, as in a sync. Exit codes: 0 all
+as it was, 10 something was changed, deleted or put there by others, 3 there never was a
+sync, 2 wrong input.
 """
 
 from __future__ import annotations

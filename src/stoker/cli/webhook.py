@@ -51,6 +51,11 @@ _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
 )
 @click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs what agents are told.")
 @click.option(
+    "--agent-env",
+    multiple=True,
+    help="NAME=VALUE: a variable of all agents, for traces (OTEL_…) and audit records (STOKER_…).",
+)
+@click.option(
     "--pod-selector", default="", help="Labels that a gateway's pod must have, such as app=ignition."
 )
 @click.option(
@@ -92,6 +97,7 @@ def webhook_command(
     repo_size: str,
     shared_volumes: bool,
     metadata_key: str,
+    agent_env: tuple[str, ...],
     pod_selector: str,
     refused_pods: str,
     defaults: Path | None,
@@ -107,12 +113,15 @@ def webhook_command(
     """
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
+    from stoker.domain.injection import environment_of  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
+    from stoker.telemetry import tracing  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
     from stoker.webhooks.operating import Settings, Webhook  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    tracing.begin("stoker-webhook")
     config = load(kubeconfig, context)
     home = namespace or config.namespace
     crds = (*conversion_crd, *(_our_crds() if conversion_crds else ()))
@@ -138,6 +147,7 @@ def webhook_command(
         repo_size="" if repo_size == "0" else repo_size,
         metadata_key=secret_key_in(metadata_key),
         shared_volumes=shared_volumes,
+        agent_environment=environment_of(agent_env),
         selector=_selector(pod_selector),
         deny_refused=refused_pods == "deny",
         defaults=defaults_in(defaults),

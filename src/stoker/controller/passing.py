@@ -65,6 +65,7 @@ from stoker.kube.errors import Conflict
 from stoker.kube.fencing import LeadershipLost
 from stoker.kube.kinds import rest
 from stoker.kube.stepping import Step
+from stoker.telemetry import tracing
 
 T = TypeVar("T")
 
@@ -224,6 +225,7 @@ class Steps:
             context.published,
             trigger=_trigger(context, effective),
             now=rfc3339(self._parts.clock.now()),
+            traceparent=tracing.traceparent(),
         )
 
     async def _prepare(self, context: Context) -> Context:
@@ -251,7 +253,8 @@ class Steps:
             installation=self._parts.installation,
         )
         metadata = dataclasses.replace(metadata, changes=known(context.accepted).answers)
-        await self._parts.publisher.publish(context.key, context.kept, metadata)
+        with tracing.step("metadata.publish") as told:
+            told.say(written=await self._parts.publisher.publish(context.key, context.kept, metadata))
         return context
 
     async def _empty(self, context: Context) -> Context:

@@ -7,6 +7,7 @@ import msgspec
 from stoker.api.blocks.status import SyncStatus
 from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.contexts import Context
+from stoker.controller.following import Following, is_ready
 from stoker.controller.passing import Parts, Steps
 from stoker.controller.seeing.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
 from stoker.controller.stating.auditing import audited
@@ -18,6 +19,7 @@ from stoker.kube.event_series import EventType
 from stoker.kube.events import EventRecorder
 from stoker.kube.kinds import rest
 from stoker.kube.stepping import Outcome, Pass
+from stoker.telemetry import tracing
 
 
 class _WithStatus(msgspec.Struct):
@@ -43,6 +45,7 @@ class Reconciler:
         self._meter = meter
         self._alerter = alerter
         self._audit_events = audit_events
+        self._following = Following()
         self._pass = Pass(
             steps=Steps(parts).listed(),
             observed=lambda context: context.status,
@@ -59,7 +62,24 @@ class Reconciler:
         if kept.header.metadata.deletion_timestamp is not None:
             await self._parts.finalizer.part(key, kept)
             return Result()
-        ended = await self._pass.run(Context(key, kept, status_in(kept)))
+        context = Context(key, kept, status_in(kept))
+        if not tracing.is_on():
+            return Result(after=(await self._pass.run(context)).again_in)
+        return await self._traced(context)
+
+    async def _traced(self, context: Context) -> Result:
+        key, parts = context.key, self._parts
+        said = context.kept.header.metadata.annotations
+        trace = self._following.trace_of(
+            key, said, context.group, context.status, parts.publisher.published(key), parts.clock.now()
+        )
+        where = {"kind": str(key.kind), "namespace": key.object.namespace, "name": key.object.name}
+        with tracing.span("controller.reconcile", parent=trace, **where) as told:
+            ended = await self._pass.run(context)
+            told.say(commit=str(ended.what.commit or "") if ended.what is not None else "")
+        seen = parts.observed.find(key)
+        ready = seen is not None and is_ready(status_in(seen))
+        self._following.ended(key, said, context.group, ready=ready)
         return Result(after=ended.again_in)
 
     def forget(self, key: ResourceKey) -> None:
@@ -77,6 +97,7 @@ class Reconciler:
         ):
             memory.forget(key)
         parts.validator.forget_others(lambda secret: bool(parts.references.users(secret)))
+        self._following.forget(key)
         self._meter.forget(key)
         self._alerter.forget(key)
 
@@ -94,7 +115,8 @@ class Reconciler:
         request = self._parts.client.replace(
             rest(kind), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
         )
-        await self._parts.observed.resources[context.key.kind].write(key, request)
+        with tracing.step("status.write"):
+            await self._parts.observed.resources[context.key.kind].write(key, request)
         about = ref_to(context.key, context.kept)
         events = tuple(events_of(context, status))
         audit = audited(context, status) if self._audit_events else ()

@@ -15,6 +15,8 @@ _GIT = (
     "fetch",
     "mirror.swap",
 )
+# An artifact becomes a commit.
+_IMPORTING = ("import",)
 # Building commits and bringing them to a branch.
 _WRITING = ("pack.write", "push", "tip.write")
 # The turns of a worker of the reverser: changes become commits, these are brought away, and count as written.
@@ -65,6 +67,8 @@ DATA = _around(_DISK)
 """Those on the data volume."""
 CACHE = _around(_GIT)
 """Those in the cache of mirrors."""
+IMPORTING = _around(_IMPORTING)
+"""Those of whoever follows a registry or a bucket, in place of a fetch."""
 WRITING = _around(_WRITING)
 """Those of whoever writes to a branch."""
 REVERSING = _around(_REVERSING)

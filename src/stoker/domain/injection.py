@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-from stoker.domain.errors import Stalled
+from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.intent.delivery import SidecarMode
 from stoker.domain.intent.intents import FrontDoor, Identity, ResourceIntent
@@ -54,6 +55,30 @@ def shared_claim(resource: str) -> str:
     return f"ignition-sync-repo-{resource}"
 
 
+_VARIABLE = re.compile(r"(OTEL|STOKER)_[A-Z0-9_]{1,60}")
+MOST_VARIABLES = 32
+LONGEST_VARIABLE = 16 << 10
+
+
+def environment_of(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """`NAME=VALUE` as a command line has them; only names that cannot change what an agent is."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not _VARIABLE.fullmatch(name):
+            raise Misconfigured(
+                f"agent variable {name[:80]!r} is no NAME=VALUE with OTEL_ or STOKER_ in front"
+            )
+        if name.endswith("_HEADERS"):
+            raise Misconfigured(f"agent variable {name} may hold a credential, which no pod may show")
+        if len(value.encode()) > LONGEST_VARIABLE or "\0" in value:
+            raise Misconfigured(f"the value of agent variable {name} has more than {LONGEST_VARIABLE} bytes")
+        found[name] = value
+    if len(found) > MOST_VARIABLES:
+        raise Misconfigured(f"agents get at most {MOST_VARIABLES} variables")
+    return tuple(sorted(found.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class MountedSecret:
     """The keys of one Secret that a container gets to see."""
@@ -76,6 +101,8 @@ class Installation:
     """In the namespace of each gateway: what the controller's messages are signed with."""
     shared_volumes: bool = False
     """Whether somebody makes the volumes that resources ask for; a pod would wait for ever for one."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables of every agent: where traces and audit records go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +125,7 @@ class Sidecar:
     """A mirror that is read in place of a clone of one's own; empty for none."""
     snapshot_claim: str = ""
     """Where snapshots lie; empty: beside the ledger, or in a bucket."""
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:
@@ -105,6 +133,8 @@ class Sidecar:
         made_of = asdict(self)
         if not self.snapshot_claim:  # pods that were made before there were any are as good as new ones
             del made_of["snapshot_claim"]
+        if not self.environment:
+            del made_of["environment"]
         text = json.dumps({"version": VERSION, **made_of}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -135,6 +165,7 @@ def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str 
         metadata_key=None if signing is None else MountedSecret(signing.name, (signing.key,)),
         shared_claim=shared_claim(intent.identity.name) if shared else "",
         snapshot_claim=intent.policies.snapshots.claim_name if intent.policies.snapshots.enabled else "",
+        environment=installation.environment,
     )
 
 

@@ -18,6 +18,7 @@ from stoker.ignition.restarting import Restarting
 from stoker.ignition.scanning import Scanner
 from stoker.ignition.verifying import Failure, Failures, ReadBack, Verifying
 from stoker.ignition.waiting import Patience, Readiness
+from stoker.telemetry import tracing
 
 SCAN = "scan"
 """The place of a failure that is none of a file in particular."""
@@ -108,10 +109,12 @@ class Paying:
             if not found.notes or self._patience.exhausted:
                 return found
         try:
-            await self._scanner.scan()
+            with tracing.step("gateway.scan"):
+                await self._scanner.scan()
         except StokerError as error:
             if error.reason is Reason.GATEWAY_ERROR:  # it runs, it knows us, and it does not do it
                 payment.failures = {SCAN: (Failure.SCAN, error.message)}
             raise
         payment.applied = True
-        return await self._verifying.read_back(debt)
+        with tracing.step("gateway.verify"):
+            return await self._verifying.read_back(debt)

@@ -28,6 +28,7 @@ from stoker.domain.reasons import Reason
 from stoker.kube.deadlines import deadline
 from stoker.kube.event_loop import event_loop
 from stoker.kube.judging import understood
+from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -149,8 +150,11 @@ def run(main: Callable[[], Coroutine[object, object, None]], *, lean: bool = Fal
     `lean` takes the one that costs no memory of its own: for a process with a handful of
     connections, of which there are many.
     """
-    with asyncio.Runner(loop_factory=None if lean else event_loop()) as runner:
-        runner.run(_until_signalled(main))
+    try:
+        with asyncio.Runner(loop_factory=None if lean else event_loop()) as runner:
+            runner.run(_until_signalled(main))
+    finally:
+        tracing.end()
 
 
 async def _until_signalled(main: Callable[[], Coroutine[object, object, None]]) -> None:

@@ -7,6 +7,7 @@ these become watches, workers and statuses. It decides nothing by itself.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from stoker.domain.clock import Clock
@@ -85,7 +86,7 @@ class Operated:
             refresh=settings.discovery_refresh,
         )
         opening = asyncio.Semaphore(settings.max_concurrent_watches)
-        turns = Turns(opening, rate, clock, meter.scanned, self._tell, meter.listed)
+        turns = Turns(opening, rate, clock, meter.scanned, self._tell, meter.listed, meter.watch_failed)
         self._watches = Watches(client, turns, Around(select((), Catalog())))
         self._members = Members(client, settings.namespace, terms, clock, self._stir)
         self._keys = SigningKeys(client, settings.work_dir)
@@ -228,8 +229,15 @@ class Operated:
                 )
                 standing = _after(self._leaving.pop(place, None), candidate)
                 task = asyncio.get_running_loop().create_task(standing, name=place.lease)
+                task.add_done_callback(partial(self._left, place))
                 self._candidates[place] = candidate, task
+                self._meter.active(place, False)  # a branch that nobody writes is seen to have no worker
             self._candidates[place][0].worker.arrange(wanted)
+
+    def _left(self, place: Place, _: asyncio.Task[None]) -> None:
+        """The worker of a branch has ended; one that took its place speaks for itself."""
+        if place not in self._candidates:
+            self._meter.gone(place)
 
     def _candidate_of(self, place: Place) -> Candidate | None:
         found = self._candidates.get(place)

@@ -49,6 +49,11 @@ class Meter:
         )
         self._active = gauge("repo_branch_active_workers", "1 while this replica writes the branch.", _BRANCH)
         self._depth = gauge("repo_branch_queue_depth", "Changes that are not pushed yet.", _BRANCH)
+        self._watch_failures = counter(
+            "watch_failures_total",
+            "Lists and watches that ended with an error, by reason.",
+            (*_KIND, "reason"),
+        )
         self._watch_seconds = histogram(
             "watch_list_duration_seconds", "From the begin of a watch to the end of its first list.", _KIND
         )
@@ -72,6 +77,11 @@ class Meter:
         resource = watched.resource
         gvk = f"{resource.api_version}/{resource.kind}"
         self._watch_seconds.observe(seconds, gvk=gvk, scope=_scope(resource.namespaced))
+
+    def watch_failed(self, watched: Watched, reason: str) -> None:
+        resource = watched.resource
+        gvk = f"{resource.api_version}/{resource.kind}"
+        self._watch_failures.inc(gvk=gvk, scope=_scope(resource.namespaced), reason=reason)
 
     def wrote(
         self, ref: DestinationRef, commits: Iterable[Planned], kinds: dict[tuple[str, ...], str]
@@ -104,6 +114,11 @@ class Meter:
 
     def active(self, place: Place, active: bool) -> None:
         self._active.set(int(active), **_of(place))
+
+    def gone(self, place: Place) -> None:
+        """Nobody wants anything written there any more: no worker is missing."""
+        self._active.drop(**_of(place))
+        self._depth.drop(**_of(place))
 
     def depth(self, place: Place, changes: int) -> None:
         self._depth.set(changes, **_of(place))

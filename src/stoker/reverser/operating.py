@@ -31,7 +31,7 @@ from stoker.telemetry.health import Health
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
-from stoker.telemetry.runtime import RuntimeMetrics
+from stoker.telemetry.runtime import watch_readings
 
 log = get_logger(__name__)
 
@@ -71,7 +71,7 @@ class Reverser:
                 owner=await own_account(client, settings.namespace),
             )
             operated = Operated(settings, self._seams, self._clock, client, origin, terms, self._meter)
-            RuntimeMetrics(self._metrics).watch_reflectors(lambda: operated.reflectors)
+            self._metrics.collect_from(lambda: watch_readings(operated.reflectors))
             self._health.ready.add("listed", operated.why_unready)
             started = Started(
                 client, self._clock, self._metrics, self._health, terms.identity, settings.namespace

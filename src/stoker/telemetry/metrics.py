@@ -79,6 +79,7 @@ class Metrics:
         self._families: dict[str, Family[Counter | Gauge] | Family[Gauge] | Family[Histogram]] = {}
         self._declared: dict[str, Declared] = {}
         self._callbacks: list[Callable[[], Iterable[Reading]]] = []
+        self._accepted: set[tuple[str, ...]] = set()
         ProcessCollector(registry=self._registry)
 
     def counter(self, name: str, description: str, labels: Sequence[str] = ()) -> CounterFamily:
@@ -117,23 +118,26 @@ class Metrics:
         for family in self._families.values():
             family.forget(namespace, cr, gateway)
 
-    def read(self) -> list[Metric]:
+    def read(self) -> list[Reading]:
         """Ask all callbacks. Belongs on the event loop, which owns what they look at."""
+        return list(self._readings())
+
+    def page(self, readings: Iterable[Reading]) -> bytes:
+        """The page in Prometheus' text form. Touches nothing of the event loop: it may run in a thread."""
+        text = generate_latest(_Both(self._registry, self._added_up(readings)))
+        for name in self._plain_counters:
+            text = text.replace(f"# TYPE {name} gauge\n".encode(), f"# TYPE {name} counter\n".encode())
+        return text
+
+    def _added_up(self, readings: Iterable[Reading]) -> list[Metric]:
         found: dict[str, tuple[Reading, dict[tuple[tuple[str, str], ...], float]]] = {}
-        for reading in self._readings():
+        for reading in readings:
             _, values = found.setdefault(reading.name, (reading, {}))
             labels = tuple((name, clean(value)) for name, value in reading.labels.items())
             if len(values) >= self._max_series and labels not in values:
                 labels = tuple((name, OTHER) for name, _ in labels)
             values[labels] = values.get(labels, 0.0) + reading.value
         return [self._metric(first, values) for first, values in found.values()]
-
-    def page(self, readings: Iterable[Metric]) -> bytes:
-        """The page in Prometheus' text form. Touches nothing of the event loop: it may run in a thread."""
-        text = generate_latest(_Both(self._registry, list(readings)))
-        for name in self._plain_counters:
-            text = text.replace(f"# TYPE {name} gauge\n".encode(), f"# TYPE {name} counter\n".encode())
-        return text
 
     def declared(self) -> list[Declared]:
         """All metrics that there are now, by name; of those that are looked up, the ones with a value."""
@@ -160,6 +164,7 @@ class Metrics:
             raise InvalidValue(f"metric name {full[:80]!r} is not lower-case letters, digits and _")
         if full in self._families:
             raise InvalidValue(f"metric {full} is declared twice")
+        self._accepted.clear()  # a reading must not have the name of a metric that is declared later
         self._declared[full] = Declared(full, kind, tuple(labels), description)
         return full
 
@@ -175,9 +180,13 @@ class Metrics:
             yield from readings
 
     def _refuse_reading(self, reading: Reading) -> None:
+        form = (reading.name, *reading.labels)
+        if form in self._accepted:  # thousands have the same form, and the event loop waits for all of them
+            return
         refuse_unknown(reading.name, reading.labels)
         if not _NAME.fullmatch(self._prefix + reading.name) or self._prefix + reading.name in self._families:
             raise InvalidValue(f"metric {reading.name[:80]!r} is no name, or a declared metric has it")
+        self._accepted.add(form)
 
     def _metric(self, first: Reading, values: Mapping[tuple[tuple[str, str], ...], float]) -> Metric:
         full = self._prefix + first.name

@@ -91,10 +91,11 @@ class RuntimeMetrics:
 
     def watch_reflectors(self, states: Callable[[], Iterable[ReflectorState]]) -> None:
         """Read the reflectors each time the page is asked for; those of one kind are added up."""
-        self._metrics.collect_from(lambda: _watch_readings(states()))
+        self._metrics.collect_from(lambda: watch_readings(states()))
 
 
-def _watch_readings(states: Iterable[ReflectorState]) -> Iterator[Reading]:
+def watch_readings(states: Iterable[ReflectorState]) -> Iterator[Reading]:
+    """For a process that has watches and no passes or queues of its own."""
     restarts: Counter[tuple[str, str]] = Counter()
     for state in states:
         kind = state.resource.kind

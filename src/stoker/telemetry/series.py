@@ -49,6 +49,15 @@ class Family(Generic[M]):
             if not known:
                 self._of_resource.pop(resource, None)
 
+    def drop(self, **labels: str) -> None:
+        """Drop one series: what it tells of is gone. Nothing happens where there is none."""
+        values = label_set(self.name, self._labels, labels)
+        with self._lock:
+            if self._children.pop(values, None) is not None:
+                self._metric.remove(*values)
+                for known in self._of_resource.values():
+                    known.discard(values)
+
     def _child(self, given: Mapping[str, str]) -> M:
         values = label_set(self.name, self._labels, given)
         if not values:

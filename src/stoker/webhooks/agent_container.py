@@ -88,7 +88,7 @@ def _container(sidecar: Sidecar, placement: Placement, mounts: list[Json]) -> Js
     return {
         "image": sidecar.image,
         "imagePullPolicy": sidecar.pull_policy,
-        "env": list(_variables(placement)),
+        "env": [*_variables(placement), *_given(sidecar)],
         "resources": {"requests": dict(sidecar.requests), "limits": dict(sidecar.limits)},
         "volumeMounts": mounts,
         "securityContext": _security_context(placement),
@@ -107,6 +107,12 @@ def _variables(placement: Placement) -> Iterator[Json]:
     else:
         yield {"name": "GATEWAY_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     yield {"name": "TMPDIR", "value": "/tmp"}  # noqa: S108 - a volume of the pod's own
+
+
+def _given(sidecar: Sidecar) -> Iterator[Json]:
+    """What the installation wants of all agents; none of it can take the place of one of ours."""
+    for name, value in sidecar.environment:
+        yield {"name": name, "value": value.replace("$", "$$")}
 
 
 def _ports_and_probes(sidecar: Sidecar) -> Json:

@@ -61,6 +61,7 @@ class Settings:
     repo_size: str = "2Gi"
     metadata_key: SecretKey | None = None
     shared_volumes: bool = False
+    agent_environment: tuple[tuple[str, str], ...] = ()
     selector: dict[str, str | None] = field(default_factory=dict)
     deny_refused: bool = False
     defaults: IgnitionSyncBaseSpec = NO_DEFAULTS
@@ -129,6 +130,7 @@ class Webhook:
             settings.repo_size,
             settings.metadata_key,
             settings.shared_volumes,
+            settings.agent_environment,
         )
 
     def _answer_for(self, server: ReviewServer) -> None:

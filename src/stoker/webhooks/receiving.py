@@ -25,12 +25,15 @@ from typing import NamedTuple, Self
 
 from aiohttp import web
 
+from stoker.api.adapters.requests import TRACEPARENT
 from stoker.domain.callers import MAX_BODY, claims_to_know, read_capped
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.intent.intents import FrontDoor, Identity
+from stoker.domain.traces import HEADER
 from stoker.kube.deadlines import deadline
 from stoker.kube.errors import NotFound
+from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import parse_address
@@ -160,10 +163,13 @@ class Receiver:
         self._limiter.believed(source, lane)
         if not belief.about:
             raise Refused(404, Result.NOT_FOUND, f"there is no {target.namespace}/{target.name} to ask for")
-        asked = self._understand(request.headers, body)
-        decisions = [(known.identity, decide(asked, known)) for known in belief.about]
-        await self._carry_out(decisions, asked)
-        return _told(asked, [decision for _, decision in decisions])
+        # Who is not believed begins no trace, and whose trace it belongs to is believed of nobody else.
+        with tracing.span("webhook.receive", parent=request.headers.get(HEADER, "")) as told:
+            asked = self._understand(request.headers, body)
+            decisions = [(known.identity, decide(asked, known)) for known in belief.about]
+            told.say(namespace=target.namespace, name=target.name, source=str(asked.caller))
+            await self._carry_out(decisions, asked)
+            return _told(asked, [decision for _, decision in decisions])
 
     def _hear(self, request: web.BaseRequest, source: str) -> Lane:
         lane = Lane.WITH_PROOF if claims_to_know(request.headers) else Lane.WITHOUT_PROOF
@@ -240,7 +246,12 @@ class Receiver:
             log.info("webhook.accepted", **keys, ref=decision.ref, moves=decision.wish.ref is not None)
 
     async def _write(self, who: Identity, wish: Wish) -> None:
-        await self._annotate(who, wish.annotations(group_of(who), self._clock.now()))
+        group = group_of(who)
+        with tracing.step("webhook.annotate", namespace=who.namespace, name=who.name, kind=str(who.door)):
+            annotations = wish.annotations(group, self._clock.now())
+            if trace := tracing.traceparent():
+                annotations[f"{group}/{TRACEPARENT}"] = trace
+            await self._annotate(who, annotations)
 
 
 def _look_at_form(headers: Mapping[str, str]) -> None:

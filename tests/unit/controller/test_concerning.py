@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stoker.controller.seeing.concerning import References, asks_for_more, has_news
+from stoker.controller.seeing.concerning import References, Sink, asks_for_more, has_news
 from stoker.controller.seeing.objects import Kept, ResourceKey, keep_object
 from stoker.domain.protocol import GatewayReport
 from stoker.kube.store import ObjectKey
@@ -63,3 +63,18 @@ def test_who_names_a_secret_is_found_and_forgotten() -> None:
     assert references.users(secret) == (two,)
     references.forget(two)
     assert references.users(secret) == ()
+
+
+def test_a_sink_takes_the_keys_of_its_namespaces_and_drops_all_others() -> None:
+    taken: list[str] = []
+    sink = Sink(
+        lambda key: taken.append(f"now {key.object}"),
+        lambda key: taken.append(f"soon {key.object}"),
+        lambda key: taken.append(f"profile {key}"),
+    ).only(lambda namespace: namespace == "north")
+    for namespace in ("north", "south"):
+        where = ObjectKey(namespace, "line")
+        sink.now(ResourceKey("Stoker", where))
+        sink.soon(ResourceKey("Stoker", where))
+        sink.profile(where)
+    assert taken == ["now north/line", "soon north/line", "profile north/line"]

@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.refs import CommitId, GitRef, RepoUrl, without_userinfo
+from stoker.domain.refs import CommitId, GitRef, RepoUrl, SourceUrl, without_userinfo
 
 SHA = "5f0c9d2" + "0" * 33
 
@@ -151,3 +151,67 @@ def test_no_part_of_a_password_in_an_address_is_shown_wherever_it_stands(text: s
 def test_an_at_sign_in_a_path_is_no_password() -> None:
     said = "fatal: 'https://host:8080/x@2.git' and https://host/y@3.git are gone, ask me@host"
     assert without_userinfo(said) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [
+        ("oci://ghcr.io/plant/line-1", "oci"),
+        ("oci://127.0.0.1:5000/plant?plainHttp=true", "oci"),
+        ("s3://plant", "s3"),
+        ("s3://plant/releases/line-1?endpoint=http://minio:9000&region=eu-1", "s3"),
+        ("https://git.example.com/x.git", "https"),
+        ("git@git.example.com:x.git", "ssh"),
+    ],
+)
+def test_a_source_may_be_a_registry_or_a_bucket(text: str, scheme: str) -> None:
+    assert SourceUrl(text) == text
+    assert SourceUrl(text).scheme == scheme
+    assert SourceUrl(text).is_artifact == (scheme in ("oci", "s3"))
+
+
+@pytest.mark.parametrize("text", ["oci://ghcr.io/plant", "s3://plant/x"])
+def test_what_is_written_to_is_never_a_registry_or_a_bucket(text: str) -> None:
+    with pytest.raises(InvalidValue, match="must begin with"):
+        RepoUrl(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("oci://ghcr.io", "oci://host/name"),
+        ("oci://ghcr.io/Plant", "oci://host/name"),
+        ("oci://ghcr.io/plant:v1", "oci://host/name"),
+        ("oci://ghcr.io/../x", "oci://host/name"),
+        ("oci:///plant", "names no host"),
+        ("oci://me:s3cret@ghcr.io/plant", "'@'"),
+        ("oci://ghcr.io/plant@sha256:00", "'@'"),
+        ("oci://ghcr.io:0/plant", "port 0"),
+        ("oci://ghcr.io:many/plant", "cannot be read"),
+        ("oci://2852039166/plant", "link-local"),
+        ("oci://ghcr.io/plant?insecure=true", "query"),
+        ("oci://ghcr.io/plant#x", "fragment"),
+        ("oci://ghcr.io/pl ant", "space"),
+        ("oci://ghcr.io/" + "a" * 2048, "longer"),
+        ("s3://Plant/x", "bucket of"),
+        ("s3://plant/a/../b", "prefix"),
+        ("s3://plant//b", "prefix"),
+        ("s3://plant/x?key=s3cret", "query"),
+        ("s3://plant/x?endpoint=minio:9000", "endpoint"),
+        ("s3://plant/x?endpoint=http://169.254.169.254/", "link-local"),
+        ("s3://plant/x?endpoint=https://a&endpoint=https://b", "twice"),
+        ("s3://plant/x?region=eu_1", "region"),
+    ],
+)
+def test_an_address_of_an_artifact_that_is_wrong_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(InvalidValue, match="artifact address") as refused:
+        SourceUrl(text)
+    assert why in refused.value.message
+    assert "s3cret" not in refused.value.message
+
+
+def test_a_digest_is_a_ref_and_nothing_like_it_is() -> None:
+    assert GitRef("sha256:" + "0" * 64)
+    for text in ("sha256:0", "sha256:" + "G" * 64, "sha512:" + "0" * 64, "x:sha256:" + "0" * 64):
+        with pytest.raises(InvalidValue):
+            GitRef(text)

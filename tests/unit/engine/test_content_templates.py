@@ -7,6 +7,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
+from stoker.domain.reasons import Reason
 from stoker.engine.content_templates import fill_in
 
 VALUES = TemplateValues(
@@ -53,8 +54,9 @@ def test_a_file_without_fields_is_the_very_same() -> None:
     ],
 )
 def test_everything_else_is_refused_with_its_line(content: bytes, why: str) -> None:
-    with pytest.raises(InvalidValue, match=why):
+    with pytest.raises(InvalidValue, match=why) as refused:
         fill_in(content, VALUES)
+    assert refused.value.reason is Reason.TEMPLATE_RESOLUTION_FAILED
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
+from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.templates import Template, render
 
@@ -62,8 +63,9 @@ def test_ref_and_commit_are_known_once_the_commit_is() -> None:
     ],
 )
 def test_everything_else_is_an_error(template: str, why: str) -> None:
-    with pytest.raises(InvalidValue, match=why):
+    with pytest.raises(InvalidValue, match=why) as refused:
         render(template, VALUES)
+    assert refused.value.reason is Reason.TEMPLATE_RESOLUTION_FAILED
 
 
 def test_a_value_is_never_read_as_a_template() -> None:

@@ -16,7 +16,8 @@ from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.opening.access import Access, SshKey
 from stoker.git.opening.known_hosts import known_keys, name_of, offered_key
-from stoker.git.opening.ssh import MAX_KEY_BYTES, repaired_key, without_chatter
+from stoker.git.opening.ssh import MAX_KEY_BYTES, repaired_key, ssh_environment, without_chatter
+from stoker.git.running import nameless
 from stoker.git.running.runner import GitRunner
 from stoker.testing.repositories.ssh_keys import make_ssh_key
 
@@ -141,15 +142,36 @@ def test_what_ssh_tells_about_its_way_is_read_and_left_out() -> None:
     assert offered_key("nothing") is None
 
 
+def nobody(uid: int) -> None:
+    raise KeyError(uid)
+
+
 async def test_a_user_without_an_entry_in_passwd_is_told_what_ssh_would_not_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ssh itself ends with "No user exists for uid", whatever it is told."""
-
-    def nobody(uid: int) -> None:
-        raise KeyError(uid)
-
     monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(nameless, "library", lambda: None)
     url, access = RepoUrl("git@127.0.0.1:r.git"), Access(SshKey(Secret(PLAIN[4])))
     with pytest.raises(Misconfigured, match=f"ssh refuses to run for user id {os.getuid()}"):
         await GitRunner(tmp_path / "cache").run(["ls-remote"], [url], url=url, access=access)
+
+
+def test_a_user_without_an_entry_gets_one_that_only_ssh_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(nameless, "library", lambda: Path("/lib/wrapper.so"))
+    login = SshKey(Secret(PLAIN[4]))
+    environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), login, False)
+    assert "LD_PRELOAD" not in environment  # git itself runs without it
+    assert environment["STOKER_SSH_PRELOAD"] == "/lib/wrapper.so"
+    line = Path(environment["NSS_WRAPPER_PASSWD"]).read_text().split(":")
+    assert line[2:4] == [str(os.getuid()), str(os.getgid())]
+    assert Path(environment["NSS_WRAPPER_GROUP"]).read_text().split(":")[2] == str(os.getgid())
+
+
+def test_a_user_with_an_entry_needs_nothing_of_it(tmp_path: Path) -> None:
+    environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), SshKey(Secret(PLAIN[4])), False)
+    assert sorted(environment) == ["GIT_SSH_VARIANT", "STOKER_SSH_FOLDER", "STOKER_SSH_STRICT"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "known_hosts"]

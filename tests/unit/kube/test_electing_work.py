@@ -10,6 +10,7 @@ import pytest
 from stoker.domain.errors import Stalled
 from stoker.kube.fencing import Leadership, LeadershipLost
 from stoker.testing.cluster.simulated_leases import (
+    LEASE,
     LEASE_PATH,
     Candidates,
     Fate,
@@ -203,3 +204,19 @@ async def test_giving_back_what_is_no_longer_there_is_no_error() -> None:
     it.server.delete(LEASE_PATH)
     await it.stop("a")
     assert LEASE_PATH not in it.server.objects
+
+
+@in_virtual_time
+async def test_a_leader_knows_the_lease_as_it_was_before_its_own_claim() -> None:
+    it = Candidates()
+    metadata = {"name": LEASE, "annotations": {"stoker.io/shards": "2"}}
+    it.server.put(LEASE_PATH, {"metadata": metadata, "spec": {"holderIdentity": ""}})
+    it.fates["a"] = Fate(lost_back=True)  # the claim arrives, and nobody hears of it
+    it.start("a")
+    await pass_time(4)
+    it.fates["a"] = Fate()
+    await pass_time(20)
+    found = it.terms["a"][-1].found
+    assert found is not None
+    assert (found.holder, found.metadata.annotations) == ("", {"stoker.io/shards": "2"})
+    await it.end()

@@ -260,3 +260,13 @@ def test_renewals_and_looks_spread_but_never_come_later() -> None:
     assert isinstance(first, Pause)
     assert last == Pause(5.0)
     assert 4.5 <= first.seconds < 5.0
+
+
+def test_what_a_holder_says_stands_beside_what_others_wrote_and_stays_when_it_leaves() -> None:
+    terms = Terms("me", 15, 5, (("stoker.io/shards", "3"),))
+    found = lease("other", "7")
+    noted = msgspec.structs.replace(found.metadata, annotations={"note": "by hand", "stoker.io/shards": "2"})
+    mine = claimed(msgspec.structs.replace(found, metadata=noted), terms, NAME, NAMESPACE, NOW)
+    assert mine.metadata.annotations == {"note": "by hand", "stoker.io/shards": "3"}
+    assert released(mine, NOW).metadata.annotations == mine.metadata.annotations
+    assert claimed(None, terms, NAME, NAMESPACE, NOW).metadata.annotations == {"stoker.io/shards": "3"}

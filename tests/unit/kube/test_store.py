@@ -175,3 +175,19 @@ class TestIndexes:
         store: Store[str] = Store(text, indexes={"first": lambda _, value: [value.split()[0]]})
         assert store.read(KEY, "u1", "1", b"") is None
         assert store.refused == 1
+
+
+def test_what_is_not_wanted_is_neither_decoded_nor_kept_nor_reported() -> None:
+    refused: list[ObjectKey] = []
+    read: list[bytes] = []
+
+    def keep(raw: bytes) -> str:
+        read.append(raw)
+        return raw.decode()
+
+    store = Store(
+        keep, on_refused=lambda key, _: refused.append(key), wanted=lambda key: key.namespace == "shop"
+    )
+    assert store.read(ObjectKey("attic", "prices"), "u1", "5", b"\xff") is None
+    assert store.read(KEY, "u1", "5", b"one") == Entry("u1", "5", "one")
+    assert (refused, store.refused, read) == ([], 0, [b"one"])

@@ -310,3 +310,36 @@ def test_the_runtime_reports_under_the_promised_names() -> None:
     assert series(metrics, "ignition_sync_lease_terms_total") == {'controller="stoker-controller-0"': 1}
     metrics.forget("plant", "site")
     assert series(metrics, "ignition_sync_reconcile_total") == {}
+
+
+def test_a_counter_without_the_usual_ending_is_a_counter_all_the_same() -> None:
+    metrics = Metrics()
+    metrics.counter("ignition_sync_bidirectional_prs_created", "Requests.").inc(2)
+    metrics.gauge("ignition_sync_bidirectional_prs_created_today", "Requests.").set(1)
+    assert "# TYPE ignition_sync_bidirectional_prs_created counter\n" in page(metrics)
+    assert "# TYPE ignition_sync_bidirectional_prs_created_today gauge\n" in page(metrics)
+
+
+def test_what_is_declared_can_be_listed_with_what_is_looked_up() -> None:
+    metrics = Metrics(prefix="site")
+    metrics.counter("commits_total", "Commits.", ("repo", "branch"))
+    metrics.collect_from(lambda: [Reading("depth", "Depth.", 3, {"queue": "q"})])
+    metrics.collect_from(lambda: [Reading("adds_total", "Adds.", 3, {"queue": "q"}, counter=True)])
+    assert metrics.declared() == [
+        ("site_adds_total", "counter", ("queue",), "Adds."),
+        ("site_commits_total", "counter", ("repo", "branch"), "Commits."),
+        ("site_depth", "gauge", ("queue",), "Depth."),
+    ]
+
+
+def test_one_series_can_be_dropped_and_comes_back_at_the_begin() -> None:
+    metrics = Metrics()
+    gauge = metrics.gauge("x", "X.", ("namespace", "cr"))
+    for cr in ("a", "b"):
+        gauge.set(3, namespace="n", cr=cr)
+    gauge.drop(namespace="n", cr="a")
+    gauge.drop(namespace="n", cr="never there")
+    assert series(metrics, "x") == {'cr="b",namespace="n"': 3}
+    metrics.forget("n", "a")  # knows that it is gone
+    gauge.inc(namespace="n", cr="a")
+    assert series(metrics, "x") == {'cr="a",namespace="n"': 1, 'cr="b",namespace="n"': 3}

@@ -88,6 +88,7 @@ def test_the_command_prints_the_folder_last(tmp_path: Path) -> None:
     put(tool_folder("helm"), {"helm": "v3.22.0"})
     put(tool_folder("gitea"), {"gitea": "gitea version 1.26.0"})
     put(tool_folder("versitygw"), {"versitygw": "v1.8.0"})
+    put(tool_folder("registry"), {"registry": "v3.1.2"})
     done = subprocess.run(
         [sys.executable, "-m", "stoker.testing.assets.finding"], capture_output=True, text=True, check=True
     )
@@ -108,6 +109,7 @@ def test_versions_are_read_from_the_pins_and_stamped_into_the_binaries() -> None
     assert "gitMajor=1 " in recipe.linker_flags
     assert Recipe.of("etcd").version.startswith("v3.6.")
     assert Recipe.of("versitygw").version.startswith("v1.8.")
+    assert Recipe.of("registry").version.startswith("v3.1.")
     helm = Recipe.of("helm")
     assert f"version.version={helm.version} " in helm.linker_flags
     assert "chartutil.k8sVersionMinor=3" in helm.linker_flags

@@ -20,6 +20,7 @@ from stoker.api.kinds.ignitionsync import (
     IgnitionSyncBaseSpec,
     IgnitionSyncSpec,
 )
+from stoker.api.kinds.sync import is_artifact
 from stoker.api.meta import NamespacedRef
 from stoker.domain.intent.delivery import AccessMode, SharedVolume
 from stoker.domain.intent.intents import FrontDoor, GatewayIntent, Notice, ResourceIntent
@@ -51,7 +52,7 @@ class IgnitionSyncAdapter:
             _door(known.resource),
             (*known.notices, *_notices(spec)),
             shared_volume=volume,
-            single_gateway=spec.storage is not None and volume is None,
+            single_gateway=spec.storage is not None and volume is None and not is_artifact(spec),
         )
 
     def gateway_intent(self, resource: IgnitionSync, pod: PodFacts, around: Surroundings) -> GatewayIntent:
@@ -71,6 +72,8 @@ def _door(resource: IgnitionSync) -> Door:
 
 def _shared_volume(spec: IgnitionSyncSpec) -> SharedVolume | None:
     """A volume that only one pod can mount is no better than that pod's own clone (C-021)."""
+    if is_artifact(spec):
+        return None
     volume = shared_volume_of(spec.storage) if spec.storage else None
     return volume if volume and volume.access_mode is AccessMode.READ_WRITE_MANY else None
 
@@ -80,7 +83,13 @@ def _notices(spec: IgnitionSyncSpec) -> Iterator[Notice]:
         yield Notice(
             Reason.RUNTIME_FILES_NOT_EXCLUDED, f"excludePatterns lack {RUNTIME_FILES}, which is added (C-082)"
         )
-    if spec.storage and _shared_volume(spec) is None:
+    if spec.storage and is_artifact(spec):
+        yield Notice(
+            Reason.FIELD_IGNORED,
+            "storage means nothing for a registry or a bucket: no volume is made, each agent keeps its own "
+            "mirror",
+        )
+    elif spec.storage and _shared_volume(spec) is None:
         yield Notice(
             Reason.FIELD_IGNORED,
             "storage.accessMode is ReadWriteOnce: no volume is made, each agent keeps its own clone (C-021)",

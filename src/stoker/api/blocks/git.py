@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from stoker.api.fields import Block, Rule, about
 from stoker.api.meta import LocalRef, SecretKeyRef
-from stoker.api.scalars import ProxyUrl, RefName, RepoAddress
+from stoker.api.scalars import ProxyUrl, SourceAddress, SourceRef
 
 _AppId = Annotated[int, Meta(ge=1, le=1 << 53)]
 
@@ -139,16 +139,19 @@ class GitSource(GitAccess):
     """The repository and the ref to follow."""
 
     repo: Annotated[
-        RepoAddress,
+        SourceAddress,
         about(
             "The repository: https://, http://, ssh://, git@host:path, or file:///path of a mirror that is "
-            "mounted where the sync runs. Credentials never stand here."
+            "mounted where the sync runs. Or what is only read: oci://host/name, an artifact in a registry "
+            "(with ?plainHttp=true without TLS), or s3://bucket/prefix?endpoint=https://host&region=name, "
+            "objects in a bucket. Credentials never stand here."
         ),
     ]
     ref: Annotated[
-        RefName,
+        SourceRef,
         about(
-            "Branch, tag or commit id to follow. The product never writes this field; webhooks use "
-            "annotations."
+            "Branch, tag or commit id to follow; for oci:// a tag, or sha256: and a digest; for s3:// a "
+            "prefix below that of the address, or HEAD for that one itself. The product never writes this "
+            "field; webhooks use annotations."
         ),
     ]

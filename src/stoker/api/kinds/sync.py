@@ -86,6 +86,22 @@ def _captures_drift_without_a_way_back(spec: SyncSpec) -> bool:
     return captures and not (spec.bidirectional and spec.bidirectional.enabled)
 
 
+def is_artifact(spec: SyncSpec) -> bool:
+    return spec.git.repo.startswith(("oci://", "s3://"))
+
+
+def _opens_artifact(spec: SyncSpec) -> bool:
+    """A login that a registry or a bucket understands."""
+    auth = spec.git.auth
+    if auth is None or not is_artifact(spec):
+        return True
+    of_git = auth.ssh_key is not None or auth.github_app is not None
+    return not of_git and not (auth.token is not None and spec.git.repo.startswith("s3://"))
+
+
+_ARTIFACT = "(self.git.repo.startsWith('oci://') || self.git.repo.startsWith('s3://'))"
+
+
 def _needs_bucket(kind: str) -> Rule:
     return Rule(
         "!self.?snapshots.?enabled.orValue(false)"
@@ -132,6 +148,28 @@ COMPLETE: tuple[Rule, ...] = (
         "drift.mode capture needs bidirectional.enabled",
         lambda it: not _captures_drift_without_a_way_back(it),
         at="drift",
+    ),
+    Rule(
+        f"!{_ARTIFACT} || !self.?bidirectional.?enabled.orValue(false)",
+        "bidirectional needs a git repository in git.repo: a registry (oci://) or a bucket (s3://) is only "
+        "read",
+        lambda it: not is_artifact(it) or not (it.bidirectional and it.bidirectional.enabled),
+        at="bidirectional",
+    ),
+    Rule(
+        f"!{_ARTIFACT} || !(self.git.?auth.?sshKey.hasValue() || self.git.?auth.?githubApp.hasValue()"
+        " || (self.git.repo.startsWith('s3://') && self.git.?auth.?token.hasValue()))",
+        "git.auth takes basic or token for a registry (oci://) and basic for a bucket (s3://)",
+        _opens_artifact,
+        at="git",
+    ),
+    Rule(
+        f"!{_ARTIFACT} || (self.git.?verify.?mode.orValue('none') == 'none'"
+        " && !self.git.?auth.?gpgKey.hasValue())",
+        "git.verify checks signatures of git, which a registry (oci://) or a bucket (s3://) has not; pin an "
+        "artifact by its digest in git.ref",
+        lambda it: not is_artifact(it) or not _verifies(it),
+        at="git",
     ),
     _needs_bucket("s3"),
     _needs_bucket("gcs"),

@@ -38,6 +38,7 @@ from stoker.kube.backoff import Backoff
 from stoker.kube.deadlines import deadline
 from stoker.kube.judging import understood
 from stoker.kube.queue import WorkQueue
+from stoker.telemetry import tracing
 
 GIT_TIMEOUT = 120.0
 PATIENCE = 1.0
@@ -214,7 +215,8 @@ class Resolver:
                 self._places.turn(hurried=asked.hurried),
             ):
                 began = self._clock.monotonic()
-                answer = await self._answer(key, asked.question.source)
+                with tracing.step("git.resolve", ref=str(asked.question.source.ref)):
+                    answer = await self._answer(key, asked.question.source)
                 self._timed(key, self._clock.monotonic() - began)
         finally:
             mark.cancel()

@@ -51,20 +51,28 @@ class Delivery:
     ref: GitRef | None = None
     trigger: str = ""
     triggered_at: str = ""
+    traceparent: str = ""
 
 
 def delivery(
-    found: CommitId | None, ref: GitRef, url: RepoUrl, published: Metadata | None, *, trigger: str, now: str
+    found: CommitId | None,
+    ref: GitRef,
+    url: RepoUrl,
+    published: Metadata | None,
+    *,
+    trigger: str,
+    now: str,
+    traceparent: str = "",
 ) -> Delivery:
     """What is delivered from now on; `found` is None while the ref is not resolved."""
     before = published if published is not None and published.git_url == url else None
     if found is None:
         if before is None or before.commit is None:
             return Delivery(None, ref)
-        return Delivery(before.commit, before.ref, before.trigger, before.triggered_at)
+        return Delivery(before.commit, before.ref, before.trigger, before.triggered_at, before.traceparent)
     if before is not None and (before.commit, before.ref) == (found, ref):
-        return Delivery(found, ref, before.trigger, before.triggered_at)
-    return Delivery(found, ref, trigger, now)
+        return Delivery(found, ref, before.trigger, before.triggered_at, before.traceparent)
+    return Delivery(found, ref, trigger, now, traceparent)
 
 
 def instructions(
@@ -93,6 +101,7 @@ def instructions(
         ref=what.ref,
         trigger=what.trigger,
         triggered_at=what.triggered_at,
+        traceparent=what.traceparent,
         git_url=intent.source.url,
         auth_type=auth[0],
         auth_secret=auth[1],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from stoker.controller.sharding.dividing import Division
+from stoker.controller.sharding.dividing import Division, lease_name
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.shards import Shard
@@ -74,8 +74,8 @@ class Lookout:
 
 
 def shard_readings(shard: Shard, resources: int, waits_for: int) -> Iterator[Reading]:
-    """Bounded: there are sixteen shards at most."""
-    labels = {"shard": str(shard.index)}
+    """A shard is called as its Lease, as everywhere in the metrics; there are sixteen at most."""
+    labels = {"controller": lease_name(shard.index)}
     yield Reading(
         "ignition_sync_shard_resources",
         "Resources that this process works on as its shard's leader; 0 while it waits for the Lease.",

@@ -54,7 +54,7 @@ def _line(context: Context, gateway: GatewayStatus, entry: SyncHistoryEntry) -> 
         "projectsSynced": list((entry.projects_synced or ())[:MOST_PROJECTS]),
         "duration": entry.duration or "",
         "result": entry.result or "",
-        "scanResult": (gateway.scan_result or "") if gateway.synced_commit == entry.commit else "",
+        "scanResult": (gateway.last_scan_result or "") if gateway.synced_commit == entry.commit else "",
     }
     text = _json(record)
     return text if len(text) <= LONGEST_MESSAGE else _json({**record, "projectsSynced": []})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from stoker.api.blocks.status import GatewayStatus, SyncStatus
 from stoker.controller.seeing.objects import ResourceKey
@@ -84,8 +85,8 @@ class Meter:
             "Commits that a gateway took back by itself, by reason.",
             (*_GATEWAY, "reason"),
         )
-        self._statuses: dict[ResourceKey, SyncStatus] = {}
-        metrics.collect_from(self._readings)
+        self._stand: dict[ResourceKey, tuple[Reading, ...]] = {}
+        metrics.collect_from(lambda: chain.from_iterable(self._stand.values()))
 
     def opened_request(self, key: ResourceKey) -> None:
         self._requests.inc(1, namespace=key.object.namespace, cr=key.object.name)
@@ -99,7 +100,7 @@ class Meter:
     def saw(self, key: ResourceKey, status: SyncStatus) -> None:
         """The gauges, after every pass."""
         labels = {"namespace": key.object.namespace, "cr": key.object.name}
-        self._statuses[key] = status
+        self._stand[key] = tuple(_readings(key, status))
         gateways = status.discovered_gateways or ()
         self._discovered.set(len(gateways), **labels)
         self._synced.set(sum(one.sync_status == "Synced" for one in gateways), **labels)
@@ -144,32 +145,33 @@ class Meter:
             self._begun.inc(gateways, namespace=key.object.namespace, cr=key.object.name)
 
     def forget(self, key: ResourceKey) -> None:
-        self._statuses.pop(key, None)
+        self._stand.pop(key, None)
         self._metrics.forget(key.object.namespace, key.object.name)
-
-    def _readings(self) -> Iterator[Reading]:
-        for key, status in self._statuses.items():
-            labels = {"namespace": key.object.namespace, "cr": key.object.name}
-            for condition in status.conditions or ():
-                yield Reading(
-                    "ignition_sync_resource_condition",
-                    "A condition of a resource: 1 for True, 0 for False, -1 for Unknown.",
-                    _VALUES.get(condition.status, _UNKNOWN),
-                    {**labels, "condition": condition.type, "reason": condition.reason},
-                )
-            for name, one in _worst(status.discovered_gateways or ()).items():
-                yield Reading(
-                    "ignition_sync_gateway_up_to_date",
-                    "1 while a gateway has what it shall have, else 0 and the reason.",
-                    _is_synced(one),
-                    {**labels, "gateway": name, "reason": _known(one.reason)},
-                )
 
 
 def took_back(before: GatewayStatus | None, now: GatewayStatus) -> bool:
     """Whether a gateway put back what was there before, since the status before."""
     old, new = before.quarantine if before is not None else None, now.quarantine
     return new is not None and (old is None or (old.commit, old.since) != (new.commit, new.since))
+
+
+def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[Reading]:
+    """Made once for each pass, because pages are asked for more often than statuses change."""
+    labels = {"namespace": key.object.namespace, "cr": key.object.name}
+    for condition in status.conditions or ():
+        yield Reading(
+            "ignition_sync_resource_condition",
+            "A condition of a resource: 1 for True, 0 for False, -1 for Unknown.",
+            _VALUES.get(condition.status, _UNKNOWN),
+            {**labels, "condition": condition.type, "reason": condition.reason},
+        )
+    for name, one in _worst(status.discovered_gateways or ()).items():
+        yield Reading(
+            "ignition_sync_gateway_up_to_date",
+            "1 while a gateway has what it shall have, else 0 and the reason.",
+            _is_synced(one),
+            {**labels, "gateway": name, "reason": _known(one.reason)},
+        )
 
 
 def _worst(gateways: Sequence[GatewayStatus]) -> dict[str, GatewayStatus]:

@@ -24,6 +24,7 @@ from stoker.domain.protocol.shapes import compact, parse_object, plain, shown
 from stoker.domain.protocol.words import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl, SourceUrl
+from stoker.domain.traces import traceparent_in
 
 T = TypeVar("T")
 
@@ -74,6 +75,8 @@ class Metadata:
     ref: GitRef | None = None
     trigger: str = ""
     triggered_at: str = ""
+    traceparent: str = ""
+    """The trace of the work that made this commit the one to be at; for tracing and nothing else."""
     git_url: RepoUrl | None = None
     auth_type: AuthKind = AuthKind.NONE
     auth_secret: SecretKey | None = None
@@ -122,6 +125,7 @@ class Metadata:
             "statusShards": compact(plain(self.status_shards)) if self.status_shards else "",
             "rollback": compact(plain(self.rollback)) if self.rollback else "",
             "changes": compact(plain(self.changes)) if self.changes else "",
+            "traceparent": self.traceparent,
         }
         return {name: str(value) for name, value in {**flat, **larger}.items() if name in flat or value}
 
@@ -134,6 +138,7 @@ class Metadata:
             ref=_read(data, "ref", GitRef, None),
             trigger=_read(data, "trigger", words.word, ""),
             triggered_at=_read(data, "triggeredAt", words.word, ""),
+            traceparent=traceparent_in(data.get("traceparent")),
             git_url=_read(data, "gitURL", SourceUrl, None),
             auth_type=_read(data, "authType", words.one_of(AuthKind), AuthKind.NONE),
             auth_secret=_secret(data, "authSecretName", "authSecretKey"),

@@ -9,8 +9,8 @@ One that is begun `anew`, because what it proposed was decided, gets the ref's t
 what stood on it stays as a second parent: nothing is ever pushed by force, and no
 commit of anybody is lost. One that is brought `up` to the ref gets the ref's tree with
 what the branch has of its own, and the ref's commit as a second parent. A commit in
-which nothing is left to change is not made, so
-the same call can be made again after any failure. Nobody else's branch is touched.
+which nothing is left to change is not made, so the same call can be made again after any
+failure. Nobody else's branch is touched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from stoker.domain.errors import Retry
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.objects import BlobId, FileVersion, Note, TreeChange
 from stoker.git.errors import GitFailed, SourceTooLarge
-from stoker.git.forking import fork_of
 from stoker.git.looking.fetching import Limits
 from stoker.git.looking.remote import Remote
 from stoker.git.looking.resolving import locate
@@ -33,6 +32,7 @@ from stoker.git.mirrors import reading
 from stoker.git.mirrors.housekeeping import is_due, tend
 from stoker.git.mirrors.mirror import Mirror
 from stoker.git.running.piping import in_worker
+from stoker.git.writing.forking import fork_of
 from stoker.git.writing.packing import Pack
 from stoker.git.writing.pushing import push, reasons_of_writing
 from stoker.git.writing.tree_editing import Folder, TreeEditor

@@ -22,6 +22,7 @@ from stoker.reverser.branches.marking import Marked, Standing, marker_path
 from stoker.reverser.branches.outboxes import Outbox
 from stoker.reverser.branches.tools import Tools
 from stoker.reverser.destinations import Place
+from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -93,13 +94,30 @@ class Delivery:
         started = self._clock.monotonic()
         made = self._next()
         reached("batch.deliver.before")
-        pushed = await branch.commit([each.commit for each in made])
+        pushed = await self._brought(branch, made)
         reached("batch.deliver.after")
         self._made = self._made[len(made) :]
         reached("batch.settle.before")
         self._settle(made, pushed, self._clock.monotonic() - started)
         reached("batch.settle.after")
         return pushed
+
+    async def _brought(self, branch: Branch, made: list[Made]) -> Pushed:
+        """The push; in a trace that begins where the first of these changes was noticed."""
+        commits = [each.commit for each in made]
+        if not tracing.is_on():
+            return await branch.commit(commits)
+        now = self._clock.monotonic()
+        changes = [change for each in made for change in each.planned.changes]
+        noticed = now - min((change.at for change in changes), default=now)
+        place = {"repo": self._place.repository, "branch": self._place.branch}
+        with tracing.past("reverser.change", noticed, **place, changes=len(changes)) as told:
+            objects = ", ".join(f"{change.operation} {change.key}" for change in changes[:_SHOWN])
+            tracing.passed("watch.event", noticed, now - min(each.at for each in made), objects=objects)
+            with tracing.step("git.push", commits=len(commits)):
+                pushed = await branch.commit(commits)
+            told.say(tip=str(pushed.tip or ""))
+            return pushed
 
     def divide(self, error: StokerError) -> bool:
         """A push has failed: whether there is another way to bring the same changes, at once."""

@@ -40,6 +40,8 @@ class Turns:
     """Told that a watch fails, or works again."""
     listed: Callable[[Watched, float], None] = lambda watched, seconds: None
     """Told how long a first list took."""
+    failed: Callable[[Watched, str], None] = lambda watched, reason: None
+    """Told each time that a list or a watch ended with an error, and why."""
 
 
 class SourceUser(Protocol):

@@ -214,6 +214,7 @@ class Watch:
 
     def _failed(self, error: StokerError) -> None:
         log.warning("watch.failed", kind=str(self.watched.resource), reason=error.reason, error=error.message)
+        self._turns.failed(self.watched, error.reason)
         self._turns.stirred()
 
     def _refused(self, name: Name, error: Exception) -> None:

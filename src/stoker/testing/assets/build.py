@@ -114,7 +114,8 @@ def _build_one(go: Path, recipe: Recipe, target: Path, progress: Progress) -> No
         for file in ("go.mod", "go.sum"):
             Path(scratch, file).write_bytes(pin(recipe.module, file))
         made = Path(scratch, target.name)
-        options = ("-mod=readonly", "-trimpath", "-tags", recipe.tags, "-ldflags", recipe.linker_flags)
+        tags = ("-tags", recipe.tags) if recipe.tags else ()
+        options = ("-mod=readonly", "-trimpath", *tags, "-ldflags", recipe.linker_flags)
         log = Path(scratch, "build.log")
         argv: list[str | Path] = [go, "build", *options, "-o", made, recipe.package]
         with Process.start(

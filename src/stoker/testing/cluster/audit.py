@@ -38,6 +38,8 @@ class Asked(NamedTuple):
     """By the wall clock."""
     is_further_page: bool = False
     """Of a list that has begun before."""
+    name: str = ""
+    """Of the object, or the only one that a list asks for."""
 
     @property
     def made_anew(self) -> bool:
@@ -84,4 +86,5 @@ def _read(said: dict[str, Any]) -> Asked:
         code=int(said.get("responseStatus", {}).get("code", 0)),
         at=datetime.fromisoformat(str(said["requestReceivedTimestamp"])).timestamp(),
         is_further_page="continue=" in str(said["requestURI"]),
+        name=about.get("name", ""),
     )

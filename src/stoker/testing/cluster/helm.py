@@ -66,7 +66,7 @@ class Helm:
         said = self.run(
             "template", name, self.chart, f"--namespace={namespace}", *self._values(values), *flags
         )
-        objects = yaml.load_all(said.stdout, Loader=_Loader)  # noqa: S506 - either loader is a safe one
+        objects = yaml.load_all(said.stdout, Loader=_Loader)
         return [one for one in objects if one is not None]
 
     def refused(self, values: Mapping[str, object]) -> str:

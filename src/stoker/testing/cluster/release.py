@@ -26,6 +26,7 @@ PATIENCE = 60.0
 NAME, HOME = "stoker", "stoker-system"
 CONFIGURATION = "stoker-webhook"
 LET_GO = "let-go"
+SHARD = "stoker.io/shard"
 PORTS = ("health-probe-bind-address", "metrics-bind-address", "receiver-bind-address", "webhook-port")
 
 
@@ -39,7 +40,7 @@ class Release(Stopped):
     running: dict[str, Process] = field(default_factory=dict)
     ports: dict[str, dict[str, int]] = field(default_factory=dict)
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The pod's spec of each program, by its verb."""
+    """The pod's spec of each program, by its verb; a further shard of the controller by its number, too."""
     _let_go: dict[str, Any] | None = None
 
     @property
@@ -64,7 +65,8 @@ class Release(Stopped):
                 (self.folder / "defaults.yaml").write_text(one["data"]["defaults.yaml"])
             if one["kind"] == "Deployment":
                 pod = one["spec"]["template"]["spec"]
-                self.pods[pod["containers"][0]["args"][0]] = pod
+                verb, shard = pod["containers"][0]["args"][0], one["metadata"]["labels"].get(SHARD, "0")
+                self.pods[verb if shard == "0" else f"{verb}-{shard}"] = pod
             if one["kind"] == "Job":
                 self._let_go = one["spec"]["template"]["spec"]
         return said

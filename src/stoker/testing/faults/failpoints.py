@@ -7,7 +7,7 @@ first, unless told), does one of these: `kill` (as told nothing else) ends the
 process on the spot, as the kernel or a power cut would; `enospc`, `eio` and `erofs`
 let that step fail as a full, a broken or a read-only disk does, from then on each
 time; `pause@FILE` makes FILE and waits until somebody removes it. The names are in
-`ALL`, `WRITING`, `REVERSING`, `GATEWAY`, `SNAPSHOT` and `GOING_BACK` of
+`ALL`, `IMPORTING`, `WRITING`, `REVERSING`, `GATEWAY`, `SNAPSHOT` and `GOING_BACK` of
 `stoker.domain.failpoints`.
 """
 
@@ -48,6 +48,7 @@ class Failure:
         action = match["action"] or "kill"
         known = (
             *failpoints.ALL,
+            *failpoints.IMPORTING,
             *failpoints.WRITING,
             *failpoints.REVERSING,
             *failpoints.GATEWAY,

@@ -9,6 +9,7 @@ written anew when the objects say something else, as the kubelet does it
 from __future__ import annotations
 
 import base64
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from stoker.testing.kubelet.pods import (
     Volume,
 )
 
+NOBODY = 65534
 RENEW_AFTER = 0.8
 """Of a token's life, as the kubelet does it."""
 
@@ -62,7 +64,7 @@ class Volumes:
         for volume in pod.spec.volumes:
             files = await self._files(pod, volume)
             if files is None:
-                self.place(pod, volume).mkdir(parents=True, exist_ok=True)
+                _provide(self.place(pod, volume))
             elif self._written.get(volume.name) != files:
                 swap(self.place(pod, volume), files)
                 self._written[volume.name] = files
@@ -140,6 +142,17 @@ class Volumes:
             token = await self._request(pod, wanted)
             self._tokens[key] = (time.monotonic() + RENEW_AFTER * wanted.expiration_seconds, token)
         return token
+
+
+def _provide(folder: Path) -> None:
+    """A volume for containers to fill: theirs to write, but not theirs, as far as we may say so."""
+    if folder.exists():
+        return
+    folder.mkdir(parents=True)
+    if os.geteuid() == 0:
+        # A node's volumes are root's and its containers somebody's; here it is the other way round.
+        os.chown(folder, NOBODY, NOBODY)
+        folder.chmod(0o777)
 
 
 def decoded(data: dict[str, str] | None) -> dict[str, bytes]:

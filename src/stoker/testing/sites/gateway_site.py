@@ -10,7 +10,7 @@ import json
 import os
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from stoker.domain.protocol import GatewayReport
 from stoker.domain.refs import CommitId
@@ -29,6 +29,9 @@ PATIENCE = 60.0
 @dataclass
 class GatewaySite(Site):
     """One namespace; `start` and `stop` of the base are the release's business here."""
+
+    patience: ClassVar[float] = PATIENCE
+    """Seconds that something may take."""
 
     @abstractmethod
     def file(self, pod: str, path: str) -> str | None:
@@ -80,14 +83,14 @@ class GatewaySite(Site):
         self.crash(pod)
         eventually(
             lambda: (seen := self.agent(pod))["restartCount"] > before and seen["ready"],
-            PATIENCE,
+            self.patience,
             lambda: f"the agent of {pod} comes back: {self.agent(pod)}",
             interval=0.1,
         )
 
     def gateway_pod(self, name: str, **annotations: str) -> None:
         """A gateway's pod that asks for an agent."""
-        eventually(self._has_account, PATIENCE, "the namespace has its account")
+        eventually(self._has_account, self.patience, "the namespace has its account")
         self.post(
             "/api/v1", "pods", {"metadata": {"name": name, **_head({}, annotations)}, "spec": self._spec()}
         )
@@ -113,7 +116,7 @@ class GatewaySite(Site):
     def delete_pod(self, name: str) -> None:
         """Delete a pod and wait until its node has let it go."""
         self.delete("Pod", name)
-        eventually(lambda: not self.get("Pod", name), PATIENCE, f"pod {name} is gone", interval=0.1)
+        eventually(lambda: not self.get("Pod", name), self.patience, f"pod {name} is gone", interval=0.1)
 
     def pods(self) -> list[str]:
         """The pods of the namespace that are there to stay."""
@@ -125,7 +128,7 @@ class GatewaySite(Site):
         """Wait until a gateway runs and has a file with this content."""
         eventually(
             lambda: self.file(pod, path) == content,
-            PATIENCE,
+            self.patience,
             lambda: f"{path} of {pod}; it is {self.file(pod, path)!r}\n{self.said(pod)}",
         )
 
@@ -148,7 +151,7 @@ class GatewaySite(Site):
             )
 
         eventually(
-            done, PATIENCE, lambda: f"{wanted} to {commit[:8]}:\n{self.tell(kind, name)}", interval=0.1
+            done, self.patience, lambda: f"{wanted} to {commit[:8]}:\n{self.tell(kind, name)}", interval=0.1
         )
 
     def tell(self, kind: str, name: str) -> str:

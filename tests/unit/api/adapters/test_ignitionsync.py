@@ -216,6 +216,15 @@ def test_storage_asks_for_a_shared_volume() -> None:
     assert intent.shared_volume == SharedVolume("efs-sc", 2 << 30)
 
 
+def test_a_registry_has_no_shared_volume_and_that_is_said() -> None:
+    for mode in ("ReadWriteMany", "ReadWriteOnce"):
+        spec = {"git": {"repo": "oci://ghcr.io/plant", "ref": "v1"}, "storage": {"accessMode": mode}}
+        intent = intent_for(known(spec))
+        assert (intent.shared_volume, intent.single_gateway) == (None, False)
+        assert [notice.reason for notice in intent.notices] == [Reason.FIELD_IGNORED]
+        assert "registry" in intent.notices[0].message
+
+
 def test_storage_for_one_pod_means_that_pods_own_clone_and_that_is_said() -> None:
     intent = intent_for(known({"storage": {"accessMode": "ReadWriteOnce"}}))
     assert intent.shared_volume is None

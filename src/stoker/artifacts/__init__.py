@@ -1,0 +1,1 @@
+"""Files from a registry of OCI artifacts or from a bucket."""

@@ -1,0 +1,67 @@
+"""Which of several controllers a namespace belongs to.
+
+A shard is one of `count` controllers that divide the namespaces among themselves. The
+answer depends on nothing but the name and the count, so every process of every version
+gives the same one. Each shard draws a number for a namespace and the highest wins: where
+a shard is added, namespaces move to the new one and between no others, and where the last
+is taken away, only its own move.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Self
+
+from stoker.domain.errors import InvalidValue
+
+MOST: Final = 16
+"""Every shard holds a Lease and, for webhooks, all resources: more of them only cost more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The `index`th of `count`, counted from 0."""
+
+    index: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST:
+            raise InvalidValue(f"shard {self}: there can be from 1 to {MOST} shards")
+        if not 0 <= self.index < self.count:
+            last = f"{self.count - 1}/{self.count}"
+            raise InvalidValue(
+                f"shard {self}: shards are counted from 0, so the last of {self.count} is {last}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        match = re.fullmatch(r"([0-9]{1,3})/([0-9]{1,3})", text, re.ASCII)
+        if match is None:
+            raise InvalidValue(
+                f"shard {text[:40]!r} is not of the form I/N, such as 0/2 for the first of two"
+            )
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    def has(self, namespace: str) -> bool:
+        return self.count == 1 or owner_of(namespace, self.count) == self.index
+
+
+ALL: Final = Shard()
+"""The only one."""
+
+
+@lru_cache(maxsize=16384)
+def owner_of(namespace: str, count: int) -> int:
+    """The index of the shard that a namespace belongs to where there are so many."""
+    return max(range(count), key=lambda index: _drawn(namespace, index))
+
+
+def _drawn(namespace: str, index: int) -> bytes:
+    return hashlib.sha256(f"{index}/{namespace}".encode()).digest()

@@ -1,0 +1,207 @@
+"""Sends messages to a log server, from a thread of its own, and never makes anybody wait.
+
+`offer` puts a message into a bounded queue and returns. The thread sends in order,
+connects anew after a failure with growing pauses, and keeps the message that it could
+not send. What finds no room, and what is still unsent at the end, is dropped: counted,
+and said in the log. Nothing starts before the first message.
+
+A stream that the other side has closed would swallow what is written to it, so it is
+looked at before each message.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Reading
+from stoker.telemetry.syslog import Server, Via, framed
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+CAPACITY = 1000
+CONNECT_SECONDS = 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+GRACE = 3.0
+SAY_AGAIN = 60.0
+
+log = get_logger(__name__)
+
+
+class Shipper:
+    """One log server."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        tls: Callable[[], SSLContext] | None = None,
+        capacity: int = CAPACITY,
+    ) -> None:
+        """`tls` makes the context for `tls://` when it is needed."""
+        self.server = server
+        self._tls = tls
+        self._waiting: queue.Queue[bytes] = queue.Queue(capacity)
+        self._connection: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._trouble = ""
+        self._said_at = 0.0
+        self.sent = 0
+        self.dropped = 0
+
+    def offer(self, message: bytes) -> None:
+        """Take it, or drop it; in either case at once."""
+        if self._closing.is_set():
+            self._drop(1)
+            return
+        try:
+            self._waiting.put_nowait(message)
+        except queue.Full:
+            self._drop(1)
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="syslog", daemon=True)
+            self._thread.start()
+
+    def close(self, grace: float = GRACE) -> None:
+        """Send what waits, for so many seconds; what is left is dropped."""
+        deadline = time.monotonic() + grace
+        while self._thread is not None and self._waiting.unfinished_tasks and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._closing.set()
+        if self._thread is not None:
+            self._disconnect()
+            self._thread.join(0.2)
+        left = self._waiting.unfinished_tasks
+        if left:
+            self._drop(left, last=True)
+
+    def readings(self) -> Iterable[Reading]:
+        """For the page of metrics."""
+        yield Reading(
+            "ignition_sync_audit_exported_total", "Audit records sent by syslog.", self.sent, counter=True
+        )
+        yield Reading(
+            "ignition_sync_audit_dropped_total",
+            "Audit records that could not be sent by syslog and were dropped; the file has them.",
+            self.dropped,
+            counter=True,
+        )
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                message = self._waiting.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            if self._deliver(message):
+                self._waiting.task_done()
+
+    def _deliver(self, message: bytes) -> bool:
+        pause = FIRST_PAUSE
+        while not self._closing.is_set():
+            try:
+                self._send(message)
+            except (OSError, ValueError) as error:  # a name that cannot be encoded is a ValueError
+                self._disconnect()
+                self._tell(f"{type(error).__name__}: {error}")
+                self._closing.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                self.sent += 1
+                if self._trouble:
+                    log.info("audit.exported", server=str(self.server), dropped=self.dropped)
+                    self._trouble = ""
+                return True
+        return False
+
+    def _send(self, message: bytes) -> None:
+        connection = self._connection
+        if connection is not None and self._is_over(connection):
+            self._disconnect()
+            connection = None
+        if connection is None:
+            connection = self._connection = self._connected()
+        is_stream = connection.type == socket.SOCK_STREAM
+        connection.sendall(message)
+
+    def _connected(self) -> socket.socket:
+        server = self.server
+        if server.via is Via.UNIX:
+            return _unix(server.host)
+        if server.via is Via.UDP:
+            return _datagrams(server.host, server.port)
+        plain = socket.create_connection((server.host, server.port), CONNECT_SECONDS)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if server.via is Via.TCP or self._tls is None:
+            return plain
+        try:
+            return self._tls().wrap_socket(plain, server_hostname=server.host)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _is_over(self, connection: socket.socket) -> bool:
+        """Whether the other side has hung up; a log server never says anything else."""
+        if connection.type != socket.SOCK_STREAM:
+            return False
+        connection.setblocking(False)
+        try:
+            return connection.recv(1) == b""
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            # TLS has its own word for "nothing to read now".
+            return type(error).__name__ not in ("SSLWantReadError", "SSLWantWriteError")
+        finally:
+            connection.settimeout(CONNECT_SECONDS)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(OSError):
+                connection.close()
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("audit.not_exported", server=str(self.server), error=trouble[:300])
+
+    def _drop(self, count: int, *, last: bool = False) -> None:
+        self.dropped += count
+        now = time.monotonic()
+        if last or not self._said_at or now - self._said_at >= SAY_AGAIN:
+            self._said_at = now
+            log.warning("audit.dropped", server=str(self.server), dropped=self.dropped)
+
+
+def _unix(path: str) -> socket.socket:
+    """Datagrams, as journald and rsyslog have it, or else a stream."""
+    last: OSError | None = None
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        connection = socket.socket(socket.AF_UNIX, kind)
+        connection.settimeout(CONNECT_SECONDS)
+        try:
+            connection.connect(path)
+        except OSError as error:
+            connection.close()
+            last = error
+        else:
+            return connection
+    raise last or OSError(path)
+
+
+def _datagrams(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    connection = socket.socket(family, kind, protocol)
+    connection.settimeout(CONNECT_SECONDS)
+    connection.connect(place)
+    return connection

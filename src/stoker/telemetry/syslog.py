@@ -1,0 +1,127 @@
+"""Messages of RFC 5424, and where they go: what an air-gapped plant's log server takes.
+
+Pure. An address is `unix:/dev/log`, `udp://host:514`, `tcp://host:601` or
+`tls://host:6514`. The text of a message is the record as one line of JSON in ASCII, so
+that no collector has to guess an encoding; a few of its values stand in structured data
+as well, for those that route by them. Sending is the business of
+`stoker.telemetry.shipping`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from stoker.domain.errors import Misconfigured
+
+FACILITIES: Final = {"user": 1, "daemon": 3, "auth": 4, "authpriv": 10, "audit": 13} | {
+    f"local{number}": 16 + number for number in range(8)
+}
+INFO: Final = 6
+WARNING: Final = 4
+LARGEST: Final = 8192
+"""Bytes of a message; rsyslog takes no more unless told to, and one datagram holds it."""
+SD_ID: Final = "stoker@32473"
+"""The number is the one that RFC 5612 keeps for everybody."""
+APP_NAME: Final = "stoker"
+_SD_VALUES: Final = ("cr", "namespace", "gateway", "trigger", "result")
+_LIST: Final = "projectsSynced"
+_PORTS: Final = {"udp": 514, "tcp": 601, "tls": 6514}
+_UNFIT = re.compile(r"[^!-~]")
+
+
+class Via(StrEnum):
+    """How messages travel."""
+
+    UNIX = "unix"
+    UDP = "udp"
+    TCP = "tcp"
+    TLS = "tls"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A log server."""
+
+    via: Via
+    host: str
+    """The path of the socket, where it is one of this machine."""
+    port: int = 0
+    facility: int = FACILITIES["audit"]
+
+    @classmethod
+    def parse(cls, address: str, facility: str = "audit") -> Server:
+        number = FACILITIES.get(facility)
+        if number is None:
+            raise Misconfigured(f"syslog facility {facility[:40]!r} is none of {', '.join(FACILITIES)}")
+        if address.startswith("unix:/"):
+            path = address.removeprefix("unix:")
+            return cls(Via.UNIX, f"/{path.lstrip('/')}", facility=number)
+        refused = Misconfigured(
+            f"syslog address {address[:200]!r} is none of unix:/PATH, udp://HOST:PORT, tcp://HOST:PORT, "
+            "tls://HOST:PORT"
+        )
+        try:
+            parts = urlsplit(address)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise refused from None
+        rest = parts.username, parts.password, parts.query, parts.fragment, parts.path.strip("/")
+        if parts.scheme not in _PORTS or not host or any(rest):
+            raise refused
+        return cls(Via(parts.scheme), host, port or _PORTS[parts.scheme], number)
+
+    def __str__(self) -> str:
+        return f"unix:{self.host}" if self.via is Via.UNIX else f"{self.via}://{self.host}:{self.port}"
+
+
+def message_of(
+    record: Mapping[str, Any], *, facility: int, severity: int, host: str, process: int, kind: str
+) -> bytes:
+    """One message without its framing; `record` has its own `timestamp`, and is cut until it fits."""
+    told = dict(record)
+    head = " ".join(
+        (
+            f"<{facility * 8 + severity}>1",
+            _word(str(told.get("timestamp", "")), 32),
+            _word(host, 255),
+            APP_NAME,
+            str(process),
+            _word(kind, 32),
+            _structured(told),
+        )
+    )
+    while True:
+        text = json.dumps(told, ensure_ascii=True, separators=(",", ":"))
+        listed = told.get(_LIST)
+        if len(head) + 1 + len(text) <= LARGEST or not listed:
+            break
+        told[_LIST] = listed[: len(listed) // 2]
+        told["cut"] = True
+    return f"{head} {text}".encode()[:LARGEST]
+
+
+def framed(message: bytes) -> bytes:
+    """For a stream, with the octets counted (RFC 6587, RFC 5425): a message may hold any octet."""
+    return b"%d %b" % (len(message), message)
+
+
+def _structured(record: Mapping[str, Any]) -> str:
+    said = ((name, str(record[name])) for name in _SD_VALUES if record.get(name))
+    values = "".join(f' {name}="{_escaped(value)}"' for name, value in said)
+    return f"[{SD_ID}{values}]"
+
+
+def _escaped(value: str) -> str:
+    text = value[:255].encode("ascii", "backslashreplace").decode()
+    return re.sub(r'(["\\\]])', r"\\\1", text)
+
+
+def _word(text: str, longest: int) -> str:
+    """A field of the head: printable and without blanks, or the sign for nothing."""
+    return _UNFIT.sub("_", text)[:longest] or "-"

@@ -1,0 +1,255 @@
+"""Traces: which work followed from which, over all processes, for a collector of OpenTelemetry.
+
+Off unless the environment names a collector (`OTEL_EXPORTER_OTLP_ENDPOINT` or
+`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`); then nothing of OpenTelemetry is imported, and a
+span is one comparison. A command calls `begin` once. Where it is on, the packages of the
+extra `otel` do everything, as the OTEL_* variables say: sampling, headers, limits, a
+bounded queue and a thread that sends.
+
+    with tracing.span("git.fetch", commit=short):        below the span that is current
+    with tracing.span("agent.pass", parent=traceparent): in the trace of another process
+
+Work that goes on in another process is given `traceparent()`, which stands in annotations
+and maps that exist anyway. It must never fail or hold up the work that it tells of, and
+no attribute may be a secret: values pass the redaction.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from stoker.domain.errors import StokerError
+from stoker.domain.traces import traceparent_in
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span, Tracer
+
+Value: TypeAlias = str | int | float | bool
+
+LONGEST_VALUE = 256
+END_MILLISECONDS = 3000
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+class Told(Protocol):
+    """A span as whoever does the work sees it."""
+
+    def say(self, **attributes: Value) -> None:
+        """What is known only now."""
+        ...
+
+
+class _Nothing:
+    """A span that nobody records; also the laps of one."""
+
+    def say(self, **attributes: Value) -> None:
+        pass
+
+    def lap(self, name: str) -> None:
+        pass
+
+    def __enter__(self) -> _Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+_OFF: AbstractContextManager[Told] = nullcontext(_NOTHING)
+_on: _Tracing | None = None
+
+
+def is_on() -> bool:
+    return _on is not None
+
+
+def begin(service: str, environment: Mapping[str, str] | None = None) -> None:
+    """Trace from now on, if the environment names a collector; `service` is the default of its name."""
+    global _on  # noqa: PLW0603 - one per process, like the log
+    given = os.environ if environment is None else environment
+    if _on is not None or not _is_wanted(given):
+        return
+    from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
+
+    log = get_logger(__name__)
+    try:
+        _on = _Tracing(service)
+    except ImportError:
+        log.warning("tracing.unavailable", why="the packages of the extra otel are not installed")
+    except Exception as error:  # a wrong variable must not keep a gateway from its files
+        log.warning("tracing.unavailable", why=f"{type(error).__name__}: {error}")
+    else:
+        log.info("tracing.begun", service=service)
+
+
+def end() -> None:
+    """Send what was not sent yet, for three seconds at most."""
+    global _on
+    tracing, _on = _on, None
+    if tracing is not None:
+        tracing.end()
+
+
+def span(name: str, /, *, parent: str = "", **attributes: Value) -> AbstractContextManager[Told]:
+    """A piece of work; below `parent` where that is a traceparent, else below the current span."""
+    return _OFF if _on is None else _on.span(name, parent, attributes)
+
+
+def step(name: str, /, **attributes: Value) -> AbstractContextManager[Told]:
+    """The same, but only within a trace: work that is done all the time begins none."""
+    return _OFF if _on is None or not _on.is_within() else _on.span(name, "", attributes)
+
+
+def laps(name: str) -> _Laps | _Nothing:
+    """Spans one after the other below the current one, for work in a thread that has no context."""
+    return _NOTHING if _on is None or not _on.is_within() else _Laps(_on, name)
+
+
+def past(name: str, seconds_ago: float, /, **attributes: Value) -> AbstractContextManager[Told]:
+    """A piece of work that began a while ago."""
+    return _OFF if _on is None else _on.span(name, "", attributes, ago=seconds_ago)
+
+
+def passed(name: str, began_ago: float, ended_ago: float, /, **attributes: Value) -> None:
+    """A piece of work that is over already, below the current span."""
+    if _on is not None and _on.is_within():
+        _on.passed(name, began_ago, ended_ago, attributes)
+
+
+def traceparent() -> str:
+    """What another process needs to go on with this trace; empty outside of one."""
+    return "" if _on is None else _on.traceparent()
+
+
+def _is_wanted(environment: Mapping[str, str]) -> bool:
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    if environment.get("OTEL_TRACES_EXPORTER", "otlp").strip() != "otlp":
+        return False
+    return any(environment.get(name, "").strip() for name in _ENDPOINTS)
+
+
+class _Tracing:
+    """OpenTelemetry, where it is on."""
+
+    def __init__(self, service: str) -> None:
+        from opentelemetry import trace  # noqa: PLC0415 - only here, and only where it is on
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+        from opentelemetry.trace.propagation import tracecontext  # noqa: PLC0415
+
+        named = "OTEL_SERVICE_NAME" in os.environ
+        resource = Resource.create({} if named else {"service.name": service})
+        self._provider: TracerProvider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._tracer: Tracer = self._provider.get_tracer("stoker")
+        self._api = trace
+        self._form = tracecontext.TraceContextTextMapPropagator()
+
+    def is_within(self) -> bool:
+        return self._api.get_current_span().get_span_context().is_valid
+
+    def traceparent(self) -> str:
+        carrier: dict[str, str] = {}
+        self._form.inject(carrier)
+        return traceparent_in(carrier.get("traceparent"))
+
+    @contextmanager
+    def span(
+        self, name: str, parent: str, attributes: Mapping[str, Value], ago: float = 0.0
+    ) -> Iterator[Told]:
+        known = traceparent_in(parent)
+        context = self._form.extract({"traceparent": known}) if known else None
+        began = self.start(name, context, attributes, ago)
+        with self._api.use_span(began, record_exception=False, set_status_on_exception=False):
+            try:
+                yield _Told(began)
+            except BaseException as error:
+                self.fail(began, error)
+                raise
+            finally:
+                began.end()
+
+    def start(
+        self, name: str, context: Context | None, attributes: Mapping[str, Value], ago: float = 0.0
+    ) -> Span:
+        start = _then(ago) if ago > 0 else None
+        return self._tracer.start_span(name, context, attributes=_fit(attributes), start_time=start)
+
+    def passed(self, name: str, began: float, ended: float, attributes: Mapping[str, Value]) -> None:
+        start, stop = _then(began), _then(min(began, ended))
+        self._tracer.start_span(name, attributes=_fit(attributes), start_time=start).end(stop)
+
+    def fail(self, span: Span, error: BaseException) -> None:
+        """The reason and the sentence; a stack is for the log."""
+        reason = str(error.reason) if isinstance(error, StokerError) else type(error).__name__
+        span.set_attribute("error.type", reason)
+        span.set_status(self._api.Status(self._api.StatusCode.ERROR, _plain(str(error))))
+
+    def current(self) -> Context:
+        return self._api.set_span_in_context(self._api.get_current_span())
+
+    def end(self) -> None:
+        self._provider.force_flush(END_MILLISECONDS)
+        self._provider.shutdown()
+
+
+class _Told:
+    """A span that is recorded."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def say(self, **attributes: Value) -> None:
+        self._span.set_attributes(_fit(attributes))
+
+
+class _Laps:
+    """One span after the other, of which each ends where the next begins."""
+
+    def __init__(self, tracing: _Tracing, name: str) -> None:
+        self._tracing = tracing
+        self._parent = tracing.current()
+        self._span = tracing.start(name, self._parent, {})
+
+    def lap(self, name: str) -> None:
+        self._span.end()
+        self._span = self._tracing.start(name, self._parent, {})
+
+    def __enter__(self) -> _Laps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._tracing.fail(self._span, error)
+        self._span.end()
+
+
+def _then(seconds_ago: float) -> int:
+    return time.time_ns() - round(max(0.0, seconds_ago) * 1e9)
+
+
+def _fit(attributes: Mapping[str, Value]) -> dict[str, Value]:
+    """As they may leave the process: names with dots, texts without credentials and not too long."""
+    return {
+        f"stoker.{name}": _plain(value) if isinstance(value, str) else value
+        for name, value in attributes.items()
+    }
+
+
+def _plain(text: str) -> str:
+    from stoker.telemetry.redaction import redact_text  # noqa: PLC0415 - only where somebody listens
+
+    return redact_text(str(text))[:LONGEST_VALUE]

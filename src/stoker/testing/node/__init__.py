@@ -1,0 +1,1 @@
+"""A whole Kubernetes node on this machine: containers, kubelet, proxy and network."""

@@ -1,0 +1,65 @@
+"""Images without a registry: archives that are written here and imported on the node."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import shutil
+import tarfile
+from pathlib import Path
+
+from stoker.domain.errors import Misconfigured
+
+PAUSE = "stoker.test/pause:1"
+PRODUCT = "stoker:dev"
+"""What `make image` calls the product's image."""
+ARCHIVE = "STOKER_IMAGE_ARCHIVE"
+DIST = Path(__file__).parents[4] / "dist"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def architecture() -> str:
+    """This machine's, in the words of images."""
+    return _ARCHITECTURES.get(platform.machine(), platform.machine())
+
+
+def product_archive() -> Path:
+    """The product's image for this machine, as `make image` leaves it, or the one that `ARCHIVE` names."""
+    path = Path(os.environ.get(ARCHIVE) or DIST / f"stoker-image-{architecture()}.tar")
+    if not path.is_file():
+        raise Misconfigured(f"{path} is not there; `make image` makes it")
+    return path
+
+
+def write_pause(path: Path) -> None:
+    """The archive of an image that does nothing: it holds a pod's namespaces while containers change."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        raise Misconfigured("busybox is not there; on Debian it is the package busybox-static")
+    layer = _tar({"bin/busybox": Path(busybox).read_bytes()}, mode=0o755)
+    config = {
+        "architecture": architecture(),
+        "os": "linux",
+        "config": {"Entrypoint": ["/bin/busybox", "sleep", "2147483647"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [PAUSE], "Layers": ["layer.tar"]}]
+    content = {
+        "layer.tar": layer,
+        "config.json": json.dumps(config).encode(),
+        "manifest.json": json.dumps(manifest).encode(),
+    }
+    path.write_bytes(_tar(content))
+
+
+def _tar(files: dict[str, bytes], mode: int = 0o644) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), mode
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()

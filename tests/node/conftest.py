@@ -1,0 +1,40 @@
+"""The stage of the stories: started once, with every step timed on the terminal."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.testing.node.stages import Stage, open_stage
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.gateway_site import GatewaySite
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with open_stage(tmp_path_factory.mktemp("stage")) as stage:
+        yield stage
+
+
+@pytest.fixture
+def site(stage: Stage, tmp_path: Path) -> Iterator[GatewaySite]:
+    """A namespace of its own, which goes with the story: agents at rest take their share of a node."""
+    site = stage.site(f"site-{uuid.uuid4().hex[:8]}", tmp_path)
+    yield site
+    stage.cluster.kubectl("delete", "namespace", site.namespace, "--wait=false")
+
+
+@pytest.fixture
+def git_server(stage: Stage, repositories: Path) -> Iterator[GitHttpServer]:
+    """A git server that pods can reach."""
+    with GitHttpServer.start(repositories, host=stage.address) as server:
+        yield server
+
+
+@pytest.fixture
+def plant_repository(repositories: Path) -> Repository:
+    return Repository.create(repositories / "plant.git")

@@ -1,0 +1,155 @@
+"""Audit records as syslog: the form of a message, every way to a log server, and what happens without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.agent.gating.exporting import ADDRESS, AUTHORITY, FACILITY, exporting, shipper_for
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.telemetry.shipping import Shipper
+from stoker.telemetry.syslog import INFO, LARGEST, Server, Via, message_of
+from stoker.testing.certificates import Authority
+from stoker.testing.services.syslog import SyslogServer
+from stoker.testing.waiting import eventually
+
+RECORD: dict[str, Any] = {
+    "timestamp": "2026-03-02T08:15:00.123Z",
+    "cr": "line",
+    "namespace": "plant",
+    "gateway": 'filler "one" ]',
+    "trigger": "webhook",
+    "projectsSynced": ["filler"],
+    "result": "success",
+}
+
+
+def built(record: dict[str, Any] = RECORD) -> bytes:
+    return message_of(record, facility=13, severity=INFO, host="gateway-0", process=7, kind="audit")
+
+
+def test_a_message_is_what_the_rfc_says() -> None:
+    head, _, text = built().partition(b" {")
+    assert head == (
+        b"<110>1 2026-03-02T08:15:00.123Z gateway-0 stoker 7 audit "
+        b'[stoker@32473 cr="line" namespace="plant" gateway="filler \\"one\\" \\]" '
+        b'trigger="webhook" result="success"]'
+    )
+    assert text.startswith(b'"timestamp":"2026-03-02T08:15:00.123Z","cr":"line"')
+
+
+def test_a_record_that_is_too_large_loses_names_of_projects_and_says_so() -> None:
+    message = built({**RECORD, "projectsSynced": ["p" * 200] * 64})
+    assert len(message) <= LARGEST
+    assert b'"cut":true' in message
+    assert message.endswith(b"}")
+
+
+@pytest.mark.parametrize(
+    ("address", "server"),
+    [
+        ("unix:/dev/log", Server(Via.UNIX, "/dev/log")),
+        ("unix:///dev/log", Server(Via.UNIX, "/dev/log")),
+        ("udp://siem.example", Server(Via.UDP, "siem.example", 514)),
+        ("tcp://siem.example:1514", Server(Via.TCP, "siem.example", 1514)),
+        ("tls://[::1]", Server(Via.TLS, "::1", 6514)),
+    ],
+)
+def test_an_address_is_understood(address: str, server: Server) -> None:
+    assert Server.parse(address) == server
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["siem.example", "http://siem", "tcp://", "tcp://u:p@siem", "tcp://siem:port", "tcp://siem/x?y"],
+)
+def test_what_is_no_address_is_refused_at_the_start(address: str) -> None:
+    with pytest.raises(Misconfigured, match=r"is none of unix:/PATH, udp://HOST:PORT"):
+        shipper_for({ADDRESS: address})
+
+
+def test_what_else_is_wrong_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="facility 'mail' is none of user"):
+        shipper_for({ADDRESS: "udp://siem", FACILITY: "mail"})
+    with pytest.raises(Misconfigured, match="No such file"):
+        shipper_for({ADDRESS: "tls://siem", AUTHORITY: str(tmp_path / "gone.pem")})
+    broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
+    with pytest.raises(InvalidValue, match="cannot be read"):
+        shipper_for({ADDRESS: "tls://siem", AUTHORITY: broken})
+    assert shipper_for({}) is None
+
+
+@pytest.fixture(params=["unix", "udp", "tcp", "tls"])
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SyslogServer, Shipper]]:
+    authority = Authority()
+    pair = authority.server().save(tmp_path, "siem")
+    tls = pair if request.param == "tls" else None
+    with SyslogServer.start(request.param, tls=tls, path=tmp_path / "log") as server:
+        shipper = shipper_for(
+            {ADDRESS: server.address, FACILITY: "local3", AUTHORITY: authority.pem.decode()}
+        )
+        assert shipper is not None
+        yield server, shipper
+        shipper.close()
+
+
+def test_records_arrive_by_every_way(way: tuple[SyslogServer, Shipper]) -> None:
+    server, shipper = way
+    export = exporting(shipper, "gateway-0")
+    export(RECORD)
+    export({**RECORD, "result": "ScanFailed"})
+    eventually(lambda: len(server.messages) == 2, message=lambda: f"two messages; {server.complaints}")
+    good, bad = server.messages
+    assert (good.facility, good.severity, bad.severity) == (19, 6, 4)
+    assert (good.host, good.app, good.kind, good.record) == ("gateway-0", "stoker", "audit", RECORD)
+    assert server.complaints == []
+    shipper.close()
+    assert (shipper.sent, shipper.dropped) == (2, 0)
+
+
+def test_a_server_that_was_away_gets_what_happened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stoker.telemetry.shipping.FIRST_PAUSE", 0.02)
+    server = SyslogServer.start("tcp")
+    shipper = Shipper(Server.parse(server.address))
+    export = exporting(shipper)
+    export({**RECORD, "commit": "0"})
+    eventually(lambda: len(server.messages) == 1)
+    server.stop()
+    for number in range(1, 6):
+        export({**RECORD, "commit": str(number)})
+    with SyslogServer.start("tcp", port=server.port) as again:
+        eventually(lambda: len(again.messages) == 5, message=lambda: f"{again.messages}")
+        assert [one.record["commit"] for one in again.messages] == ["1", "2", "3", "4", "5"]
+        shipper.close()
+    assert shipper.dropped == 0
+
+
+def test_what_finds_no_room_is_counted_and_nobody_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    shipper = Shipper(Server.parse("tcp://127.0.0.1:1"), capacity=3)
+    export = exporting(shipper)
+    for _ in range(50):
+        export(RECORD)
+    assert 46 <= shipper.dropped <= 47, "three wait, and one may be in the hands of the thread"
+    shipper.close(grace=0.0)
+    assert (shipper.sent, shipper.dropped) == (0, 50)
+    assert {one.name: one.value for one in shipper.readings()} == {
+        "ignition_sync_audit_exported_total": 0,
+        "ignition_sync_audit_dropped_total": 50,
+    }
+    said = capsys.readouterr().err
+    assert said.count("audit.dropped") == 2, "once when it began, and once at the end with the sum"
+    assert '"dropped":50' in said
+
+
+def test_a_server_that_nobody_vouches_for_gets_nothing(tmp_path: Path) -> None:
+    pair = Authority("stranger").server().save(tmp_path, "siem")
+    with SyslogServer.start("tls", tls=pair) as server:
+        shipper = shipper_for({ADDRESS: server.address, AUTHORITY: Authority().pem.decode()})
+        assert shipper is not None
+        exporting(shipper)(RECORD)
+        eventually(lambda: server.complaints)
+        shipper.close(grace=0.0)
+        assert (server.messages, shipper.sent, shipper.dropped) == ([], 0, 1)
