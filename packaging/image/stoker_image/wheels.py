@@ -23,6 +23,8 @@ COMMANDS = ("stoker", "ignition-sync", "gitops-reverser")
 _SCRIPT = f"#!/usr/bin/{PYTHON} -I\nimport sys\n\nfrom stoker.cli.main import main\n\nsys.exit(main())\n"
 # What uv notes about the machine that it ran on.
 _NOTES = {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json"}
+# What compilers and type checkers read.
+_SOURCES = {".c", ".h", ".hash", ".pxd", ".pxi", ".pyi", ".pyx"}
 _INTERPRETER = (
     "libc6",
     "libexpat1",
@@ -125,4 +127,6 @@ def _interpreter(place: Path) -> list[str]:
 
 
 def _is_noise(path: Path) -> bool:
+    if path.suffix in _SOURCES:
+        return True
     return "__pycache__" in path.parts or (path.parts[0].endswith(".dist-info") and path.name in _NOTES)

@@ -8,7 +8,7 @@ artifact, never an address that somebody answered with: it may hold a signature.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 from stoker.artifacts.challenges import Challenge, authorization, demand_safe
 from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, TooLarge, Unreachable
+from stoker.calling.causes import why
 from stoker.calling.proxies import proxy_for
 from stoker.calling.trust import context_with
 from stoker.domain.errors import Retry, StokerError
@@ -125,7 +126,7 @@ class RegistryCalls:
         except TimeoutError:
             raise Unreachable(f"{self._title} did not answer in time") from None
         except (aiohttp.ClientError, ValueError) as error:
-            raise Unreachable(f"{self._title} cannot be reached: {_why(error)}") from None
+            raise Unreachable(f"{self._title} cannot be reached: {why(error)}") from None
 
     async def _followed(self, method: str, url: str, headers: dict[str, str]) -> ClientResponse:
         assert self._session is not None  # noqa: S101 - whoever asks has entered
@@ -169,23 +170,3 @@ class RegistryCalls:
     @property
     def _plain(self) -> bool:
         return self._base.startswith("http://")
-
-
-def _why(error: Exception) -> str:
-    """Without the words of the library, which quote the whole address."""
-    import ssl  # noqa: PLC0415
-
-    causes = list(_causes(error))
-    for cause in causes:
-        # aiohttp's own error is one of these too, but does not say why.
-        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
-            return f"its certificate is not trusted: {cause.verify_message}"
-    spoken = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
-    return next(spoken, type(error).__name__)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from stoker.calling.causes import why
 from stoker.calling.proxies import proxy_for
 from stoker.calling.trust import context_with
 from stoker.domain.errors import InvalidValue, Retry
@@ -114,24 +115,9 @@ async def call(request: Request) -> Answer:
     except TimeoutError:
         raise Unreachable(f"{request.host} did not answer within {request.timeout:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise Unreachable(f"{request.host} cannot be reached: {_why(error)}") from None
+        raise Unreachable(f"{request.host} cannot be reached: {why(error)}") from None
 
 
 def _by_tls(*hops: str | None) -> bool:
     """Whether certificates are asked for on the way; to read the system's takes longer than a short call."""
     return any(hop is not None and urlsplit(hop).scheme == "https" for hop in hops)
-
-
-def _why(error: Exception) -> str:
-    """Without the words of the library, which quote the whole address."""
-    import ssl  # noqa: PLC0415
-
-    cause: BaseException | None = error
-    while cause is not None:
-        # aiohttp's own error is one of these too, but does not say why.
-        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
-            return f"its certificate is not trusted: {cause.verify_message}"
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror
-        cause = cause.__cause__ or cause.__context__
-    return type(error).__name__

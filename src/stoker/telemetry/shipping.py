@@ -131,7 +131,7 @@ class Shipper:
         if connection is None:
             connection = self._connection = self._connected()
         is_stream = connection.type == socket.SOCK_STREAM
-        connection.sendall(message)
+        connection.sendall(framed(message) if is_stream else message)
 
     def _connected(self) -> socket.socket:
         server = self.server

@@ -16,6 +16,8 @@ from stoker.domain.errors import StokerError
 from stoker.testing.assets import finding as assets
 
 CGROUPS = Path("/sys/fs/cgroup")
+CONTAINER_CGROUPS = "k8s.io"
+"""The folder in every hierarchy where containerd makes those of a kubelet's containers."""
 PROGRAMS = {"runc": "runc", "iptables": "iptables", "ip": "iproute2", "busybox": "busybox-static"}
 """What a node needs besides the binaries that are built, and the Debian package of each."""
 

@@ -13,6 +13,7 @@ finds no `STATE` in its environment and does without containers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from stoker.testing.assets import finding as assets
 from stoker.testing.assets.cache import missing, node_folder
-from stoker.testing.node.abilities import CGROUPS, why_not
+from stoker.testing.node.abilities import CGROUPS, CONTAINER_CGROUPS, why_not
 
 STATE = "STOKER_NODE_STATE"
 """Names the folder of the node's state, and so says that a node may be started."""
@@ -39,6 +40,8 @@ _UNSHARE = (
     "--kill-child",
     "--mount-proc",
 )
+CONTAINERS = "runtime/*/io.containerd.runtime.v2.task/*/*"
+"""Where below that folder every container has a folder that is called like it."""
 _HIDDEN = ("/run", "/var/log")
 """Where programs of a node write whatever they are told."""
 
@@ -55,8 +58,8 @@ def enclosed(argv: list[str]) -> int:
     try:
         return child.wait()
     finally:
+        _remove_cgroups({one.name for one in state.glob(CONTAINERS)})
         shutil.rmtree(state, ignore_errors=True)
-        _remove_cgroups(state.name)
 
 
 def _inside(argv: list[str]) -> int:
@@ -74,14 +77,13 @@ def _inside(argv: list[str]) -> int:
             return child.returncode
 
 
-def _remove_cgroups(name: str) -> None:
-    """Their processes are gone; the folders are removed from the deepest on."""
-    for top in (CGROUPS / name, *CGROUPS.glob(f"*/{name}")):
-        for folder, _, _ in os.walk(top, topdown=False):
-            try:
-                Path(folder).rmdir()
-            except OSError as error:
-                sys.stderr.write(f"a cgroup was left behind: {error}\n")
+def _remove_cgroups(containers: set[str]) -> None:
+    """Those of containers that nobody has ended in order; their processes are gone."""
+    for parent in (CGROUPS / CONTAINER_CGROUPS, *CGROUPS.glob(f"*/{CONTAINER_CGROUPS}")):
+        for place in (*(parent / one for one in containers), parent):
+            # The last one stays while there is another node.
+            with contextlib.suppress(OSError):
+                place.rmdir()
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoker.testing.node.abilities import CGROUPS
+from stoker.testing.node.abilities import CGROUPS, CONTAINER_CGROUPS
 from stoker.testing.node.real_node import RealNode
 
 MIB = 1 << 20
@@ -59,9 +59,10 @@ class MemoryLog:
                         name = f"{pod['metadata']['name']}/{one['name']}"
                         self.series.setdefault(identity, Series(name)).samples.append((now, used))
 
-    def _used(self, container: str) -> int | None:
+    @staticmethod
+    def _used(container: str) -> int | None:
         """Bytes that belong to nobody else and to no file; None where the container has ended."""
-        place = Path(self._node.folder.name, container, "memory.stat")
+        place = Path(CONTAINER_CGROUPS, container, "memory.stat")
         for root, key in ((CGROUPS / "memory", "total_rss"), (CGROUPS, "anon")):
             try:
                 lines = (root / place).read_text().splitlines()

@@ -151,7 +151,6 @@ def _kubelet_config(node: RealNode, folder: Path) -> dict[str, Any]:
         "authorization": {"mode": "Webhook"},
         "containerRuntimeEndpoint": f"unix://{node.runtime.socket}",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{node.folder.name}",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,

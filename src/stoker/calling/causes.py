@@ -1,0 +1,25 @@
+"""Why a call came to nothing, without the words of the library, which quote the whole address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def why(error: BaseException) -> str:
+    """The first cause that a person can use: a certificate that is not trusted before anything else."""
+    import ssl  # noqa: PLC0415 - it takes longer to load than many a command to run
+
+    causes = list(_causes(error))
+    for cause in causes:
+        # aiohttp's own error is one of these too, but does not say why.
+        if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
+            return f"its certificate is not trusted: {cause.verify_message}"
+    spoken = (cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror)
+    return next(spoken, type(error).__name__)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
