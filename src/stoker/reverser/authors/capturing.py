@@ -216,6 +216,6 @@ def _differs(found: _Found, fields: dict[str, Any]) -> bool:
     wanted = msgspec.convert({"name": WEBHOOK, **fields}, _Webhook)
     conditions = {each.name: each for each in found.webhook.match_conditions}
     ours = [conditions[name] for name in CONDITIONS if name in conditions]
-    # The API server keeps no empty list: without rules there is nothing to be found, and nothing to be written.
+    # The API server keeps no empty list: where there are no rules, none are found and none are written.
     seen = msgspec.structs.replace(found.webhook, match_conditions=ours, rules=found.webhook.rules or [])
     return seen != wanted
