@@ -15,6 +15,10 @@ NAME = option("--name", section=SECTION, metavar="NAME", help="The resource that
 NAMESPACE = option(
     "--namespace", section=SECTION, default="default", show_default=True, help="Where the resource lives."
 )
+CONNECTING = (
+    option("--kubeconfig", section=SECTION, type=Path, metavar="FILE", help="[default: as kubectl finds it]"),
+    option("--context", "cluster", section=SECTION, metavar="NAME", help="Context of the kubeconfig."),
+)
 REACHING = (
     option(
         "--kind",
@@ -22,8 +26,7 @@ REACHING = (
         type=click.Choice(KINDS),
         help="What it is. [default: whichever of the two has the name]",
     ),
-    option("--kubeconfig", section=SECTION, type=Path, metavar="FILE", help="[default: as kubectl finds it]"),
-    option("--context", "cluster", section=SECTION, metavar="NAME", help="Context of the kubeconfig."),
+    *CONNECTING,
 )
 
 

@@ -40,6 +40,9 @@ GROUPS = {
         ),
     },
     "For a resource in a cluster": {
+        "migrate": Verb(
+            "stoker.cli.migrate", "migrate_command", "Make resources out of what another tool was told."
+        ),
         "status": Verb(
             "stoker.cli.fleet.status", "status_command", "Show how resources and their gateways stand."
         ),

@@ -8,24 +8,21 @@ is refused.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifacts import ArtifactOrigin
-from stoker.engine.objects import BlobId, FileVersion, Tree, TreeChange
+from stoker.engine.objects import FileVersion, Tree, TreeChange
 from stoker.git.errors import GitFailed
 from stoker.git.looking.fetching import Limits
 from stoker.git.looking.remote import Remote
 from stoker.git.mirrors.contents import Objects
-from stoker.git.mirrors.housekeeping import is_due, tend
 from stoker.git.mirrors.importing import ImportedObjects, Importer, commit_of
+from stoker.git.mirrors.kept import KeptMirror
 from stoker.git.mirrors.mirror import Fills, Mirror
-from stoker.git.mirrors.reader import MirrorReader
 from stoker.git.trusting.history import HistoryRewritten
 from stoker.git.trusting.policy import Rules
 from stoker.git.trusting.signed_objects import SignatureMissing
@@ -50,7 +47,7 @@ class _ImportedMirror(Mirror):
         return Importer(self._origin, self._remote.runner, repository, objects)
 
 
-class ImportedSource(MirrorReader):
+class ImportedSource(KeptMirror):
     """One place that holds artifacts, read through a mirror below `cache`."""
 
     def __init__(
@@ -63,34 +60,14 @@ class ImportedSource(MirrorReader):
         rules: Rules = _ANY,
     ) -> None:
         """`remote` says whose mirror it is: what one login opened is never served to another."""
-        super().__init__(remote.runner)
+        clock = clock if clock is not None else SystemClock()
+        mirror = _ImportedMirror(origin, remote, cache, clock, limits)
+        super().__init__(remote.runner, mirror, cache, clock)
         self._origin = origin
-        self._cache = cache
-        self._clock = clock if clock is not None else SystemClock()
         self._rules = rules
-        self._mirror = _ImportedMirror(origin, remote, cache, self._clock, limits)
 
     async def resolve(self, ref: GitRef) -> CommitId:
         return await self._origin.resolve(ref)
-
-    @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        async with self._mirror.held():
-            yield
-        now = self._clock.now()
-        if is_due(self._cache, now):
-            await asyncio.to_thread(tend, self._cache, now)
-
-    @property
-    def repository(self) -> Path:
-        return self._mirror.path
-
-    @property
-    def objects(self) -> Objects:
-        return self._mirror.objects
-
-    async def fetch(self, commit: CommitId, ref: GitRef) -> None:
-        await self._mirror.fetch(commit, ref)
 
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
         if self._rules.signatures is not SignatureMode.NONE:
@@ -115,12 +92,6 @@ class ImportedSource(MirrorReader):
 
     async def committed_at(self, commit: CommitId) -> int:
         return await super().committed_at(self._made_of(commit))
-
-    async def complete(self, blobs: Collection[BlobId]) -> None:
-        await self._mirror.complete(blobs)
-
-    def discard(self) -> None:
-        self._mirror.discard()
 
     def _made_of(self, artifact: CommitId) -> CommitId:
         made = commit_of(self.repository, artifact)

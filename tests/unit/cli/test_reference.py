@@ -17,6 +17,7 @@ from stoker.cli.export import export_command
 from stoker.cli.fleet.history import diff_command, history_command
 from stoker.cli.fleet.pausing import pause_command, resume_command
 from stoker.cli.fleet.status import status_command
+from stoker.cli.migrate import migrate_command
 from stoker.cli.plan import plan_command
 from stoker.cli.reverser import reverser_command
 from stoker.cli.rollback import rollback_command
@@ -43,6 +44,7 @@ COMMANDS = [
     diff_command,
     pause_command,
     resume_command,
+    migrate_command,
 ]
 SELF_EXPLAINING = {
     "--help",

@@ -1,0 +1,197 @@
+"""Out of git-sync's map and the Go operator's kind come resources that the API would take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stoker.api.kinds.ignitionsync import IgnitionSync
+from stoker.api.kinds.stoker import Stoker, SyncProfile
+from stoker.api.manifests import read_manifests
+from stoker.cli.migrating.gateway_sync import from_gateway_sync
+from stoker.cli.migrating.git_sync import from_git_sync
+from stoker.domain.errors import InvalidValue
+
+GIT_SYNC = {
+    "GITSYNC_REPO": "git@git.example.net:plant/config.git",
+    "GITSYNC_REF": "v3",
+    "GITSYNC_PERIOD": "30s",
+    "GITSYNC_ROOT": "/git",
+    "GITSYNC_SUBMODULES": "recursive",
+    "GITSYNC_PASSWORD": "hunter2",
+    "STORAGE_CLASS": "nfs-client",
+}
+
+
+def test_git_sync_becomes_an_ignitionsync() -> None:
+    made = from_git_sync(GIT_SYNC, "site", "site1")
+    text = made.text()
+    (resource,) = read_manifests(text.encode(), "result")
+    assert isinstance(resource, IgnitionSync)
+    assert (resource.metadata.name, resource.metadata.namespace) == ("site", "site1")
+    (manifest,) = made.manifests
+    assert manifest["spec"] == {
+        "git": {
+            "repo": "git@git.example.net:plant/config.git",
+            "ref": "v3",
+            "auth": {"sshKey": {"secretRef": {"name": "git-sync-secret", "key": "ssh-privatekey"}}},
+        },
+        "gateway": {"apiKeySecretRef": {"name": "ignition-api-key", "key": "apiKey"}},
+        "polling": {"enabled": True, "interval": "30s"},
+        "storage": {"storageClassName": "nfs-client"},
+    }
+
+
+def test_what_is_left_behind_is_named_and_no_secret_is_repeated() -> None:
+    text = from_git_sync(GIT_SYNC, "site", "site1").text()
+    assert "# GITSYNC_SUBMODULES has no counterpart; it was: recursive\n" in text
+    assert "# GITSYNC_PASSWORD has no counterpart\n" in text
+    assert "hunter2" not in text
+    assert "GITSYNC_ROOT" not in text, "git-sync's own folder concerns nobody any more"
+
+
+def test_the_third_version_counted_seconds_and_named_branches() -> None:
+    old = {"GIT_SYNC_REPO": "https://git.example.net/a.git", "GIT_SYNC_BRANCH": "main", "GIT_SYNC_WAIT": "45"}
+    (manifest,) = from_git_sync(old, "a", "b").manifests
+    assert manifest["spec"]["polling"] == {"enabled": True, "interval": "45s"}
+    assert manifest["spec"]["git"] == {"repo": "https://git.example.net/a.git", "ref": "main"}
+
+
+def test_a_github_app_is_taken_over() -> None:
+    app = {"GITSYNC_GITHUB_APP_APPLICATION_ID": "12", "GITSYNC_GITHUB_APP_INSTALLATION_ID": "34"}
+    made = from_git_sync({"GITSYNC_REPO": "https://github.com/a/b.git", **app}, "a", "b")
+    assert made.manifests[0]["spec"]["git"]["auth"]["githubApp"]["appId"] == 12
+    made.text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "names no repository"),
+        ({"GITSYNC_REPO": "ext::sh -c evil"}, "repository address"),
+        ({"GITSYNC_REPO": "https://u:p4ss@git.example.net/a.git"}, "repository address"),
+    ],
+)
+def test_a_map_that_cannot_be_used_is_refused(settings: dict[str, str], sentence: str) -> None:
+    with pytest.raises(InvalidValue, match=sentence) as refusal:
+        from_git_sync(settings, "a", "b")
+    assert "p4ss" not in refusal.value.message
+
+
+def test_a_comment_cannot_end_early() -> None:
+    text = from_git_sync({**GIT_SYNC, "OTHER": "x\nkind: Evil"}, "a", "b").text()
+    assert "# OTHER has no counterpart; it was: x kind: Evil\n" in text
+
+
+GATEWAY_SYNC: dict[str, Any] = {
+    "apiVersion": "stoker.io/v1alpha1",
+    "kind": "GatewaySync",
+    "metadata": {"name": "line", "namespace": "plant", "uid": "1"},
+    "spec": {
+        "git": {
+            "repo": "https://git.example.net/a.git",
+            "ref": "main",
+            "auth": {"token": {"secretRef": {"name": "git-token", "key": "token"}}},
+        },
+        "polling": {"enabled": True, "interval": "60s"},
+        "gateway": {"port": 8088, "tls": False, "api": {"secretName": "gw-api-key"}},
+        "sync": {
+            "defaults": {
+                "excludePatterns": ["**/.gitkeep"],
+                "vars": {"site": "north", "line": "1"},
+                "syncPeriod": 30,
+                "designerSessionPolicy": "proceed",
+            },
+            "profiles": {
+                "standard": {
+                    "mappings": [
+                        {
+                            "source": "services/{{.GatewayName}}/config/",
+                            "destination": "config/",
+                            "type": "dir",
+                            "required": True,
+                            "patches": [
+                                {
+                                    "file": "db/*.json",
+                                    "set": {"connection.host": "{{.Vars.site}}", "ports.0": "1"},
+                                }
+                            ],
+                        }
+                    ],
+                    "vars": {"line": "2"},
+                    "designerSessionPolicy": "wait",
+                },
+                "minimal": {"mappings": [{"source": "projects", "destination": "projects/"}], "paused": True},
+            },
+        },
+        "agent": {"image": {"repository": "elsewhere", "tag": "latest"}},
+    },
+}
+
+
+def test_a_gatewaysync_becomes_a_stoker_with_its_profiles() -> None:
+    made = from_gateway_sync(GATEWAY_SYNC)
+    resources = read_manifests(made.text().encode(), "result")
+    assert [type(one) for one in resources] == [Stoker, SyncProfile, SyncProfile]
+    assert [one.metadata.name for one in resources] == ["line", "line-standard", "line-minimal"]
+    stoker, standard, minimal = (one["spec"] for one in made.manifests)
+    assert stoker["gateway"] == {
+        "port": 8088,
+        "tls": False,
+        "apiKeySecretRef": {"name": "gw-api-key", "key": "apiKey"},
+    }
+    assert (stoker["excludePatterns"], stoker["ignition"]) == (
+        ["**/.gitkeep"],
+        {"designerSessionPolicy": "wait"},
+    )
+    assert standard == {
+        "mappings": [
+            {
+                "source": "services/{{.GatewayName}}/config",
+                "destination": "config",
+                "type": "dir",
+                "required": True,
+            }
+        ],
+        "patches": [
+            {"file": "config/db/*.json", "set": {".connection.host": "{{.Vars.site}}", ".ports[0]": "1"}}
+        ],
+        "vars": {"site": "north", "line": "2"},
+        "syncPeriod": 30,
+    }
+    assert (minimal["paused"], minimal["syncPeriod"], minimal["vars"]["line"]) == (True, 30, "1")
+
+
+def test_what_a_person_has_to_look_at_is_said() -> None:
+    said = "\n".join(from_gateway_sync(GATEWAY_SYNC).remarks)
+    assert "designerSessionPolicy differs between profiles (proceed, wait)" in said
+    assert "mapping projects of profile minimal says no type; dir was taken" in said
+    assert "stoker.io/sync-profile: line-NAME" in said
+    assert "spec.agent was left out" in said
+
+
+def test_a_key_with_a_dot_in_it_is_one_key() -> None:
+    spec = GATEWAY_SYNC["spec"]
+    mapping = {
+        "source": "a.json",
+        "destination": "a.json",
+        "type": "file",
+        "patches": [{"set": {"a\\.b.c d": "x"}}],
+    }
+    found = {**GATEWAY_SYNC, "spec": {**spec, "sync": {"profiles": {"one": {"mappings": [mapping]}}}}}
+    made = from_gateway_sync(found)
+    assert made.manifests[1]["spec"]["patches"] == [{"file": "a.json", "set": {'.["a.b"].["c d"]': "x"}}]
+    made.text()
+
+
+@pytest.mark.parametrize("found", [{}, {"spec": {"sync": 3}}, {"metadata": {"name": "a"}, "spec": {}}])
+def test_something_else_is_refused(found: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        from_gateway_sync(found)
+
+
+def test_what_the_api_would_refuse_is_refused() -> None:
+    spec = {**GATEWAY_SYNC["spec"], "git": {"repo": "https://git.example.net/a.git", "ref": "-x"}}
+    with pytest.raises(InvalidValue, match="ref"):
+        from_gateway_sync({**GATEWAY_SYNC, "spec": spec}).text()
