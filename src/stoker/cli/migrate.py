@@ -2,7 +2,7 @@
 
 Nothing in the cluster is changed: it reads one object, or a file, and writes manifests to a
 file or to standard output, with a comment for each thing that a person has to look at. Exit
-codes: 0 done, 2 wrong input, 4 the cluster cannot be reached or does not let us.
+codes: 0 done, 2 wrong input, 3 there is no such object, 4 the cluster cannot be reached or does not let us.
 """
 
 from __future__ import annotations
