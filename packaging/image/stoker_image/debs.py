@@ -86,11 +86,17 @@ def resolve(architecture: str, cache: Path) -> list[Package]:
     return sorted(found)
 
 
+def _has_checksum(file: Path, package: Package) -> bool:
+    return hashlib.sha256(file.read_bytes()).hexdigest() == package.sha256
+
+
 def fetch(package: Package, day: str, cache: Path) -> Path:
     """The package as a file, which has the checksum that the lock file says."""
     place = cache / "debs" / f"{package.sha256}.deb"
     if place.is_file():
-        return place
+        if _has_checksum(place, package):
+            return place
+        place.unlink()  # the cache is anybody's who may write there
     place.parent.mkdir(parents=True, exist_ok=True)
     archive, _, rest = package.path.partition("/")
     beside = place.with_suffix(f".{os.getpid()}.new")
@@ -101,9 +107,10 @@ def fetch(package: Package, day: str, cache: Path) -> Path:
         except ImageError as error:
             said = said or str(error)
             continue
-        if hashlib.sha256(beside.read_bytes()).hexdigest() != package.sha256:
-            raise ImageError(f"package {package.name} from {uri} does not have the checksum of the lock file")
-        return beside.replace(place)
+        if _has_checksum(beside, package):
+            return beside.replace(place)
+        beside.unlink()
+        said = said or f"what {uri} sends does not have the checksum of the lock file"
     raise ImageError(
         f"package {package.name} {package.version} cannot be fetched ({said}); "
         "if it left the mirror, bring the lock file up to date with: make image-lock"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.cli.servers import server_options
+from stoker.domain.errors import StokerError
 
 if TYPE_CHECKING:
     from stoker.telemetry.shipping import Shipper
@@ -96,6 +97,12 @@ def _shipper(address: str, facility: str, authority: str) -> Shipper | None:
     if not address:
         return None
     from stoker.agent.gating import exporting  # noqa: PLC0415 - most agents send nothing
+    from stoker.telemetry.logs import get_logger  # noqa: PLC0415
 
     given = {exporting.ADDRESS: address, exporting.FACILITY: facility, exporting.AUTHORITY: authority}
-    return exporting.shipper_for(given)
+    try:
+        return exporting.shipper_for(given)
+    except StokerError as error:
+        # The records stand in the log and in the file; a typo must not keep a gateway from its files.
+        get_logger(__name__).error("audit.unavailable", error=error.message)
+        return None

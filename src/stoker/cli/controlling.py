@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stoker.cli import values
+from stoker.cli.agent_variables import agent_environment
 from stoker.cli.calls import Calls, receiver_for
 from stoker.cli.webhook import defaults_in, secret_key_in
 from stoker.controller.operating import Seams, Settings
@@ -18,7 +19,7 @@ from stoker.controller.stating.summarizing import Listener
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
-from stoker.domain.injection import Installation, environment_of, sidecar_for
+from stoker.domain.injection import Installation, sidecar_for
 from stoker.domain.intent.intents import ResourceIntent
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
@@ -93,7 +94,7 @@ def _installation(settings: Settings, options: Mapping[str, Any]) -> Installatio
         "" if size == "0" else size,
         settings.metadata_key,
         settings.shared_volumes,
-        environment_of(options["agent_env"]),
+        agent_environment(options["agent_env"]),
     )
 
 

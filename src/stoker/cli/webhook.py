@@ -113,7 +113,7 @@ def webhook_command(
     """
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
-    from stoker.domain.injection import environment_of  # noqa: PLC0415
+    from stoker.cli.agent_variables import agent_environment  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
     from stoker.telemetry import tracing  # noqa: PLC0415
@@ -147,7 +147,7 @@ def webhook_command(
         repo_size="" if repo_size == "0" else repo_size,
         metadata_key=secret_key_in(metadata_key),
         shared_volumes=shared_volumes,
-        agent_environment=environment_of(agent_env),
+        agent_environment=agent_environment(agent_env),
         selector=_selector(pod_selector),
         deny_refused=refused_pods == "deny",
         defaults=defaults_in(defaults),

@@ -46,6 +46,7 @@ from stoker.git.opening.github_app import AppTokens
 from stoker.git.running.runner import GitRunner
 from stoker.kube.client import Client
 from stoker.kube.controlling import Controller, PassRecord
+from stoker.kube.event_series import Limits
 from stoker.kube.events import EventRecorder
 from stoker.kube.queue import WorkQueue
 from stoker.kube.running import Part
@@ -54,6 +55,7 @@ from stoker.telemetry.runtime import RuntimeMetrics
 
 # What the watches do not show (storage classes, repositories) is found by looking again.
 STALLED_RECHECK = 15.0
+AUDIT = Limits(burst=1000, refill_every=1.0)
 SOON = 0.1
 """Seconds over which the reports of a fleet become one visit."""
 
@@ -106,6 +108,8 @@ def build_work(term: Term) -> Work:
     queue: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
     profiles: WorkQueue[ObjectKey] = WorkQueue(clock=clock)
     events = EventRecorder(client, component="stoker-controller", instance=term.identity, clock=clock)
+    # With a book of their own: a fleet's records must not take the room of the warnings about it.
+    audit = EventRecorder(client, component="stoker-audit", instance=term.identity, limits=AUDIT, clock=clock)
     resolver = Resolver(
         term.git,
         _access_reader(term),
@@ -125,7 +129,9 @@ def build_work(term: Term) -> Work:
         counted=term.meter.alerted,
     )
     summarizer = Summarizer(clock, term.listener)
-    reconciler = Reconciler(parts, summarizer, events, term.meter, alerter, audit_events=term.audit_events)
+    reconciler = Reconciler(
+        parts, summarizer, events, term.meter, alerter, audit=audit if term.audit_events else None
+    )
     of_profiles = ProfileReconciler(observed, client, parts.publisher.neighbours, events, clock)
 
     def count(record: PassRecord[ResourceKey]) -> None:
@@ -148,6 +154,7 @@ def build_work(term: Term) -> Work:
     return Work(
         parts=[
             Part("events", events.run, events.stop),
+            *([Part("audit", audit.run, audit.stop)] if term.audit_events else []),
             Part("alerts", alerter.run, alerter.stop),
             Part("resolving", resolver.run),
             Part("accepting", acceptor.run),

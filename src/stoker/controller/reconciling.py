@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from stoker.api.blocks.status import SyncStatus
@@ -13,9 +15,9 @@ from stoker.controller.seeing.objects import SYNCED_KINDS, Kept, ResourceKey, re
 from stoker.controller.stating.auditing import audited
 from stoker.controller.stating.metering import Meter
 from stoker.controller.stating.summarizing import Summarizer
-from stoker.controller.stating.telling import events_of
+from stoker.controller.stating.telling import Told, events_of
 from stoker.kube.controlling import Result
-from stoker.kube.event_series import EventType
+from stoker.kube.event_series import EventType, ObjectRef
 from stoker.kube.events import EventRecorder
 from stoker.kube.kinds import rest
 from stoker.kube.stepping import Outcome, Pass
@@ -37,14 +39,14 @@ class Reconciler:
         meter: Meter,
         alerter: Alerter,
         *,
-        audit_events: bool = False,
+        audit: EventRecorder | None = None,
     ) -> None:
         self._parts = parts
         self._summarizer = summarize
         self._events = events
         self._meter = meter
         self._alerter = alerter
-        self._audit_events = audit_events
+        self._audit = audit
         self._following = Following()
         self._pass = Pass(
             steps=Steps(parts).listed(),
@@ -119,13 +121,18 @@ class Reconciler:
             await self._parts.observed.resources[context.key.kind].write(key, request)
         about = ref_to(context.key, context.kept)
         events = tuple(events_of(context, status))
-        audit = audited(context, status) if self._audit_events else ()
-        for told in (*events, *audit):
-            report = self._events.warning if told.type is EventType.WARNING else self._events.normal
-            report(about, told.reason, told.message)
+        _tell(self._events, about, events)
+        if self._audit is not None:
+            _tell(self._audit, about, audited(context, status))
         self._alerter.saw(context, status, events)
         self._meter.wrote(context.key, context.status, status, _scans(context))
         self._meter.let_go(context.key, context.release.begun)
+
+
+def _tell(recorder: EventRecorder, about: ObjectRef, events: Iterable[Told]) -> None:
+    for told in events:
+        report = recorder.warning if told.type is EventType.WARNING else recorder.normal
+        report(about, told.reason, told.message)
 
 
 def _scans(context: Context) -> dict[str, tuple[str, ...]]:

@@ -62,5 +62,8 @@ def rfc3339_micro(moment: datetime) -> str:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Read either form back."""
-    return datetime.fromisoformat(text).astimezone(UTC)
+    """Read either form back; whatever cannot be a moment in UTC is a ValueError."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except OverflowError:  # the first and the last hours of the calendar, in a zone in which they are others
+        raise ValueError(f"{text[:64]!r} is no moment in UTC") from None

@@ -80,8 +80,18 @@ def _matches(base: Sequence[bytes], other: Sequence[bytes]) -> list[_Match]:
     found = [_Match(0, 0, head)] if head else []
     left, right = base[head : len(base) - tail], other[head : len(other) - tail]
     if len(left) * len(right) <= LARGEST:
-        matcher = SequenceMatcher(None, left, right, autojunk=False)
-        found += [_Match(a + head, b + head, size) for a, b, size in matcher.get_matching_blocks() if size]
+        found += [_Match(a + head, b + head, size) for a, b, size in _alike(left, right)]
     if tail:
         found.append(_Match(len(base) - tail, len(other) - tail, tail))
     return found
+
+
+def _alike(left: Sequence[bytes], right: Sequence[bytes]) -> list[tuple[int, int, int]]:
+    """Runs that both have. No run begins at a line that a long text has again and again: that would be cubic.
+
+    Such lines are counted in the second text alone, so the longer one is the second.
+    """
+    if len(left) > len(right):
+        return [(a, b, size) for b, a, size in _alike(right, left)]
+    matcher = SequenceMatcher(None, left, right, autojunk=True)
+    return [(a, b, size) for a, b, size in matcher.get_matching_blocks() if size]

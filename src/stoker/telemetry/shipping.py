@@ -45,7 +45,9 @@ class Shipper:
         tls: Callable[[], SSLContext] | None = None,
         capacity: int = CAPACITY,
     ) -> None:
-        """`tls` makes the context for `tls://` when it is needed."""
+        """`tls` makes the context for `tls://`, and only for that: nothing falls back to plain text."""
+        if (tls is not None) is not (server.via is Via.TLS):
+            raise ValueError("a context for TLS goes with a tls:// server, and with no other")
         self.server = server
         self._tls = tls
         self._waiting: queue.Queue[bytes] = queue.Queue(capacity)
@@ -141,7 +143,7 @@ class Shipper:
             return _datagrams(server.host, server.port)
         plain = socket.create_connection((server.host, server.port), CONNECT_SECONDS)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if server.via is Via.TCP or self._tls is None:
+        if self._tls is None:
             return plain
         try:
             return self._tls().wrap_socket(plain, server_hostname=server.host)

@@ -17,6 +17,7 @@ no attribute may be a secret: values pass the redaction.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = str | int | float | bool
 
 LONGEST_VALUE = 256
-END_MILLISECONDS = 3000
+END_SECONDS = 3.0
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -150,7 +151,7 @@ class _Tracing:
 
         named = "OTEL_SERVICE_NAME" in os.environ
         resource = Resource.create({} if named else {"service.name": service})
-        self._provider: TracerProvider = TracerProvider(resource=resource)
+        self._provider: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer: Tracer = self._provider.get_tracer("stoker")
         self._api = trace
@@ -200,8 +201,10 @@ class _Tracing:
         return self._api.set_span_in_context(self._api.get_current_span())
 
     def end(self) -> None:
-        self._provider.force_flush(END_MILLISECONDS)
-        self._provider.shutdown()
+        """Send what is left, for a moment: a silent collector must not keep a process from its end."""
+        ending = threading.Thread(target=self._provider.shutdown, name="tracing-end", daemon=True)
+        ending.start()
+        ending.join(END_SECONDS)
 
 
 class _Told:

@@ -92,6 +92,19 @@ def test_a_holder_that_died_is_waited_out_by_our_own_clock() -> None:
     assert new.may(MOVED)
 
 
+def test_a_dead_holder_is_not_waited_for_again() -> None:
+    new = division("2/3", lease(2, None))
+    dead = [lease(0, count=2), lease(1, count=2)]
+    new.saw(dead[:1], 0)
+    for at in range(6, 120, 2):
+        new.saw(dead, at)
+        assert new.settled is (at >= 21), at
+    new.saw([], 200)
+    assert new.settled, "an old Lease that is deleted at last changes nothing"
+    new.saw([lease(0, count=2, version="2")], 202)
+    assert not new.settled, "who renews it lives"
+
+
 def test_a_longer_lease_is_waited_out_for_longer() -> None:
     new = division("2/3", lease(2, None))
     new.saw([lease(0, count=2, duration=60)], 0)

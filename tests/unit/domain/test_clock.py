@@ -20,6 +20,12 @@ def test_times_are_read_back_in_utc(text: str) -> None:
     assert parse_rfc3339(text) == MOMENT
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "soon", ""])
+def test_what_is_no_moment_in_utc_is_refused_in_one_way(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever its words are
+        parse_rfc3339(text)
+
+
 async def test_the_system_clock_moves() -> None:
     clock = SystemClock()
     start = clock.monotonic()

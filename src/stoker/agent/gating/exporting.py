@@ -48,6 +48,12 @@ def shipper_for(environment: Mapping[str, str]) -> Shipper | None:
     return Shipper(server, tls=context)
 
 
+def demand_usable(environment: Mapping[str, str]) -> None:
+    """What every agent would be told, judged where a person sees it; a path is a file of the agent's own."""
+    authority = environment.get(AUTHORITY, "")
+    shipper_for({**environment, AUTHORITY: authority if "-----BEGIN " in authority else ""})
+
+
 def exporting(shipper: Shipper, host: str = "") -> Export:
     """Hands records to a shipper; `host` is what the log server knows this place by."""
     name, process = host or socket.gethostname(), os.getpid()

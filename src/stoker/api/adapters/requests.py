@@ -7,11 +7,12 @@ a notice: it must not stop a resource whose spec is fine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 from stoker.api.adapters import annotation_values as values
 from stoker.api.adapters.pods import Annotation
+from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intents import Notice
 from stoker.domain.intent.requests import GivenApproval, RefRequest, Requests
@@ -86,9 +87,8 @@ class _Reader:
 
 def _moment(annotation: Annotation) -> datetime:
     try:
-        moment = datetime.fromisoformat(annotation.value)
+        if datetime.fromisoformat(annotation.value).tzinfo is not None:
+            return parse_rfc3339(annotation.value)
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise annotation.refused("it must be a time with its zone, such as 2026-03-02T08:15:00Z")
-    return moment.astimezone(UTC)
+        pass
+    raise annotation.refused("it must be a time with its zone, such as 2026-03-02T08:15:00Z")

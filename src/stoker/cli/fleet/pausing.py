@@ -8,6 +8,7 @@ not let us.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,8 @@ from stoker.domain.errors import InvalidValue
 if TYPE_CHECKING:
     from stoker.kube.client import Client
 
+STALE_SECONDS = 60.0
+"""A Lease that was not renewed for so long has no living holder, whatever the clocks say."""
 _HELP = {"help_option_names": ["-h", "--help"]}
 _OPTIONS = (
     in_cluster.NAME,
@@ -117,6 +120,7 @@ async def _stop_all(place: in_cluster.Place, *, paused: bool) -> str:
 async def _somebody_leads(client: Client, namespace: str) -> bool:
     """Whether a controller lives there; who may not see that is believed."""
     from stoker.controller.sharding.dividing import index_of  # noqa: PLC0415
+    from stoker.domain.clock import SystemClock  # noqa: PLC0415
     from stoker.kube.errors import Forbidden  # noqa: PLC0415
     from stoker.kube.lease import Lease  # noqa: PLC0415
     from stoker.kube.resources import LEASES  # noqa: PLC0415
@@ -125,4 +129,18 @@ async def _somebody_leads(client: Client, namespace: str) -> bool:
         leases = await client.list(LEASES, namespace, into=Lease)
     except Forbidden:
         return True
-    return any(index_of(one) is not None and one.spec.holder_identity for one in leases)
+    oldest = SystemClock().now() - timedelta(seconds=STALE_SECONDS)
+    return any(
+        index_of(one) is not None and one.spec.holder_identity and _renewed(one.spec.renew_time) >= oldest
+        for one in leases
+    )
+
+
+def _renewed(text: str | None) -> datetime:
+    """When a Lease was last renewed: who was killed or uninstalled is its holder for ever."""
+    from stoker.domain.clock import parse_rfc3339  # noqa: PLC0415
+
+    try:
+        return parse_rfc3339(text or "")
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)

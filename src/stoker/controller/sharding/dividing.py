@@ -72,6 +72,7 @@ class Division:
         self._before = count_of(found)
         self._duration = duration
         self._claims: dict[int, _Claim] | None = None
+        self._looked_at = 0.0
 
     def saw(self, leases: Iterable[Lease], at: float) -> None:
         """All Leases there are, read after ours was won; `at` is the moment after the answer came."""
@@ -80,25 +81,30 @@ class Division:
         claims: dict[int, _Claim] = {}
         for index in (known.keys() | seen.keys()) - {self._shard.index}:
             claim = self._claim(index, seen.get(index), known.get(index), at)
-            if claim is not None and claim.until > at:
+            if claim is not None:
                 claims[index] = claim
+        # What was waited out is remembered: forgotten, the same Lease would be waited for again and again.
         self._claims = claims
+        self._looked_at = at
 
     def may(self, namespace: str) -> bool:
         """Whether it is ours, and nobody else's any more."""
         if not self._shard.has(namespace) or self._claims is None:
             return False
-        return not any(claim.covers(namespace) for claim in self._claims.values())
+        return not any(claim.covers(namespace) for claim in self._standing())
 
     @property
     def settled(self) -> bool:
         """Nobody is left who divides in another way."""
-        return self._claims is not None and not self._claims
+        return self._claims is not None and not self._standing()
 
     @property
     def others(self) -> tuple[str, ...]:
         """The shards that are waited for."""
-        return tuple(f"{one.index}/{one.count}" for one in (self._claims or {}).values())
+        return tuple(f"{one.index}/{one.count}" for one in self._standing())
+
+    def _standing(self) -> list[_Claim]:
+        return [one for one in (self._claims or {}).values() if one.until > self._looked_at]
 
     def _unseen(self, at: float) -> dict[int, _Claim]:
         """Those whose Leases may have gone before anybody looked."""
@@ -109,7 +115,7 @@ class Division:
 
     def _claim(self, index: int, lease: Lease | None, known: _Claim | None, at: float) -> _Claim | None:
         if lease is None:
-            if known is None or not known.version:
+            if known is None or not known.version or known.until <= at:
                 return known
             # Deleted under its holder, who notices at the next renewal.
             return _Claim(index, known.count, "", at + self._duration)

@@ -63,6 +63,7 @@ def test_several_plans_may_be_approved_at_once() -> None:
         ("requested-ref", "--upload-pack=x"),
         ("approved-at", "yesterday"),
         ("approved-at", "2026-03-02T08:15:00"),
+        ("approved-at", "0001-01-01T00:00:00+14:00"),
         ("approved-plan", "?"),
         ("approved-by", "a\x00"),
     ],
@@ -73,6 +74,14 @@ def test_what_cannot_be_read_is_left_out_with_a_notice(key: str, value: str) -> 
     assert notice.reason is Reason.INVALID_VALUE
     assert notice.message.startswith(f"annotation stoker.io/{key} is ")
     assert notice.message.endswith("it is left out")
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_request_at_a_moment_that_utc_does_not_have_is_left_out_with_a_notice(moment: str) -> None:
+    said = {"stoker.io/requested-ref": "main", "stoker.io/requested-at": moment}
+    found, notices = requests_of(said, "stoker.io")
+    assert found.ref is None or found.ref.at is None
+    assert [notice.reason for notice in notices] == [Reason.INVALID_VALUE]
 
 
 @pytest.mark.parametrize(("name", "value"), [("approved-plan", "?"), ("approved-ref", "-x")])
