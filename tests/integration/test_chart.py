@@ -245,7 +245,9 @@ def roles(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         ]
         assert len(rules) == len(one.get("rules", ()))
         for each in one.get("aggregationRule", {}).get("clusterRoleSelectors", ()):
-            rules += [f"everything of roles with {name}" for name in each["matchLabels"]]
+            rules += [
+                f"everything of roles with {name}={value}" for name, value in each["matchLabels"].items()
+            ]
         where = one["metadata"].get("namespace", "all namespaces")
         yield {f"{one['kind']} {one['metadata']['name']} in {where}": rules}
 

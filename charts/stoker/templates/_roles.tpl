@@ -16,6 +16,7 @@ metadata:
 aggregationRule:
   clusterRoleSelectors:
     - matchLabels: {stoker.io/aggregate-to-reverser: "true"}
+    - matchLabels: {stoker.io/aggregate-to-reverser: {{ include "stoker.clustername" .root }}}
 {{- else }}
 rules:
   {{- .rules | nindent 2 }}

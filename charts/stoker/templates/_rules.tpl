@@ -69,10 +69,11 @@ nobody may grant more than he has. It deletes only what belongs to a shared volu
   resources: [leases]
   resourceNames: [{{ include "stoker.controller.leases" . | fromJsonArray | join ", " }}]
   verbs: [get, update]
-{{- /* Whoever leads looks for shards of another count, whose names it cannot know. */}}
+{{- /* Whoever leads looks for shards of another count, whose names it cannot know. A lease that somebody deletes, to have
+       another leader, is made anew: without that nobody would lead until the next upgrade. */}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [list]
+  verbs: [list, create]
 {{- $watched := .Values.controller.watchNamespaces }}
 {{- if and $watched (not (has .Release.Namespace $watched)) }}
 - apiGroups: [""]

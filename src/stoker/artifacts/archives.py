@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.artifacts.bounds import NamedFile
+from stoker.artifacts.bounds import NamedFile, Reading
 from stoker.artifacts.errors import Refused, TooLarge, shown
 
 BLOCK = 512
@@ -36,26 +36,25 @@ _WHAT = {
 _SKIPPED = {"path", "size", "GNU.sparse"}
 
 
-def archived(path: Path, title: str, max_bytes: int) -> Iterator[NamedFile]:
-    """The files of an archive on disk; `max_bytes` bounds all that it unpacks to, headers included."""
+def archived(path: Path, title: str, reading: Reading) -> Iterator[NamedFile]:
+    """The files of an archive on disk; `reading` bounds all that it unpacks to, headers included."""
     with path.open("rb") as raw:
         magic = raw.read(4)
         raw.seek(0)
         if magic == _ZSTD:
             raise Refused(f"{title} is compressed with zstd; publish it with gzip")
         packed = gzip.GzipFile(fileobj=raw) if magic.startswith(_GZIP) else None
-        stream = _Stream(packed if packed is not None else raw, title, max_bytes)
-        yield from _entries(stream, title)
+        stream = _Stream(packed if packed is not None else raw, title, reading)
+        yield from _entries(stream, title, reading)
 
 
 class _Stream:
     """What an archive unpacks to, counted."""
 
-    def __init__(self, source: BinaryIO | gzip.GzipFile, title: str, max_bytes: int) -> None:
+    def __init__(self, source: BinaryIO | gzip.GzipFile, title: str, reading: Reading) -> None:
         self._source = source
         self._title = title
-        self._max = max_bytes
-        self._left = max_bytes
+        self._reading = reading
 
     def exactly(self, size: int) -> bytes:
         """So many bytes, or an error; for what is small."""
@@ -68,23 +67,23 @@ class _Stream:
         return content
 
     def some(self, size: int) -> bytes:
-        self._left -= size
-        if self._left < 0:
-            raise TooLarge(f"{self._title} unpacks to more than {self._max} bytes")
+        self._reading.go_on()
+        self._reading.unpacked(size)
         try:
             content = self._source.read(size)
         except _BROKEN:
             raise Refused(f"{self._title} is no archive that can be unpacked") from None
-        self._left += size - len(content)
+        self._reading.unpacked(len(content) - size)
         return content
 
 
-def _entries(stream: _Stream, title: str) -> Iterator[NamedFile]:
+def _entries(stream: _Stream, title: str, reading: Reading) -> Iterator[NamedFile]:
     longer: dict[str, str] = {}
     while True:
         header = stream.some(BLOCK)
         if not header or header.count(0) == len(header):
             return  # the end; what follows it belongs to nobody
+        reading.header()
         info = _parsed(header + stream.exactly(BLOCK - len(header)), title)
         if info.type in (
             tarfile.XHDTYPE,

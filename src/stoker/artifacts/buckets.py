@@ -4,9 +4,7 @@ A bucket has no commits, so a listing stands for one: its id is a digest over th
 size and ETag of every object, and of where they lie. What is pulled is exactly that
 listing: each object is asked for with the ETag that it had, and the listing is looked at
 again in the end. A bucket that changes meanwhile is no artifact, and is asked for again.
-
-Without a login requests are anonymous: the identity that a cloud gives to this process
-is never used for an address that somebody else wrote.
+A list can go on for ever, page after page, so that it is made where it can be given up.
 """
 
 from __future__ import annotations
@@ -18,26 +16,25 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from stoker.artifacts.bounds import Limits, NamedFile, bounded
+from stoker.artifacts.bounds import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, Refused, TooLarge, Unreachable, shown
-from stoker.calling.proxies import proxy_for
-from stoker.calling.trust import certificates
-from stoker.domain.errors import Misconfigured, StokerError
+from stoker.artifacts.stores import DEFAULT_REGION, demand_library, open_store
+from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.engine.artifacts import ArtifactFile, Credentials, CredentialsReader
+from stoker.engine.artifacts import ArtifactFile, CredentialsReader
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, ObjectStore
+    from obstore.store import ObjectStore
 
-DEFAULT_REGION = "us-east-1"
 ITSELF = "HEAD"
 """The ref that means the prefix of the address, without anything below it."""
 LOOKS = 3
+LIST_SECONDS = 90.0
+"""For one list. Its pages are not ours to count: a library asks for them, an empty one like a full one."""
 AT_ONCE = 8
 SMALL = 1 << 20
 """Objects up to this size are asked for ahead, because each costs a way there and back."""
@@ -46,6 +43,7 @@ _ID = re.compile(r"[0-9a-f]{64}")
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _USUAL = Limits()
+_MOMENT = 0.2
 
 
 class Entry(NamedTuple):
@@ -72,13 +70,13 @@ class Bucket:
         self._credentials = credentials
         self._limits = limits
         self._retries = retries
-        _library()
+        demand_library()
 
     async def resolve(self, ref: GitRef) -> CommitId:
         if _ID.fullmatch(ref):
             return CommitId(ref)
         listing = await self._listing(ref)
-        return await asyncio.to_thread(lambda: listing.id(listing.settled()))
+        return listing.id(await listing.settled())
 
     async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> PulledObjects:
         if _ID.fullmatch(ref):
@@ -87,7 +85,7 @@ class Bucket:
                 "keeps no history; name a prefix below it as the ref"
             )
         listing = await self._listing(ref)
-        entries = await asyncio.to_thread(listing.entries)
+        entries = await listing.entries()
         if listing.id(entries) != artifact:
             raise Damaged(f"{listing.title} has changed since it was looked at")
         return PulledObjects(artifact, listing, entries, self._limits)
@@ -96,35 +94,13 @@ class Bucket:
         below = "" if ref == ITSELF else str(ref)
         prefix = "/".join(part for part in (self._prefix, below) if part)
         title = f"bucket s3://{self._bucket}/{prefix}"
-        store = self._store(prefix, title, await self._credentials())
+        at = (self._bucket, prefix, self._endpoint, self._region)
+        store = open_store(*at, title, await self._credentials(), self._retries)
         return _Listing(store, title, self._limits, f"{self._endpoint}\0{self._bucket}\0{prefix}")
-
-    def _store(self, prefix: str, title: str, credentials: Credentials) -> ObjectStore:
-        keys: dict[str, Any] = {"region": self._region}
-        if credentials.password is not None:
-            keys["access_key_id"] = credentials.username
-            keys["secret_access_key"] = credentials.password.reveal()
-        else:
-            keys["skip_signature"] = True
-        if self._endpoint:
-            keys["endpoint"] = self._endpoint
-        try:
-            made: ObjectStore = _library().S3Store(
-                self._bucket,
-                prefix=prefix or None,
-                client_options=_client(self._endpoint, credentials),
-                retry_config={"max_retries": self._retries, "retry_timeout": timedelta(seconds=60)},
-                **keys,
-            )
-        except StokerError:
-            raise
-        except Exception:  # whose words may hold what the library was given, a key among it
-            raise Misconfigured(f"{title} cannot be used with this address and login") from None
-        return made
 
 
 class _Listing:
-    """What lies below a prefix, asked anew each time; for a worker thread."""
+    """What lies below a prefix, asked anew each time."""
 
     def __init__(self, store: ObjectStore, title: str, limits: Limits, origin: str) -> None:
         self.store = store
@@ -132,25 +108,36 @@ class _Listing:
         self._limits = limits
         self._origin = origin
 
-    def settled(self) -> list[Entry]:
+    async def settled(self) -> list[Entry]:
         """The same twice in a row: a list of many pages is not made in one moment."""
-        before = self.entries()
+        before = await self.entries()
         for _ in range(LOOKS):
-            now = self.entries()
+            now = await self.entries()
             if now == before:
                 return now
             before = now
         raise Damaged(f"{self.title} changes faster than it can be listed")
 
-    def entries(self) -> list[Entry]:
+    async def entries(self) -> list[Entry]:
+        try:
+            found = await asyncio.wait_for(self._listed(), min(LIST_SECONDS, self._limits.seconds))
+        except TimeoutError:
+            raise Unreachable(f"{self.title} did not come to the end of its list in time") from None
+        return await asyncio.to_thread(self._judged, found)
+
+    async def _listed(self) -> list[Entry]:
         import obstore  # noqa: PLC0415 - only who has a bucket has the library
 
         found: list[Entry] = []
         with told(self.title):
-            for some in obstore.list(self.store, chunk_size=1000):
-                found += [_entry(one, self.title) for one in some if not one["path"].endswith("/")]
+            async for some in obstore.list(self.store, chunk_size=1000):
+                found += [_entry(one, self.title) for one in some]
                 if len(found) > self._limits.files:
                     raise TooLarge(f"{self.title} holds more than {self._limits.files} objects")
+        return found
+
+    def _judged(self, listed: list[Entry]) -> list[Entry]:
+        found = _without_folders(listed)
         if not found:
             raise NotFound(f"there is nothing in {self.title}")
         if sum(one.size for one in found) > self._limits.packed:
@@ -174,11 +161,24 @@ class PulledObjects:
         self._listing = listing
         self._entries = entries
         self._limits = limits
+        self._reading = Reading(listing.title, limits)
+
+    def stop(self) -> None:
+        self._reading.stop()
 
     def files(self) -> Iterator[ArtifactFile]:
         yield from bounded(self._named(), self.title, self._limits)
-        if self._listing.id(self._listing.entries()) != self._id:
+        with ThreadPoolExecutor(1) as pool:  # whoever takes the files may have a loop that runs
+            entries = pool.submit(lambda: asyncio.run(self._listed_again())).result()
+        if self._listing.id(entries) != self._id:
             raise Damaged(f"{self.title} changed while it was read")
+
+    async def _listed_again(self) -> list[Entry]:
+        looking = asyncio.ensure_future(self._listing.entries())
+        while not looking.done():
+            self._reading.go_on()
+            await asyncio.wait([looking], timeout=_MOMENT)
+        return looking.result()
 
     def _named(self) -> Iterator[NamedFile]:
         waiting: deque[tuple[Entry, Future[bytes] | None]] = deque()
@@ -187,13 +187,18 @@ class PulledObjects:
                 small = one.size <= SMALL
                 waiting.append((one, pool.submit(self._whole, one) if small else None))
                 if len(waiting) >= AT_ONCE:
-                    yield self._file(*waiting.popleft())
+                    yield from self._file(*waiting.popleft())
             while waiting:
-                yield self._file(*waiting.popleft())
+                yield from self._file(*waiting.popleft())
 
-    def _file(self, one: Entry, ahead: Future[bytes] | None) -> NamedFile:
-        chunks = self._chunks(one) if ahead is None else iter((ahead.result(),))
-        return NamedFile(one.name, one.size, chunks)
+    def _file(self, one: Entry, ahead: Future[bytes] | None) -> Iterator[NamedFile]:
+        try:
+            chunks = self._chunks(one) if ahead is None else iter((ahead.result(),))
+        except _Gone:
+            if one.size:
+                raise
+            return  # the mark of an empty folder; a file that went away is missing in the last list too
+        yield NamedFile(one.name, one.size, chunks)
 
     def _whole(self, one: Entry) -> bytes:
         return b"".join(self._chunks(one))
@@ -201,12 +206,14 @@ class PulledObjects:
     def _chunks(self, one: Entry) -> Iterator[bytes]:
         import obstore  # noqa: PLC0415
 
+        self._reading.go_on()
         left = one.size
         with told(self.title, f"object {shown(one.name)} of "):
             answer = obstore.get(self._listing.store, one.name, options={"if_match": one.etag})
             if answer.meta["e_tag"] != one.etag or answer.meta["size"] != one.size:
                 raise Damaged(f"{self.title} changed while it was read")
             for chunk in answer.stream(min_chunk_size=1 << 20) if one.size else ():
+                self._reading.go_on()
                 left -= len(chunk)
                 if left < 0:
                     raise Damaged(
@@ -219,6 +226,21 @@ def _entry(one: Any, title: str) -> Entry:
     if not one["e_tag"]:
         raise Refused(f"{title} gives no ETags, so that nobody can tell whether something changed")
     return Entry(one["path"], one["size"], one["e_tag"], max(0, int(one["last_modified"].timestamp())))
+
+
+def _without_folders(listed: list[Entry]) -> list[Entry]:
+    """The library drops the slash from the mark of a folder, which then looks like an empty file."""
+    folders = {""}
+    for one in listed:
+        end = one.name.rfind("/")
+        while end > 0 and one.name[:end] not in folders:
+            folders.add(one.name[:end])
+            end = one.name.rfind("/", 0, end)
+    return [one for one in listed if one.size or one.name not in folders]
+
+
+class _Gone(Damaged):
+    """An object that was listed is not there."""
 
 
 @contextmanager
@@ -240,32 +262,10 @@ def told(title: str, what: str = "") -> Iterator[None]:
             raise NotLetIn(f"{title} does not let us in: {said}") from None
         if isinstance(error, FileNotFoundError) and not what:
             raise NotFound(f"there is no {title}: {said}") from None
-        if isinstance(error, FileNotFoundError) or kind == "PreconditionError":
+        if isinstance(error, FileNotFoundError):
+            raise _Gone(f"{what}{title} is listed, and is not there") from None
+        if kind == "PreconditionError":
             raise Damaged(f"{what}{title} changed while it was read") from None
         if "error sending request" in text:
             said = "it does not answer"
         raise Unreachable(f"{what}{title} cannot be read: {said}") from None
-
-
-def _client(endpoint: str, credentials: Credentials) -> ClientConfig:
-    options: ClientConfig = {
-        "allow_http": endpoint.startswith("http://"),  # as whoever named it said
-        "connect_timeout": timedelta(seconds=10),
-        "timeout": timedelta(seconds=120),
-    }
-    if credentials.ca is not None:
-        options["root_certificate"] = certificates(credentials.ca)
-    proxy = proxy_for(endpoint or "https://s3.amazonaws.com", credentials.proxy)
-    if proxy is not None:
-        options["proxy_url"] = proxy
-    return options
-
-
-def _library() -> Any:
-    try:
-        import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
-    except ImportError:
-        raise Misconfigured(
-            "a bucket as a source needs the package obstore; install stoker with the extra 's3'"
-        ) from None
-    return obstore.store

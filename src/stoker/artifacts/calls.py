@@ -109,6 +109,9 @@ class RegistryCalls:
         url = f"{self._base}/v2/{self._repository}/{path}"
         try:
             response = await self._followed(method, url, headers)
+            if response.status == 401 and not self._is_own(response):
+                response.close()  # whoever we were sent on to says where a login goes to, and must not
+                raise NotLetIn(f"{self._title} sends us on to somebody who does not let us in")
             if response.status == 401:
                 challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
                 response.close()
@@ -166,6 +169,12 @@ class RegistryCalls:
                 reason=Reason.SOURCE_UNREACHABLE,
             )
         raise Unreachable(f"{self._title} is answered with status {status}")
+
+    def _is_own(self, response: ClientResponse) -> bool:
+        """Whether the registry itself answered, and nobody whom it sent us on to."""
+        from yarl import URL  # noqa: PLC0415 - comes with aiohttp
+
+        return response.url.origin() == URL(self._base).origin()
 
     @property
     def _plain(self) -> bool:

@@ -97,6 +97,10 @@ def chosen(index: Manifest, title: str) -> Descriptor:
     if len(found) != 1:
         raise Refused(f"{title} is an index of {len(found)} manifests; name one by its digest as the ref")
     _demand_digest(found[0], title)
+    if not found[0].digest.startswith("sha256:"):  # it becomes the artifact's id, which is one of SHA-256
+        raise Refused(
+            f"{title} is an index that names its manifest by {shown(found[0].digest)}, not by SHA-256"
+        )
     return found[0]
 
 

@@ -8,6 +8,7 @@ digest before a byte of it is unpacked.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from stoker.artifacts.archives import PIECE, archived
-from stoker.artifacts.bounds import Limits, NamedFile, bounded
+from stoker.artifacts.bounds import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.calls import RegistryCalls
-from stoker.artifacts.errors import Damaged, Refused
+from stoker.artifacts.errors import Damaged, Refused, Unreachable
 from stoker.artifacts.manifests import ACCEPTED, TITLE, Kind, Manifest, chosen, layers_of, parsed
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
@@ -57,6 +58,13 @@ class Registry:
 
     async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> PulledArtifact:
         title = f"artifact {self._place}@sha256:{artifact}"
+        seconds = self._limits.seconds
+        try:
+            return await asyncio.wait_for(self._pulled(artifact, title, folder), seconds)
+        except TimeoutError:
+            raise Unreachable(f"{title} could not be pulled within {seconds:g} s") from None
+
+    async def _pulled(self, artifact: CommitId, title: str, folder: Path) -> PulledArtifact:
         async with await self._calls(title) as calls:
             manifest = await self._manifest(calls, artifact, title)
             if manifest.manifests is not None:
@@ -100,6 +108,10 @@ class PulledArtifact:
         self.made_at = made_at
         self._layers = layers
         self._limits = limits
+        self._reading = Reading(title, limits)
+
+    def stop(self) -> None:
+        self._reading.stop()
 
     def files(self) -> Iterator[ArtifactFile]:
         return bounded(self._named(), self.title, self._limits)
@@ -109,7 +121,7 @@ class PulledArtifact:
             if layer.kind is Kind.FILE:
                 yield NamedFile(layer.name, layer.path.stat().st_size, _read(layer.path))
             else:
-                yield from archived(layer.path, self.title, self._limits.unpacked)
+                yield from archived(layer.path, self.title, self._reading)
 
 
 def _read(path: Path) -> Iterator[bytes]:

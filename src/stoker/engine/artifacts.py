@@ -61,6 +61,10 @@ class Artifact(Protocol):
         """All files, checked and bounded; for a worker thread."""
         ...
 
+    def stop(self) -> None:
+        """Have `files` raise soon, because nobody waits for the rest; from any thread."""
+        ...
+
 
 class ArtifactOrigin(Protocol):
     """A place that holds artifacts, and can be changed by nobody through this."""

@@ -49,14 +49,21 @@ def s3(
 ) -> BucketStorage:
     """A bucket of S3, or of whoever answers at `endpoint`; `authorities` are to be trusted besides."""
     store = _library().S3Store
-    keys = {"region": bucket.region or DEFAULT_REGION}
-    if credentials is not None:
-        keys["access_key_id"] = _key(credentials, ACCESS_KEY)
-        keys["secret_access_key"] = _key(credentials, SECRET_KEY)
-        if credentials.get(SESSION_TOKEN):
-            keys["session_token"] = _key(credentials, SESSION_TOKEN)
-    if bucket.endpoint:
-        keys["endpoint"] = bucket.endpoint
+    region = bucket.region or DEFAULT_REGION
+    endpoint = bucket.endpoint
+    keys: dict[str, Any] = {"region": region}
+    if credentials is not None:  # then nothing comes from the pod's own variables
+        session = _key(credentials, SESSION_TOKEN) if credentials.get(SESSION_TOKEN) else None
+        login = {
+            "access_key_id": _key(credentials, ACCESS_KEY),
+            "secret_access_key": _key(credentials, SECRET_KEY),
+            "token": session,
+            "expires_at": None,
+        }
+        keys |= {"credential_provider": lambda: login, "skip_signature": False}
+        endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
+    if endpoint:
+        keys |= {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}  # the second would come first
     return _made("s3", store, bucket, gateway, keys, authorities, retries)
 
 
@@ -195,7 +202,7 @@ def _made(
     store: Any,
     bucket: Bucket,
     gateway: str,
-    keys: Mapping[str, str],
+    keys: Mapping[str, Any],
     authorities: bytes,
     retries: int,
 ) -> BucketStorage:

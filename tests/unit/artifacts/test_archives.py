@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.artifacts.archives import archived
-from stoker.artifacts.bounds import Limits, bounded
+from stoker.artifacts.bounds import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.errors import Refused, TooLarge
 from stoker.domain.errors import Stalled
 from stoker.testing.services.published import special, tar
@@ -23,7 +23,7 @@ def unpacked(tmp_path: Path, content: bytes, limits: Limits | None = None) -> di
     limits = limits if limits is not None else Limits()
     path = tmp_path / "archive"
     path.write_bytes(content)
-    files = bounded(archived(path, TITLE, limits.unpacked), TITLE, limits)
+    files = bounded(archived(path, TITLE, Reading(TITLE, limits)), TITLE, limits)
     return {file.path: b"".join(file.chunks) for file in files}
 
 
@@ -45,7 +45,7 @@ def test_regular_files_come_out_whatever_way_they_are_packed(tmp_path: Path) -> 
 def test_files_that_nobody_takes_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "archive"
     path.write_bytes(tar({"a": b"1" * 1000, "b": b"2" * 1000}))
-    assert [file.name for file in archived(path, TITLE, 1 << 20)] == ["a", "b"]
+    assert [file.name for file in archived(path, TITLE, Reading(TITLE, Limits()))] == ["a", "b"]
 
 
 @pytest.mark.parametrize(

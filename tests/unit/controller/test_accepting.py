@@ -500,6 +500,42 @@ async def test_what_was_proposed_before_is_put_together_with_the_ref_or_named(
         assert (f"`site/{VIEW}`" in it.forge.bodies[1].partition("in conflict")[2]) is bool(clash)
 
 
+@pytest.mark.parametrize("where", [BRANCH, "main"], ids=["by a reviewer", "on the ref"])
+async def test_a_mode_stays_when_a_branch_is_brought_up(tmp_path: Path, where: str) -> None:
+    async with world(tmp_path) as it:
+        mine = LINES.replace("two", "TWO")
+        it.send(it.edit(VIEW, mine))
+        await it.rounds()
+        others = LINES.replace("five", "others")
+        base = {BRANCH: mine, "main": others}
+        it.repository.commit({f"site/{LATE}": LINES, f"site/{VIEW}": others})
+        it.repository.commit({f"site/{VIEW}": executable(base[where])}, branch=where)
+        it.repository.commit({f"site/{OTHER}": executable("{}")}, branch=where)  # nothing but its mode
+        it.send(it.edit(LATE, None))
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == others.replace("two", "TWO").encode()
+        for path in (VIEW, OTHER):
+            assert it.repository.git("ls-tree", BRANCH, f"site/{path}").startswith(b"100755 ")
+        assert not it.standings["press"].conflicts
+
+
+async def test_what_was_deleted_again_leaves_a_branch_that_is_brought_up(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(it.edit("projects/hmi/more.json", "{}"))
+        await it.rounds()
+        it.repository.commit({f"site/{LATE}": LINES})
+        before = it.repository.tip()
+        first = LINES.replace("one", "ONE")
+        late = it.edit(LATE, first)
+        it.repository.commit({f"site/{LATE}": first.replace("five", "FIVE")})  # has it already, and more
+        for _ in range(2):
+            it.send(late, it.edit("projects/hmi/more.json", None), base=before)
+            await it.rounds()
+            assert it.repository.files(BRANCH) == it.repository.files()
+            assert it.published["press"].result is ChangesResult.RECORDED
+        assert it.repository.tip() in parents(it.repository)
+
+
 async def test_a_deletion_that_the_branch_has_already_costs_no_commit(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.send(it.edit(VIEW, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -53,6 +54,10 @@ class Taken:
     def __init__(self, content: Mapping[str, bytes], failure: Exception | None) -> None:
         self._content = content
         self._failure = failure
+        self.stopped = threading.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
 
     def files(self) -> Iterator[ArtifactFile]:
         for path, content in self._content.items():

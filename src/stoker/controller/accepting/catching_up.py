@@ -10,6 +10,7 @@ not touch; else the branch's version stays and is named as a conflict, as everyw
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from stoker.controller.accepting.comparing import Merge
 from stoker.domain.errors import StokerError
 from stoker.domain.protocol import ChangedFile
 from stoker.engine.objects import BlobId, FileVersion, TreeChange, blob_of
-from stoker.git.writing.proposing import Ground, Own, Proposals, Upon
+from stoker.git.writing.proposing import Ground, Own, Proposals, PutTogether, Upon
 
 Read = Callable[[Collection[BlobId]], Awaitable[Mapping[BlobId, bytes]]]
 
@@ -44,7 +45,7 @@ class CaughtUp:
             if isinstance(there, FileVersion):
                 found[path] = there.blob
             elif there is not None:
-                found[path] = blob_of(there, digits=digits)
+                found[path] = blob_of(there.content, digits=digits)
         return found
 
 
@@ -77,42 +78,49 @@ async def catch_up(
     before = await proposals.files(own.fork, [one.repo_path for one in wanted])
     if all(before.get(one.repo_path) == git[one.repo_path] for one in wanted):
         return own  # the branch itself has deleted them
-    theirs = await proposals.files(ground.tip, [change.path for change in own.changes])
+    theirs = await proposals.versions(ground.tip, [change.path for change in own.changes])
     return await carried(own.changes, theirs, proposals.contents, merge)
 
 
 async def carried(
-    changes: Sequence[TreeChange], theirs: Mapping[str, str], read: Read, merge: Merge
+    changes: Sequence[TreeChange], theirs: Mapping[str, FileVersion], read: Read, merge: Merge
 ) -> CaughtUp:
     """What a branch has changed, onto what the ref has now."""
-    up: dict[str, FileVersion | bytes | None] = {}
+    up: dict[str, FileVersion | PutTogether | None] = {}
     conflicts: list[str] = []
     contents: dict[str, bytes] = {}
     for path, before, after in changes:
         there = theirs.get(path)
-        if there == (after.blob if after is not None else None):
+        if there == after:
             continue
         up[path] = after
-        if there == (before.blob if before is not None else None):
+        if there == before:
             continue
         together = await _together(before, there, after, read, merge)
         if together is None:
             conflicts.append(path)
-        else:
-            up[path] = together
-            contents[blob_of(together, digits=len(there or ""))] = together
+            continue
+        up[path] = together
+        if isinstance(together, PutTogether) and there is not None:
+            contents[blob_of(together.content, digits=len(there.blob))] = together.content
     return CaughtUp(up, tuple(conflicts), contents)
 
 
 async def _together(
-    before: FileVersion | None, there: str | None, after: FileVersion | None, read: Read, merge: Merge
-) -> bytes | None:
+    before: FileVersion | None, there: FileVersion | None, after: FileVersion | None, read: Read, merge: Merge
+) -> FileVersion | PutTogether | None:
     if before is None or there is None or after is None:
         return None
-    blobs = (before.blob, BlobId(there), after.blob)
+    executable = after.executable if there.executable == before.executable else there.executable
+    if there.blob == before.blob:
+        return FileVersion(after.blob, executable)
+    if after.blob in (before.blob, there.blob):
+        return FileVersion(there.blob, executable)
+    blobs = (before.blob, there.blob, after.blob)
     try:
         known = await read(blobs)
     except StokerError:  # a server that gives out no single objects leaves a conflict what it is
         return None
-    base, ours, theirs = (known[blob] for blob in blobs)
-    return merge(base, ours, theirs)
+    # Finding out which lines touch takes its time.
+    content = await asyncio.to_thread(merge, *(known[blob] for blob in blobs))
+    return None if content is None else PutTogether(content, executable)

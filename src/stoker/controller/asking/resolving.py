@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from stoker.controller.asking.turns import Turns
 from stoker.controller.seeing.objects import ResourceKey
@@ -286,5 +286,9 @@ def _said(answer: Answer) -> tuple[object, ...]:
 
 
 def _host(source: Source) -> str:
-    """Whose places a source takes; for the scp form the part before the colon."""
-    return urlsplit(source.url).netloc or str(source.url).partition(":")[0]
+    """Whose places a source takes; for the scp form the part before the colon, for a bucket who keeps it."""
+    parts = urlsplit(source.url)
+    if parts.scheme == "s3":
+        query = dict(parse_qsl(parts.query))
+        return urlsplit(query.get("endpoint", "")).netloc or f"s3 {query.get('region', '')}"
+    return parts.netloc or str(source.url).partition(":")[0]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import IO
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.failpoints import reached
@@ -98,8 +99,13 @@ class Importer:
 
     async def _import(self, artifact: Artifact, id_: CommitId) -> None:
         (self._repository / ARTIFACTS).mkdir(exist_ok=True)
-        with self._runner.stream(_FAST_IMPORT, repository=self._repository) as process:
-            await in_worker(lambda: _written(process, artifact, id_), lambda: kill_group(process.pid))
+        with self._runner.stream(_FAST_IMPORT, repository=self._repository, limited=True) as process:
+
+            def abort() -> None:
+                artifact.stop()  # which may be far from its next file
+                kill_group(process.pid)
+
+            await in_worker(lambda: _written(process, artifact, id_), abort)
 
     def _forget_old(self) -> None:
         known = self._repository / ARTIFACTS
@@ -114,13 +120,20 @@ def _written(process: subprocess.Popen[bytes], artifact: Artifact, id_: CommitId
         raise ValueError("the process was started without pipes")
     try:
         for piece in _stream(artifact, id_):
-            process.stdin.write(piece)
+            _write(process.stdin, piece)
         process.stdin.close()
         code = process.wait(END_SECONDS)
     except (BrokenPipeError, subprocess.TimeoutExpired):
         raise GitFailed(f"{artifact.title} could not be written into the mirror; is the disk full?") from None
     if code:
         raise GitFailed(f"{artifact.title} could not be made a commit: git fast-import failed")
+
+
+def _write(pipe: IO[bytes], piece: bytes) -> None:
+    """All of it: a pipe without a buffer may take less than it was given."""
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[pipe.write(rest) :]
 
 
 def _stream(artifact: Artifact, id_: CommitId) -> Iterator[bytes]:

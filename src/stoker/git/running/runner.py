@@ -109,10 +109,15 @@ class GitRunner:
         return ended.output
 
     @contextmanager
-    def stream(self, command: Sequence[str], *, repository: Path) -> Iterator[subprocess.Popen[bytes]]:
-        """A git that answers questions about local objects; for a worker thread, never for the event loop."""
+    def stream(
+        self, command: Sequence[str], *, repository: Path, limited: bool = False
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A git that answers questions about local objects; for a worker thread, never for the event loop.
+
+        `limited`: what it is fed comes from somebody else, so that it runs under the limit on memory.
+        """
         with subprocess.Popen(
-            ["git", *command],
+            self._limited(command, None) if limited else ["git", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -102,10 +102,14 @@ async def _known(runner: GitRunner, repository: Path, ancestor: CommitId, commit
             runner, repository, ["--max-count=1"], [ancestor, f"^{commit}"]
         ):
             return True
-        roots = await _list(runner, repository, ["--max-parents=0"], [commit])
-        return None if roots & _cut_off(repository) else False
+        return None if await is_cut_off(runner, repository, [commit]) else False
     except GitFailed:  # a parent is missing, the folder is damaged: whoever reads the mirror will heal it
         return None
+
+
+async def is_cut_off(runner: GitRunner, repository: Path, operands: Sequence[str]) -> bool:
+    """Whether the commits that `rev-list` names for these end where parents were left away."""
+    return bool(await _list(runner, repository, ["--max-parents=0"], operands) & _cut_off(repository))
 
 
 async def _commits_here(runner: GitRunner, repository: Path, ids: Sequence[CommitId]) -> set[str]:

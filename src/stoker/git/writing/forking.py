@@ -3,8 +3,9 @@
 For a branch of our own that has to be brought up to the ref it is proposed to: what it
 has of its own is what differs from there. Mirrors hold no history, so the commits
 (without contents) are fetched into a repository of their own, which is thrown away. A
-commit that both lines have is a place where they met, also if one that is not known here
-lies later: then more counts as changed on both sides, and nothing less.
+commit that both lines have is the answer only if all that came after it is known: where
+they met once more behind the end of what was fetched, an older one would count what
+others changed since as the branch's own, and merging it would take their work back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stoker.git.errors import GitFailed, SourceUnreachable
 from stoker.git.looking.remote import Remote
 from stoker.git.mirrors.bare import make_bare
 from stoker.git.trusting.checkers import folder_for_one_question
-from stoker.git.trusting.history import DEPTHS, MAX_SECONDS, fetch_history
+from stoker.git.trusting.history import DEPTHS, MAX_SECONDS, fetch_history, is_cut_off
 
 _ONE, _OTHER = "refs/stoker/one", "refs/stoker/other"
 _WHERE = ("--no-replace-objects", "merge-base")
@@ -35,9 +36,12 @@ async def fork_of(
                     await fetch_history(remote, history, other, other_ref, depth, _OTHER)
                     try:
                         said = await remote.runner.run(_WHERE, [one, other], repository=history)
+                        fork = CommitId(said.decode().split()[0])
+                        if await is_cut_off(remote.runner, history, [one, other, f"^{fork}"]):
+                            continue
                     except GitFailed:  # it says nothing and ends with 1 where there is none
                         continue
-                    return CommitId(said.decode().split()[0])
+                    return fork
     except TimeoutError:
         raise SourceUnreachable(
             f"repository {without_userinfo(remote.url)} did not give out the history of {other} "

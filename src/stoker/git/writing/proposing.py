@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry
@@ -75,7 +76,14 @@ class Own:
     changes: tuple[TreeChange, ...]
 
 
-Upon = Mapping[str, FileVersion | bytes | None]
+class PutTogether(NamedTuple):
+    """A file that was made of two, and that no commit has yet."""
+
+    content: bytes
+    executable: bool = False
+
+
+Upon = Mapping[str, FileVersion | PutTogether | None]
 """What a branch keeps when it is brought up to its ref; None: it shall be gone."""
 
 
@@ -123,8 +131,11 @@ class Proposals:
 
     async def files(self, commit: CommitId, paths: Collection[str]) -> dict[str, BlobId]:
         """Those of the paths that are regular files in a commit."""
-        found = await reading.look_up(self._remote.runner, self._mirror.path, commit, paths)
-        return {path: version.blob for path, version in found.items()}
+        return {path: version.blob for path, version in (await self.versions(commit, paths)).items()}
+
+    async def versions(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
+        """The same with their modes."""
+        return await reading.look_up(self._remote.runner, self._mirror.path, commit, paths)
 
     async def raw(self, commit: CommitId) -> bytes:
         """A commit that was looked at, as git keeps it."""
@@ -159,13 +170,12 @@ class Proposals:
             second = ground.tip
         root = ground.tip if up is not None else below
         pack = Pack(self._mirror.path, len(below))
-        kept = {path: it for path, it in (up or {}).items() if isinstance(it, FileVersion)}
-        made_of = {path: it for path, it in (up or {}).items() if not isinstance(it, FileVersion)}
-        edits = (*(FileEdit(path, it) for path, it in made_of.items()), *commit.edits)
+        edits = (*(FileEdit(path, None) for path, it in (up or {}).items() if it is None), *commit.edits)
 
         def edit() -> tuple[str | None, tuple[Note, ...]]:
             load = self._mirror.objects.tree
             editor = TreeEditor(Folder(load(f"{root}^{{tree}}")), pack, load)
+            kept = {path: _packed(it, pack) for path, it in (up or {}).items() if it is not None}
             return editor.apply(edits, kept), tuple(editor.refused)
 
         tree, refused = await in_worker(edit, self._mirror.objects.abort)
@@ -174,7 +184,10 @@ class Proposals:
             raise InTheWay(
                 f"branch {branch} cannot be brought up to its ref: {sorted(lost)[0]} is in the way"
             )
-        if tree is None or (anew and second is not None and tree == await self._tree(second)):
+        known = second if anew else None
+        if tree is None and up is not None:  # what the branch had was taken back, all of it
+            tree, known = await self._tree(ground.tip), ground.branch
+        if tree is None or (known is not None and tree == await self._tree(known)):
             return Proposed(ground.branch, False, refused)
         made = CommitId(pack.add("commit", commit_object(tree, below, commit, second)).hex())
         await in_worker(pack.write, lambda: None)
@@ -200,3 +213,9 @@ class Proposals:
                 raise SourceTooLarge(f"the files to be compared have more than {MAX_READ_BYTES} bytes")
             contents[blob.id] = b"".join(blob.chunks)
         return contents
+
+
+def _packed(file: FileVersion | PutTogether, pack: Pack) -> FileVersion:
+    if isinstance(file, FileVersion):
+        return file
+    return FileVersion(BlobId(pack.add("blob", file.content).hex()), file.executable)
