@@ -71,7 +71,7 @@ def test_long_texts_of_lines_that_repeat_lose_nothing_and_come_out_as_by_all_mat
 ) -> None:
     clean = same = 0
     for seed in range(80):
-        chosen = random.Random(f"{repeated} {seed}")
+        chosen = random.Random(f"{repeated} {seed}")  # noqa: S311 - no secret
         base = [
             b"own %d\n" % number if chosen.random() < 0.2 else b"again %d\n" % chosen.randrange(repeated)
             for number in range(chosen.choice((210, 300, 400)))

@@ -109,11 +109,7 @@ def claimed(lease: Lease | None, terms: Terms, name: str, namespace: str, now: d
         lease = Lease(
             api_version=LEASES.api_version,
             kind=LEASES.kind,
-            metadata=ObjectMeta(
-                name=name,
-                namespace=namespace,
-                owner_references=None if terms.owner is None else (terms.owner,),
-            ),
+            metadata=ObjectMeta(name=name, namespace=namespace),
         )
         acquired, transitions = stamp, 0
     elif lease.holder == terms.identity:
@@ -128,11 +124,19 @@ def claimed(lease: Lease | None, terms: Terms, name: str, namespace: str, now: d
         renew_time=stamp,
         lease_transitions=transitions,
     )
-    metadata = lease.metadata
+    metadata = _owned(lease.metadata, terms.owner)
     if terms.says:
         annotations = {**(metadata.annotations or {}), **dict(terms.says)}
         metadata = msgspec.structs.replace(metadata, annotations=annotations)
     return msgspec.structs.replace(lease, metadata=metadata, spec=spec)
+
+
+def _owned(metadata: ObjectMeta, owner: OwnerReference | None) -> ObjectMeta:
+    """By this account in place of another: a Lease must not be collected with whoever held it before."""
+    if owner is None:
+        return metadata
+    others = (one for one in metadata.owner_references or () if one.kind != owner.kind)
+    return msgspec.structs.replace(metadata, owner_references=(*others, owner))
 
 
 def released(lease: Lease, now: datetime) -> Lease:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from stoker.controller.accepting.accepting import FIRST_PAUSE, STALE
+from stoker.controller.accepting.catching_up import carried
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
 from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, ChangesResult
 from stoker.domain.protocol.changes import chunk_key, encode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.engine.objects import blob_of
+from stoker.engine.objects import BlobId, FileVersion, TreeChange, blob_of
 from stoker.forges import RequestState
-from stoker.git.writing.proposing import Ground, Proposals, Proposed, Upon
+from stoker.git.writing.proposing import Ground, Proposals, Proposed, PutTogether, Upon
 from stoker.git.writing.values import NewCommit
 from stoker.testing.clock import ManualClock
 from stoker.testing.repositories.bare import Entry, Repository, executable
@@ -517,6 +519,24 @@ async def test_a_mode_stays_when_a_branch_is_brought_up(tmp_path: Path, where: s
         for path in (VIEW, OTHER):
             assert it.repository.git("ls-tree", BRANCH, f"site/{path}").startswith(b"100755 ")
         assert not it.standings["press"].conflicts
+
+
+async def test_lines_are_put_together_beside_the_loop_that_renews_the_lease() -> None:
+    texts = {blob_of(text): text for text in (b"base", b"ours", b"theirs")}
+    base, ours, theirs = map(FileVersion, texts)
+    threads: list[int] = []
+
+    async def read(blobs: Collection[BlobId]) -> dict[BlobId, bytes]:
+        return {blob: texts[blob] for blob in blobs}
+
+    def merge(*sides: bytes) -> bytes:
+        threads.append(threading.get_ident())
+        return b", ".join(sides)
+
+    found = await carried([TreeChange("a", base, theirs)], {"a": ours}, read, merge)
+    assert found.up == {"a": PutTogether(b"base, ours, theirs")}
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_what_was_deleted_again_leaves_a_branch_that_is_brought_up(tmp_path: Path) -> None:

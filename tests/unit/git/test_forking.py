@@ -35,6 +35,16 @@ class World:
         self.repository = Repository.create(server.root / "r.git")
         self.remote = Remote(GitRunner(folder / "cache"), RepoUrl(server.url("r.git")), nothing_needed)
 
+    def line(self, count: int) -> CommitId:
+        """That many commits more on the ref, in one go."""
+        began = f"from {self.repository.tip()}\n" if self.repository.has_branch("main") else ""
+        head = "commit refs/heads/main\ncommitter a <a@example.test> 1767225600 +0000\ndata 1\nx\n"
+        commits = [
+            f"{head}{began if not at else ''}M 100644 inline a\ndata 4\n{at:04}\n" for at in range(count)
+        ]
+        self.repository.git("fast-import", "--quiet", stdin="".join(commits).encode())
+        return self.repository.tip()
+
     def join(self, branch: str, other: str) -> CommitId:
         """A commit with two parents, which has the tree of the first."""
         parents = ["-p", branch, "-p", other]
@@ -58,22 +68,19 @@ async def test_an_old_branch_that_was_merged_late_hides_no_later_meeting(world: 
     world.repository.commit({"feature": "1"}, branch="feature", onto=began)
     caught_up = world.repository.commit({"a": "1"})
     world.join("ours", caught_up)
-    for number in range(DEPTHS[0] + 10):
-        world.repository.commit({"a": f"later {number}"})
+    world.line(DEPTHS[0] + 10)
     world.join("main", "feature")
     assert await world.fork() == caught_up
 
 
 async def test_what_is_near_is_known_without_the_whole_history(world: World) -> None:
-    for number in range(DEPTHS[0] + 10):
-        began = world.repository.commit({"a": f"{number}"})
+    began = world.line(DEPTHS[0] + 10)
     world.repository.commit({"ours": "1"}, branch="ours", onto=began)
     world.repository.commit({"a": "later"})
     world.server.requests.clear()
     assert await world.fork() == began
     near = len(world.server.requests)
-    for number in range(DEPTHS[0] + 10):
-        world.repository.commit({"a": f"far {number}"})
+    world.line(DEPTHS[0] + 10)
     world.server.requests.clear()
     assert await world.fork() == began
     assert len(world.server.requests) > near

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
-from stoker.api.meta import ObjectMeta
+from stoker.api.meta import ObjectMeta, OwnerReference
 from stoker.domain.errors import Misconfigured
 from stoker.kube.election import Election, Move, Pause
 from stoker.kube.lease import Lease, LeaseSpec, Terms, claimed, released, unique_identity
@@ -78,6 +79,20 @@ def test_what_others_added_to_the_object_is_kept() -> None:
     assert kept["metadata"] == had["metadata"]
     assert kept["spec"]["strategy"] == "OldestEmulationVersion"
     assert kept["spec"]["preferredHolder"] == "z"
+
+
+def test_a_lease_goes_with_the_account_of_whoever_holds_it_and_with_nobody_elses() -> None:
+    def account(name: str) -> OwnerReference:
+        return OwnerReference(api_version="v1", kind="ServiceAccount", name=name, uid=f"uid of {name}")
+
+    stranger = OwnerReference(api_version="v1", kind="ConfigMap", name="o", uid="p")
+    made = claimed(None, replace(ME, owner=account("old")), NAME, NAMESPACE, NOW)
+    assert made.metadata.owner_references == (account("old"),)
+    made = msgspec.structs.replace(
+        made, metadata=msgspec.structs.replace(made.metadata, owner_references=(stranger, account("old")))
+    )
+    taken = claimed(made, replace(ME, identity="next", owner=account("new")), NAME, NAMESPACE, NOW)
+    assert taken.metadata.owner_references == (stranger, account("new"))
 
 
 @pytest.mark.parametrize(
