@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +24,18 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.artifacts import Credentials
-from stoker.testing.services.published import OCI_LAYER, Layer, Published, digest_of, flux, index, made_of
+from stoker.testing.services.published import (
+    OCI_INDEX,
+    OCI_LAYER,
+    Layer,
+    Published,
+    digest_of,
+    flux,
+    index,
+    made_of,
+    special,
+    tar,
+)
 
 PASSWORD = "s3cret-of-the-plant"
 LOGIN = Credentials("robot", Secret(PASSWORD))
@@ -72,6 +84,14 @@ class Server:
 
 def _plainly(content: bytes) -> Answer:
     async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=content)
+
+    return answer
+
+
+def _slowly(content: bytes, seconds: float) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
         return web.Response(body=content)
 
     return answer
@@ -142,6 +162,20 @@ async def test_a_blob_elsewhere_is_fetched_without_the_login(server: Server, tmp
         assert await server.pull(tmp_path) == ["a.json"]
         assert store.seen == [("/signed", "")]
     assert server.seen[-1] == (blob, both)
+
+
+async def test_whoever_we_are_sent_on_to_cannot_say_where_the_login_goes(
+    server: Server, tmp_path: Path
+) -> None:
+    async with running() as store:
+        server.answers[f"/v2/plant/blobs/{layer_of(GOOD)}"] = sent_on(f"http://{store.host}/signed")
+        store.answers["/token"] = _plainly(b'{"token": "good"}')
+        for challenge in (f'Bearer realm="http://{store.host}/token",service="s"', 'Basic realm="x"'):
+            folder = tmp_path / challenge[:5]
+            folder.mkdir()
+            store.answers["/signed"] = challenged(challenge)
+            assert await reason_of(server.pull(folder)) == Reason.SOURCE_AUTH_FAILED
+        assert store.seen == [("/signed", "")] * 2
 
 
 @pytest.mark.parametrize(
@@ -239,6 +273,31 @@ async def test_silence_ends(server: Server, tmp_path: Path) -> None:
     server.answers["/v2/plant/manifests/v1"] = silent
     assert await reason_of(server.registry(Limits(seconds=0.5)).resolve(TAG)) == Reason.SOURCE_UNREACHABLE
     over.set()
+
+
+async def test_many_slow_blobs_have_one_deadline_together(server: Server, tmp_path: Path) -> None:
+    many = made_of(*(Layer(tar({f"{number}.json": "1"})) for number in range(4)))
+    server.publish(many)
+    for digest, content in many.blobs.items():
+        server.answers[f"/v2/plant/blobs/{digest}"] = _slowly(content, 0.3)
+    assert await reason_of(server.pull(tmp_path, many, Limits(seconds=0.8))) == Reason.SOURCE_UNREACHABLE
+
+
+async def test_layers_share_what_they_may_unpack_to(server: Server, tmp_path: Path) -> None:
+    folders = [special(f"{number}/", tarfile.DIRTYPE) for number in range(5)]
+    many = made_of(*(Layer(tar({f"{number}.json": "1"}, *folders)) for number in range(2)))
+    server.publish(many)
+    for name, limits in (("headers", Limits(files=2)), ("bytes", Limits(unpacked=5000))):
+        (tmp_path / name).mkdir()
+        assert await reason_of(server.pull(tmp_path / name, many, limits)) == Reason.SOURCE_TOO_LARGE
+
+
+async def test_an_index_by_a_digest_that_is_no_id_is_refused_by_name(server: Server, tmp_path: Path) -> None:
+    said = json.loads(index(GOOD).manifest)
+    said["manifests"][0]["digest"] = "sha512:" + "0" * 128
+    outer = Published(json.dumps(said).encode(), OCI_INDEX)
+    server.publish(outer)
+    assert await reason_of(server.pull(tmp_path, outer)) == Reason.ARTIFACT_REFUSED
 
 
 async def test_more_than_is_accepted_is_refused_before_it_is_fetched(server: Server, tmp_path: Path) -> None:

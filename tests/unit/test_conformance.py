@@ -28,6 +28,7 @@ COMPLETE = {
     "AGENT": 29,
     "API": 188,
     "CHART": 33,
+    "CLI": 9,
     "CM": 27,
     "CTRL": 43,
     "ENG": 48,

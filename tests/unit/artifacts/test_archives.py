@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from stoker.artifacts.archives import archived
 from stoker.artifacts.bounds import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.errors import Refused, TooLarge
-from stoker.domain.errors import Stalled
+from stoker.domain.errors import Retry, Stalled
 from stoker.testing.services.published import special, tar
 
 TITLE = "artifact oci://plant/site"
@@ -102,6 +103,44 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
         unpacked(tmp_path, bomb, Limits(unpacked=1 << 20))
     with pytest.raises(TooLarge, match="more than 3 files"):
         unpacked(tmp_path, tar({str(number): b"" for number in range(5)}), Limits(files=3))
+
+
+def test_folders_and_headers_are_counted_too(tmp_path: Path) -> None:
+    folders = [special(f"{number}/", tarfile.DIRTYPE) for number in range(20)]
+    assert unpacked(tmp_path, tar({"a": b"1"}, *folders), Limits(files=6)) == {"a": b"1"}
+    with pytest.raises(TooLarge, match="more than 20 entries"):
+        unpacked(tmp_path, tar({"a": b"1"}, *folders), Limits(files=5))
+
+
+def test_folders_that_files_need_are_counted_and_cost_little(tmp_path: Path) -> None:
+    def deep() -> Iterator[NamedFile]:
+        for number in range(2000):
+            name = "/".join([f"{number}", *("d" * 30 for _ in range(120)), "f"])
+            yield NamedFile(name, 0, iter(()))
+
+    with pytest.raises(TooLarge, match="more than 4000 files and folders"):
+        list(bounded(deep(), TITLE, Limits(files=2000)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge):
+            for _ in bounded(deep(), TITLE, Limits(files=10_000)):
+                pass
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_reading_ends_when_nobody_waits_or_when_it_takes_too_long(tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    path.write_bytes(tar({"a": b"1"}, *(special(f"{number}/", tarfile.DIRTYPE) for number in range(20))))
+    reading = Reading(TITLE, Limits())
+    files = archived(path, TITLE, reading)
+    next(files)
+    reading.stop()
+    with pytest.raises(Retry, match="given up"):
+        next(files)
+    with pytest.raises(Retry, match="within 0 s"):
+        next(archived(path, TITLE, Reading(TITLE, Limits(seconds=0.0))))
 
 
 def test_a_file_that_claims_to_be_endless_costs_no_memory(tmp_path: Path) -> None:

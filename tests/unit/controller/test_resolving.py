@@ -13,7 +13,7 @@ from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
-from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.refs import GitRef, RepoUrl, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.git.opening.access import Access, Password
 from stoker.git.running.runner import GitRunner
@@ -146,6 +146,30 @@ async def test_a_change_is_asked_about_before_the_polls_that_wait(tmp_path: Path
         it.gate.set()
         await asyncio.gather(waiting, *polls)
         assert it.order[1 + PER_HOST] == "urgent", "the next that gets a place is the one that changed"
+
+
+async def test_buckets_of_one_endpoint_share_its_places(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, _):
+        it.gate.clear()
+        it.error = Stalled("no")
+        sources = [
+            it.source._replace(url=SourceUrl(f"s3://plant-{number}?endpoint=http://127.0.0.1:1"))
+            for number in range(PER_HOST + 2)
+        ]
+        looks = [
+            asyncio.create_task(
+                it.resolver.look(
+                    ResourceKey("Stoker", ObjectKey("plant", source.url)), Question(source), None
+                )
+            )
+            for source in sources
+        ]
+        await eventually_async(lambda: it.asked >= PER_HOST)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert it.asked == PER_HOST
+        it.gate.set()
+        await asyncio.gather(*looks)
 
 
 async def test_another_question_is_put_at_once(tmp_path: Path) -> None:

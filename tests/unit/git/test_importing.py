@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import re
 import resource
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO, Any, cast
 
 import pytest
 
@@ -18,10 +23,12 @@ from stoker.engine.artifacts import ArtifactFile
 from stoker.git.imported_source import ImportedSource
 from stoker.git.looking.fetching import Limits
 from stoker.git.looking.remote import Remote
-from stoker.git.mirrors.importing import MAX_KEPT, commit_of
+from stoker.git.mirrors.importing import MAX_KEPT, commit_of, write_all
 from stoker.git.opening.access import Access, always
 from stoker.git.running.runner import GitRunner
 from stoker.git.trusting.policy import Rules
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.waiting import eventually_async
 
 REF = GitRef("v1")
 URL = SourceUrl("oci://registry.invalid/plant")
@@ -202,6 +209,57 @@ async def test_signatures_and_moved_tags_fail_closed(tmp_path: Path) -> None:
     with pytest.raises(StokerError) as moved:
         await strict.vouch(id_of(2), REF, id_of(1))
     assert moved.value.reason == Reason.HISTORY_REWRITTEN
+
+
+async def test_whoever_is_cancelled_waits_for_no_file_that_never_comes(tmp_path: Path) -> None:
+    began = threading.Event()
+
+    class Idle(Taken):
+        def files(self) -> Iterator[ArtifactFile]:
+            began.set()
+            if self.stopped.wait(30):
+                raise Retry("given up")
+            yield ArtifactFile(RelPath("late"), 0, iter(()))
+
+    class Slow(Shelf):
+        async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> Taken:
+            return Idle({}, None)
+
+    reader = source(Slow(), tmp_path)
+    async with reader.held():
+        fetching = asyncio.create_task(reader.fetch(id_of(1), REF))
+        await eventually_async(began.is_set)
+        at = time.monotonic()
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+        assert time.monotonic() - at < 15
+        assert commit_of(reader.repository, id_of(1)) is None
+
+
+def test_a_pipe_that_takes_little_at_a_time_gets_all_of_it() -> None:
+    class Narrow(io.RawIOBase):
+        taken = b""
+
+        def write(self, piece: Any) -> int:
+            self.taken += bytes(piece[:3])
+            return min(3, len(piece))
+
+    pipe = Narrow()
+    write_all(cast("IO[bytes]", pipe), b"0123456789")
+    assert pipe.taken == b"0123456789"
+
+
+def test_what_is_fed_from_outside_runs_under_the_limit_on_memory(tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "plant.git").path
+    runner = GitRunner(tmp_path / "cache", max_memory=300 << 20)
+    with runner.stream(["cat-file", "--batch-check"], repository=repository, limited=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"HEAD\n")
+        process.stdout.read(1)  # git answers, and the shell before it is gone
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+    assert re.search(rf"Max data size +{300 << 20} ", limits)
 
 
 async def test_a_large_file_is_not_held_in_memory(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class Importer:
                 artifact.stop()  # which may be far from its next file
                 kill_group(process.pid)
 
-            await in_worker(lambda: _written(process, artifact, id_), abort)
+            await in_worker(lambda: _imported(process, artifact, id_), abort)
 
     def _forget_old(self) -> None:
         known = self._repository / ARTIFACTS
@@ -115,12 +115,12 @@ class Importer:
                 old.unlink()
 
 
-def _written(process: subprocess.Popen[bytes], artifact: Artifact, id_: CommitId) -> None:
+def _imported(process: subprocess.Popen[bytes], artifact: Artifact, id_: CommitId) -> None:
     if process.stdin is None:
         raise ValueError("the process was started without pipes")
     try:
         for piece in _stream(artifact, id_):
-            _write(process.stdin, piece)
+            write_all(process.stdin, piece)
         process.stdin.close()
         code = process.wait(END_SECONDS)
     except (BrokenPipeError, subprocess.TimeoutExpired):
@@ -129,7 +129,7 @@ def _written(process: subprocess.Popen[bytes], artifact: Artifact, id_: CommitId
         raise GitFailed(f"{artifact.title} could not be made a commit: git fast-import failed")
 
 
-def _write(pipe: IO[bytes], piece: bytes) -> None:
+def write_all(pipe: IO[bytes], piece: bytes) -> None:
     """All of it: a pipe without a buffer may take less than it was given."""
     rest = memoryview(piece)
     while rest:

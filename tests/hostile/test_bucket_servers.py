@@ -1,0 +1,158 @@
+"""Buckets that never end their list, and variables of this process that would speak for somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from stoker.artifacts.bounds import Limits
+from stoker.artifacts.buckets import Bucket
+from stoker.domain.errors import Retry
+from stoker.domain.intent.policies import Bucket as SnapshotBucket
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import GitRef, SourceUrl
+from stoker.domain.secrets import Secret
+from stoker.engine.artifacts import Credentials
+from stoker.snapshots import buckets as snapshot_buckets
+from stoker.testing.waiting import eventually_async
+
+LOGIN = Credentials("AKIA", Secret("s3cret-of-the-plant"))
+REF = GitRef("v1")
+ENDLESS = "<IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>"
+OBJECT = (
+    "<Contents><Key>{}</Key><Size>{}</Size><ETag>&quot;1&quot;</ETag>"
+    "<LastModified>2026-11-01T08:00:00.000Z</LastModified></Contents>"
+)
+
+
+class Server:
+    """A bucket whose list is what a test says."""
+
+    def __init__(self) -> None:
+        self.list = ENDLESS
+        self.objects: dict[str, bytes] = {}
+        self.seen: list[web.Request] = []
+        self.url = ""
+
+    def hold(self, objects: Mapping[str, bytes]) -> None:
+        """Names with a slash at their end are marks of folders, as consoles make them."""
+        self.objects = dict(objects)
+        self.list = "".join(OBJECT.format(name, len(content)) for name, content in objects.items())
+
+    def bucket(self, login: Credentials = LOGIN, limits: Limits | None = None) -> Bucket:
+        async def read() -> Credentials:
+            return login
+
+        url = SourceUrl(f"s3://plant?endpoint={self.url}")
+        return Bucket(url, read, limits if limits is not None else Limits(), retries=0)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request)
+        if "list-type" in request.query:
+            return web.Response(text=f"<ListBucketResult>{self.list}</ListBucketResult>")
+        content = self.objects.get(request.path.removeprefix("/plant/"))
+        if content is None:
+            return web.Response(status=404, text="<Error><Code>NoSuchKey</Code></Error>")
+        headers = {"ETag": '"1"', "Last-Modified": "Sun, 01 Nov 2026 08:00:00 GMT"}
+        return web.Response(body=content, headers=headers)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", made.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+async def test_whoever_gives_up_an_endless_list_leaves_nothing_behind(server: Server) -> None:
+    threads = threading.active_count()
+    asking = asyncio.create_task(server.bucket().resolve(REF))
+    await eventually_async(lambda: len(server.seen) > 10)
+    asking.cancel()
+    with suppress(asyncio.CancelledError):
+        await asking
+    assert threading.active_count() <= threads
+
+    async def quiet() -> bool:
+        before = len(server.seen)
+        await asyncio.sleep(0.1)
+        return len(server.seen) == before
+
+    for _ in range(20):
+        if await quiet():
+            break
+    else:
+        pytest.fail("pages are still asked for")
+
+
+async def test_an_endless_list_ends(server: Server) -> None:
+    with pytest.raises(Retry, match="did not come to the end of its list") as error:
+        await server.bucket(limits=Limits(seconds=0.3)).resolve(REF)
+    assert error.value.reason == Reason.SOURCE_UNREACHABLE
+
+
+async def test_the_last_list_of_a_pull_can_be_given_up(server: Server, tmp_path: Path) -> None:
+    server.hold({"v1/a": b"1"})
+    bucket = server.bucket()
+    pulled = await bucket.pull(await bucket.resolve(REF), REF, tmp_path)
+    server.list, asked = ENDLESS, len(server.seen)
+    taking = asyncio.create_task(asyncio.to_thread(lambda: [b"".join(one.chunks) for one in pulled.files()]))
+    await eventually_async(lambda: len(server.seen) > asked + 10)
+    pulled.stop()
+    with pytest.raises(Retry, match="given up"):
+        await taking
+
+
+async def test_marks_of_folders_are_no_files(server: Server, tmp_path: Path) -> None:
+    server.hold({"v1/": b"", "v1/a/": b"", "v1/a/b": b"1", "v1/none": b"", "v1/empty/": b""})
+    bucket = server.bucket()
+    pulled = await bucket.pull(await bucket.resolve(REF), REF, tmp_path)
+    taken = await asyncio.to_thread(lambda: {one.path: b"".join(one.chunks) for one in pulled.files()})
+    assert taken == {"a/b": b"1", "none": b""}
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a cloud gives to this process, and whoever can set variables."""
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-pod")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-the-pod")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of-the-pod")
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("login", [LOGIN, Credentials()])
+async def test_the_identity_of_this_process_goes_to_no_bucket(server: Server, login: Credentials) -> None:
+    server.hold({"v1/a": b"1"})
+    await server.bucket(login).resolve(REF)
+    signed = [request.headers.get("Authorization", "") for request in server.seen]
+    assert all(("Credential=AKIA/" in one) == (login is LOGIN) for one in signed)
+    assert not any("x-amz-security-token" in request.headers for request in server.seen)
+    assert not any("of-the-pod" in str(request.headers) for request in server.seen)
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_snapshots_with_credentials_of_their_own_use_nothing_of_the_process(server: Server) -> None:
+    server.list = ""
+    keys = {"accessKeyId": Secret("AKIA"), "secretAccessKey": Secret("hush-hush")}
+    bucket = SnapshotBucket("plant", endpoint=server.url)
+    for more in ({}, {"sessionToken": Secret("of-the-secret")}):
+        storage = snapshot_buckets.s3(bucket, "site", keys | more, retries=0)
+        assert await asyncio.to_thread(storage.listed) == []
+        assert "Credential=AKIA/" in server.seen[-1].headers["Authorization"]
+        token = server.seen[-1].headers.get("x-amz-security-token")
+        assert token == ("of-the-secret" if more else None)
