@@ -13,7 +13,7 @@ from aiohttp import web
 
 from stoker.artifacts.bounds import Limits
 from stoker.artifacts.buckets import Bucket
-from stoker.domain.errors import Retry
+from stoker.domain.errors import Retry, Stalled
 from stoker.domain.intent.policies import Bucket as SnapshotBucket
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, SourceUrl
@@ -117,10 +117,14 @@ async def test_the_last_list_of_a_pull_can_be_given_up(server: Server, tmp_path:
 
 async def test_marks_of_folders_are_no_files(server: Server, tmp_path: Path) -> None:
     server.hold({"v1/": b"", "v1/a/": b"", "v1/a/b": b"1", "v1/none": b"", "v1/empty/": b""})
+    server.objects["v1/a"] = b""  # some stores answer for a folder, however it is named
     bucket = server.bucket()
     pulled = await bucket.pull(await bucket.resolve(REF), REF, tmp_path)
     taken = await asyncio.to_thread(lambda: {one.path: b"".join(one.chunks) for one in pulled.files()})
     assert taken == {"a/b": b"1", "none": b""}
+    server.hold({"v1/": b""})
+    with pytest.raises(Stalled, match="there is nothing in"):
+        await bucket.resolve(REF)
 
 
 @pytest.fixture
@@ -156,3 +160,15 @@ async def test_snapshots_with_credentials_of_their_own_use_nothing_of_the_proces
         assert "Credential=AKIA/" in server.seen[-1].headers["Authorization"]
         token = server.seen[-1].headers.get("x-amz-security-token")
         assert token == ("of-the-secret" if more else None)
+
+
+@pytest.mark.usefixtures("elsewhere")
+async def test_snapshots_without_credentials_are_the_pods_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_SKIP_SIGNATURE")
+    server.list = ""
+    storage = snapshot_buckets.s3(SnapshotBucket("plant", endpoint=server.url), "site", retries=0)
+    assert await asyncio.to_thread(storage.listed) == []
+    assert "Credential=of-the-pod/" in server.seen[-1].headers["Authorization"]
+    assert server.seen[-1].headers["x-amz-security-token"] == "of-the-pod"
