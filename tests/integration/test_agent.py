@@ -616,7 +616,8 @@ def test_a_backup_waits_for_its_primary_and_goes_on_without_one_that_is_gone(pla
     plant.publish(commit=third)
     report = synced_to(plant, third, pod)
     assert any("syncs by itself" in warning for warning in report.warnings)
-    assert [line["level"] for line in pod.said("redundancy.promoted")] == ["warning"]
+    # It also goes by itself before it first hears of a primary, if it looks that early.
+    assert {line["level"] for line in pod.said("redundancy.promoted")} == {"warning"}
 
 
 def test_what_the_gateways_modules_fill_is_left_out_and_named_and_remembered(plant: Plant) -> None:

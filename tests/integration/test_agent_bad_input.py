@@ -164,7 +164,7 @@ def mapped(**changes: object) -> dict[str, object]:
 
 PROFILES = [
     (mapped(destination=".resources/x"), Reason.INVALID_VALUE, "'.resources/x'"),
-    (mapped(destination="projects/{{.Nope}}"), Reason.INVALID_VALUE, "Nope"),
+    (mapped(destination="projects/{{.Nope}}"), Reason.TEMPLATE_RESOLUTION_FAILED, "Nope"),
     (mapped(source="nowhere", required=True), Reason.SOURCE_EMPTY, "nowhere"),
     (mapped() | {"excludePatterns": ["["]}, Reason.INVALID_VALUE, "'['"),
     (

@@ -237,7 +237,7 @@ def test_what_cannot_be_delivered_makes_a_partial_sync(site: Site) -> None:
         (("--map=nothing",), 2, "InvalidValue"),
         (("--map=a:db",), 2, "InvalidValue"),
         (("--map=a:../x",), 2, "InvalidValue"),
-        (("--map={{.Vars.none}}:x",), 2, "InvalidValue"),
+        (("--map={{.Vars.none}}:x",), 2, "TemplateResolutionFailed"),
         (("--var=x",), 2, "InvalidValue"),
         (("--exclude=[",), 2, "InvalidValue"),
         (("--data-dir=/nowhere",), 2, "Misconfigured"),
