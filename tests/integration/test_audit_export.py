@@ -92,12 +92,14 @@ def test_one_sync_tells_a_log_server_before_it_ends(
     )
 
 
-def test_a_wrong_address_is_told_at_the_start(plant: AgentPlant) -> None:
+def test_a_wrong_address_is_told_at_the_start_and_keeps_no_gateway_from_its_files(plant: AgentPlant) -> None:
     pod = plant.pod(talks=False)
-    process = pod.start(plant.kubeconfig, "--audit-syslog=siem.example:514")
-    eventually(lambda: process.returncode is not None, PATIENCE, "the agent ends")
-    assert process.returncode == 2
-    assert "'siem.example:514' is none of unix:/PATH, udp://HOST:PORT" in process.tail()
+    commit = plant.commit(project("filler", 1))
+    plant.publish(commit, agent_spec=plant.spec())
+    pod.start(plant.kubeconfig, "--audit-syslog=siem.example:514")
+    plant.until_synced(pod, commit)
+    (told,) = pod.said("audit.unavailable")
+    assert "'siem.example:514' is none of unix:/PATH, udp://HOST:PORT" in told["error"]
 
 
 @pytest.fixture

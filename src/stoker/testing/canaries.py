@@ -22,6 +22,7 @@ import secrets
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, quote_plus
@@ -125,11 +126,10 @@ class Onlooker:
 
     def _look(self) -> None:
         while not self._over.wait(PAUSE):
-            for process in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    self._seen.add(process.read_bytes())
-                except OSError:  # it has ended
-                    continue
+            for process in Path("/proc").iterdir():
+                if process.name.isdecimal():
+                    with suppress(OSError):  # it has ended
+                        self._seen.add((process / "cmdline").read_bytes())
 
 
 def _forms(value: str) -> Iterator[bytes]:
