@@ -98,7 +98,9 @@ class Cluster:
         return MANIFESTS % self._standalone.url
 
     def _controller(self, name: str) -> Process:
-        flags = ["--health-probe-bind-address=0", "--metrics-bind-address=0", "--log-format=json"]
+        # Two of them on one machine: neither may want a port for itself.
+        flags = [f"--{one}-bind-address=0" for one in ("health-probe", "metrics", "receiver")]
+        flags.append("--log-format=json")
         command = [*program(), "controller", f"--kubeconfig={self._plane.kubeconfig()}", *flags]
         # One of them is killed and cannot tidy up: what it leaves must lie where we do.
         environment = os.environ | {"TMPDIR": str(self._folder)}
