@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from stoker.cli.sections import option
+
+if TYPE_CHECKING:
+    from stoker.kube.client import Client
 
 SECTION = "In a cluster"
 KINDS = ("Stoker", "IgnitionSync")
@@ -43,3 +46,10 @@ class Place(NamedTuple):
     def taken_from(cls, options: dict[str, Any], namespace: str, name: str) -> Place:
         kind, kubeconfig, cluster = (options.pop(one) for one in ("kind", "kubeconfig", "cluster"))
         return cls(namespace, name, kind, kubeconfig, cluster)
+
+    def client(self) -> Client:
+        """For an `async with`."""
+        from stoker.kube.client import Client  # noqa: PLC0415 - --help needs none of it
+        from stoker.kube.config import load  # noqa: PLC0415
+
+        return Client(load(self.kubeconfig, self.context), user_agent="stoker-cli")

@@ -9,8 +9,6 @@ from __future__ import annotations
 from stoker.cli.in_cluster import Place
 from stoker.cli.named_resources import RESOURCES, look
 from stoker.domain.refs import CommitId
-from stoker.kube.client import Client
-from stoker.kube.config import load
 from stoker.kube.objects import Header
 from stoker.snapshots.naming import is_snapshot_id
 
@@ -22,7 +20,7 @@ async def ask(place: Place, to: str | None) -> str:
         wanted["toSnapshot"] = to
     elif to is not None:
         wanted["toCommit"] = str(CommitId(to))
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         kind = (await look(client, place)).kind
         body = {"spec": {"rollback": wanted if to else None}}
         await client.patch(RESOURCES[kind], body, place.name, place.namespace, into=Header)

@@ -15,8 +15,6 @@ from stoker.cli.named_resources import RESOURCES, Seen, look
 from stoker.domain.clock import Clock, SystemClock, parse_rfc3339, rfc3339_micro
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
-from stoker.kube.client import Client
-from stoker.kube.config import load
 from stoker.kube.objects import Header
 from stoker.kube.resources import Resource
 
@@ -95,14 +93,14 @@ class WaitingPlans:
 
 
 async def read(place: Place) -> WaitingPlans:
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         seen = await look(client, place)
     return WaitingPlans(place, seen.kind, seen.status)
 
 
 async def approve(place: Place, digest: str | None, clock: Clock | None = None) -> str:
     """Agree in one's own name to what waits now; what was done, in words."""
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         seen = await look(client, place)
         request = _open_request(place, seen, digest)
         review = await client.create(_REVIEWS, {}, into=_Review)

@@ -108,8 +108,7 @@ def build_work(term: Term) -> Work:
     queue: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
     profiles: WorkQueue[ObjectKey] = WorkQueue(clock=clock)
     events = EventRecorder(client, component="stoker-controller", instance=term.identity, clock=clock)
-    # With a book of their own: a fleet's records must not take the room of the warnings about it.
-    audit = EventRecorder(client, component="stoker-audit", instance=term.identity, limits=AUDIT, clock=clock)
+    audit = _audit(term) if term.audit_events else None
     resolver = Resolver(
         term.git,
         _access_reader(term),
@@ -129,9 +128,7 @@ def build_work(term: Term) -> Work:
         counted=term.meter.alerted,
     )
     summarizer = Summarizer(clock, term.listener)
-    reconciler = Reconciler(
-        parts, summarizer, events, term.meter, alerter, audit=audit if term.audit_events else None
-    )
+    reconciler = Reconciler(parts, summarizer, events, term.meter, alerter, audit=audit)
     of_profiles = ProfileReconciler(observed, client, parts.publisher.neighbours, events, clock)
 
     def count(record: PassRecord[ResourceKey]) -> None:
@@ -154,7 +151,7 @@ def build_work(term: Term) -> Work:
     return Work(
         parts=[
             Part("events", events.run, events.stop),
-            *([Part("audit", audit.run, audit.stop)] if term.audit_events else []),
+            *([Part("audit", audit.run, audit.stop)] if audit is not None else []),
             Part("alerts", alerter.run, alerter.stop),
             Part("resolving", resolver.run),
             Part("accepting", acceptor.run),
@@ -207,6 +204,13 @@ def _parts_of_a_pass(
             Errands[CheckUp, Checked](check, queue.add),
             Errands[Announcement, bool](Announcer(clock, _voice(term, events)).tell, queue.add),
         ),
+    )
+
+
+def _audit(term: Term) -> EventRecorder:
+    """With a book of its own: a fleet's records must not take the room of the warnings about it."""
+    return EventRecorder(
+        term.client, component="stoker-audit", instance=term.identity, limits=AUDIT, clock=term.clock
     )
 
 

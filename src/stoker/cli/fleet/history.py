@@ -95,13 +95,11 @@ def diff_command(
 
 async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> Standing:
     from stoker.cli.fleet.standings import Scope, read  # noqa: PLC0415
-    from stoker.kube.client import Client  # noqa: PLC0415
-    from stoker.kube.config import load  # noqa: PLC0415
 
     if not name:
         raise InvalidValue("--name is missing: it says which resource is meant")
     place = in_cluster.Place.taken_from(rest, namespace, name)
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         found = await read(client, Scope(place.namespace, place.name, place.kind))
     if len(found) > 1:
         raise InvalidValue(f"{namespace}/{name} is a Stoker and an IgnitionSync: say --kind")

@@ -81,11 +81,9 @@ def _carry_out(
 
 async def _hold(place: in_cluster.Place, *, paused: bool) -> str:
     from stoker.cli.named_resources import RESOURCES, look  # noqa: PLC0415 - --help needs none of it
-    from stoker.kube.client import Client  # noqa: PLC0415
-    from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.objects import Header  # noqa: PLC0415
 
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         kind = (await look(client, place)).kind
         body = {"spec": {"paused": paused}}
         await client.patch(RESOURCES[kind], body, place.name, place.namespace, into=Header)
@@ -94,8 +92,6 @@ async def _hold(place: in_cluster.Place, *, paused: bool) -> str:
 
 async def _stop_all(place: in_cluster.Place, *, paused: bool) -> str:
     from stoker.controller.seeing.observing import PAUSE_MAP  # noqa: PLC0415
-    from stoker.kube.client import Client  # noqa: PLC0415
-    from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.objects import Header  # noqa: PLC0415
     from stoker.kube.resources import CONFIG_MAPS  # noqa: PLC0415
 
@@ -105,7 +101,7 @@ async def _stop_all(place: in_cluster.Place, *, paused: bool) -> str:
         "metadata": {"name": PAUSE_MAP, "namespace": place.namespace},
         "data": {"paused": "true" if paused else "false"},
     }
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         # In an emergency the writing comes first, and the question whether it is heard after it.
         await client.apply(CONFIG_MAPS, body, PAUSE_MAP, place.namespace, manager="stoker-cli", into=Header)
         if not await _somebody_leads(client, place.namespace):

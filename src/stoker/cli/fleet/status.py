@@ -67,11 +67,9 @@ async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: st
     import asyncio  # noqa: PLC0415 - --help needs none of it
 
     from stoker.cli.fleet.standings import read  # noqa: PLC0415
-    from stoker.kube.client import Client  # noqa: PLC0415
-    from stoker.kube.config import load  # noqa: PLC0415
 
     shown: list[Standing] | None = None
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         while True:
             seen = await read(client, scope)
             if seen != shown:

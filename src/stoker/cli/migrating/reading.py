@@ -13,8 +13,6 @@ from stoker.cli.migrating.gateway_sync import from_gateway_sync
 from stoker.cli.migrating.git_sync import from_git_sync
 from stoker.cli.migrating.migrated import Migrated
 from stoker.domain.errors import InvalidValue
-from stoker.kube.client import Client
-from stoker.kube.config import load
 from stoker.kube.resources import CONFIG_MAPS, Resource
 
 GATEWAY_SYNCS = Resource("stoker.io", "v1alpha1", "gatewaysyncs", "GatewaySync", namespaced=True)
@@ -25,13 +23,13 @@ class _Map(msgspec.Struct, frozen=True):
 
 
 async def from_map(place: Place, name: str | None) -> Migrated:
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         found = await client.get(CONFIG_MAPS, place.name, place.namespace, into=_Map)
     return from_git_sync(found.data, name or place.name, place.namespace)
 
 
 async def from_kind(place: Place) -> Migrated:
-    async with Client(load(place.kubeconfig, place.context), user_agent="stoker-cli") as client:
+    async with place.client() as client:
         found = await client.get(GATEWAY_SYNCS, place.name, place.namespace, into=dict[str, Any])
     return from_gateway_sync(found)
 

@@ -5,6 +5,7 @@ Past every client of ours: what a test sees here is what the API server has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,14 @@ class PlainObjects:
     def patch(self, path: str, body: object) -> dict[str, Any]:
         kind = "application/merge-patch+json"
         return require(self.cluster.request("PATCH", path, body, content_type=kind), 200)
+
+
+def condition_in(status: Mapping[str, Any], type_: str) -> tuple[str, str, str]:
+    """Status, reason and message of a condition; empty where there is none of that type."""
+    for one in status.get("conditions", []):
+        if one["type"] == type_:
+            return one["status"], one["reason"], one["message"]
+    return "", "", ""
 
 
 def require(answer: Answer, *allowed: int) -> dict[str, Any]:

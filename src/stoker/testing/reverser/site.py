@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.plain_objects import condition_in
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.stopping import Stopped
@@ -176,10 +177,7 @@ class ReverserSite(Stopped):
 
     def condition(self, kind: str, name: str, type_: str) -> tuple[str, str, str]:
         """Status, reason and message; empty where there is no such condition."""
-        for one in self.status(kind, name).get("conditions", []):
-            if one["type"] == type_:
-                return one["status"], one["reason"], one["message"]
-        return "", "", ""
+        return condition_in(self.status(kind, name), type_)
 
     def until(
         self, kind: str, name: str, reason: str, type_: str = "Ready", patience: float = PATIENCE

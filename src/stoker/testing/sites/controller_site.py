@@ -18,7 +18,7 @@ from stoker.domain.intent.intents import FrontDoor
 from stoker.domain.protocol import Metadata, metadata_map
 from stoker.testing.cluster.chart_rules import CONTROLLER, LEASE, controller_rules
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.plain_objects import PlainObjects
+from stoker.testing.cluster.plain_objects import PlainObjects, condition_in
 from stoker.testing.processes import Process
 from stoker.testing.sites.played_pods import PlayedPod, gateway_pod
 from stoker.testing.stopping import Stopped
@@ -134,10 +134,7 @@ class Site(PlainObjects, Stopped):
 
     def condition(self, kind: str, name: str, type_: str) -> tuple[str, str, str]:
         """Status, reason and message; empty where there is no such condition."""
-        for one in self.status(kind, name).get("conditions", []):
-            if one["type"] == type_:
-                return one["status"], one["reason"], one["message"]
-        return "", "", ""
+        return condition_in(self.status(kind, name), type_)
 
     def until(self, kind: str, name: str, type_: str, reason: str, patience: float = PATIENCE) -> str:
         """Wait until a condition has this reason; its message."""
