@@ -1,7 +1,8 @@
 """Files of others in managed folders: which of them may go, and which stay until somebody says so.
 
 With `orphans: owned` they are nobody's business. With `mirror` a managed folder holds
-what the repository says and nothing else, so they go, except on first contact: what
+what the repository says and nothing else, so they go, except for API keys, which people
+make on the gateway and which nobody can make again, and except on first contact: what
 lay in a folder before it was ours is kept, is listed, and goes only when a person has
 approved the plan that deletes it. First contact is with each folder by itself: a
 mapping that is new today has not made its folder ours yesterday.
@@ -18,6 +19,7 @@ from stoker.engine.ledger import Ledger
 from stoker.engine.live import Live, LiveKind
 from stoker.engine.mapping import Desired
 from stoker.engine.objects import Note
+from stoker.engine.protecting import MADE_THERE
 
 
 class Strangers:
@@ -32,7 +34,7 @@ class Strangers:
         self._default = desired.orphans.get("", deletion.orphans)
         self._rules: dict[str, tuple[bool, bool]] = {}
         found = dict(self._found())
-        covered = desired.protection.covering(Batch(found)) if found else set()
+        covered = _left_alone(desired, Batch(found)) if found else set()
         files = {path for path in found.keys() - covered if found[path] is LiveKind.FILE}
         self.deletable: frozenset[str] = frozenset(
             path
@@ -114,6 +116,10 @@ class Strangers:
         rules = self._desired.orphans
         said = next((rules[place] for place in _at_and_above(folder) if place in rules), self._default)
         return said is Orphans.MIRROR
+
+
+def _left_alone(desired: Desired, found: Batch) -> set[str]:
+    return desired.protection.covering(found) | MADE_THERE.matching(found)
 
 
 def _at_and_above(path: str) -> tuple[str, ...]:

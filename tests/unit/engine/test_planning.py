@@ -1,11 +1,13 @@
 """Plans: what is written, in which order, and what is never deleted or replaced."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
 from stoker.domain.paths import RelPath
+from stoker.engine.drifting import drift
 from stoker.engine.ledger import STAT, UNSEEN, Ledger, record
 from stoker.engine.live import Live, LiveEntry, LiveKind
 from stoker.engine.mapping import Desired, Managed
@@ -142,6 +144,31 @@ def test_with_mirror_a_strangers_file_goes_like_ours() -> None:
     made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
     assert actions(made) == ["delete d/ours", "delete d/theirs"]
     assert not made.orphans_kept
+
+
+def test_an_api_key_that_was_made_on_the_gateway_stays_in_a_mirrored_folder() -> None:
+    resources = "config/resources/core/ignition"
+    git, key = f"{resources}/database/a", f"{resources}/api-token/stoker2/config.json"
+    ledger = wrote({git: "1", f"{resources}/api-token/old/config.json": "x"}, folders=frozenset({"config"}))
+    there = on_disk(
+        {
+            git: "1",
+            f"{resources}/api-token/old/config.json": "x",
+            key: "made by hand",
+            f"{resources}/database/theirs": "x",
+        },
+        ledger,
+    )
+    made = plan(desired({git: "1"}, folders=("config",)), there, ledger, POLICY)
+    assert actions(made) == [
+        f"delete {resources}/api-token/old/config.json",
+        f"delete {resources}/database/theirs",
+    ]
+    assert drift(replace(ledger, mirrored=frozenset({"config"})), there).extra == (
+        f"{resources}/database/theirs",
+    )
+    delivered = plan(desired({git: "1", key: "from git"}, folders=("config",)), there, ledger, POLICY)
+    assert f"modify {key}" in actions(delivered)
 
 
 def test_on_first_contact_nothing_is_deleted_and_strangers_are_kept() -> None:
