@@ -225,6 +225,14 @@ class Gateway:
         """Ask it to read its files again; it says yes at once and does it later."""
         return (await self._asking.ask("POST", f"{API}/scan/{kind}", f"scan of {kind}")).status
 
+    async def scans(self) -> bool:
+        """Whether it says that a scan is going on; one that says nothing of it has none."""
+        for kind in ScanKind:
+            said = (await self._asking.ask("GET", f"{API}/scan/{kind}", f"scan of {kind}")).json()
+            if isinstance(said, dict) and said.get("scanActive") is True:
+                return True
+        return False
+
     async def lock(self, kind: ScanKind, *, acquire: int, hold: int) -> None:
         """Hold back its own changes for `hold` seconds; raises NotOffered where it knows no such lock."""
         # Without a body it answers 500, so there always is one.

@@ -1,14 +1,16 @@
 """Reading back: whether the gateway shows what its data folder says.
 
-A scan's 200 means that it was asked for, and the gateway says nothing when it is
-done. So the projects and tag providers on disk are compared with those that it lists,
-until they agree or time is up; what was removed has to be gone; and a module that
-the gateway puts aside after a change is named. Asks only; changes nothing.
+A scan's 200 means that it was asked for. While the gateway says that it scans, what it
+lists is what it knew before, and proves nothing; that it does not say so proves nothing
+either. So the scan is let end, and then the projects and tag providers on disk are compared
+with those that it lists, until they agree or time is up; what was removed has to be gone;
+and a module that the gateway puts aside after a change is named. Asks only; changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
 from stoker.engine.objects import Note
 from stoker.ignition.answers import NotOffered
 from stoker.ignition.gateway import Gateway
@@ -24,6 +27,7 @@ from stoker.ignition.owing import Debt
 
 VERIFY_SECONDS = 10.0
 VERIFY_INTERVAL = 0.25
+SCAN_INTERVAL = 0.05
 
 
 class Failure(StrEnum):
@@ -84,6 +88,7 @@ class Verifying:
         """Look until the gateway shows what the folder says, or time is up; 0 seconds are one look."""
         wanted = _Wanted.of(self._data_dir, debt)
         deadline = self._clock.monotonic() + seconds
+        await self._scanned(deadline)
         while True:
             found = await self._look(wanted)
             if not found.notes or self._clock.monotonic() >= deadline:
@@ -95,6 +100,14 @@ class Verifying:
             (*found.warnings, *unsaid),
             {**found.failures, **_failures(Failure.CONFIG, sick)},
         )
+
+    async def _scanned(self, deadline: float) -> None:
+        """Let a scan that goes on end; a gateway that cannot be asked about it is looked at all the same."""
+        pause = SCAN_INTERVAL
+        with suppress(StokerError):
+            while self._clock.monotonic() < deadline and await self._gateway.scans():
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, VERIFY_INTERVAL)
 
     async def _look(self, wanted: _Wanted) -> ReadBack:
         shown = await self._gateway.project_names()
