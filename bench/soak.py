@@ -23,7 +23,7 @@ from stoker.domain.refs import CommitId
 from stoker.testing.cluster.release import HOME
 from stoker.testing.node import outages
 from stoker.testing.node.enclosing import STATE
-from stoker.testing.node.memory import MemoryLog
+from stoker.testing.node.memory import MIB, MemoryLog
 from stoker.testing.node.node_site import NodeSite
 from stoker.testing.node.stages import NodeStage, Steps
 from stoker.testing.repositories.bare import Repository
@@ -70,12 +70,13 @@ class Soak:
     changes: list[Change] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     _sampled: float = 0.0
+    _victims: Iterator[str] = field(default_factory=lambda: itertools.cycle(GATEWAYS))
 
     def faults(self) -> Iterator[tuple[str, Callable[[], AbstractContextManager[None]]]]:
         """One after the other, for ever, with nothing in between."""
         node, git = self.stage.node, self.server.url("")
         kinds: list[tuple[str, Callable[[], AbstractContextManager[None]]]] = [
-            ("agents killed", self._agents_killed),
+            ("agent killed", self._agent_killed),
             ("API server restarted", lambda: outages.api_server_away(node)),
             ("git server down", lambda: outages.server_down(git)),
             ("network stalled", lambda: outages.network_stalled(git, node.plane.url)),
@@ -109,10 +110,18 @@ class Soak:
         )
 
     @contextmanager
-    def _agents_killed(self) -> Iterator[None]:
-        for name in GATEWAYS:
-            self.site.crash(name)
+    def _agent_killed(self) -> Iterator[None]:
+        """One at a time and in turn, because a kubelet lets a container wait ever longer that dies again
+        within ten minutes; what it lets it wait belongs to the fault."""
+        name = next(self._victims)
+        before = self.site.agent(name)["restartCount"]
+        self.site.crash(name)
         yield
+        eventually(
+            lambda: (seen := self.site.agent(name))["restartCount"] > before and "running" in seen["state"],
+            LOST_SECONDS,
+            lambda: f"the kubelet starts the agent of {name} again: {self.site.agent(name)}",
+        )
 
     def _arrivals(self, version: int, wanted: Mapping[str, Callable[[], bool]], began: float) -> list[float]:
         """How long each took from then on; what does not come is lost."""
@@ -171,7 +180,9 @@ class Soak:
         """Containers that lived through the last two thirds; those that were killed begin anew."""
         now = time.monotonic()
         warm = began + (now - began) / 3
-        print("memory after the first third, containers that were not restarted:")
+        print(
+            "memory after the first third, in the middle of the rest and in the end, where nothing restarted:"
+        )
         verdicts = []
         for one in sorted(self.memory.series.values(), key=lambda one: one.name):
             rest = one.since(warm)
@@ -179,7 +190,9 @@ class Soak:
                 continue
             fits = rest.growth() <= GROWTH_MIB
             verdicts.append(fits)
-            line = f"{one.latest:6.1f} MiB, {rest.slope():+7.1f} MiB/h"
+            middle = rest.samples[len(rest.samples) // 2][1] / MIB
+            sizes = f"{rest.samples[0][1] / MIB:6.1f}, {middle:6.1f}, {one.latest:6.1f} MiB"
+            line = f"{sizes}, {rest.slope():+7.1f} MiB/h"
             print(f"  {one.name:62} {line}{'' if fits else '  grows'}")
         if not verdicts:
             print("  none: that was too short to judge")
