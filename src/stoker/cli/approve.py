@@ -43,10 +43,15 @@ def approve_command(
     def work() -> int:
         if not name:
             raise InvalidValue("--name is missing: it says which resource is meant")
-        from stoker.cli.waiting_plans import approve  # noqa: PLC0415 - --help needs none of it
-
-        message = run(approve(in_cluster.Place.taken_from(rest, namespace, name), digest))
+        message = run(_approve(in_cluster.Place.taken_from(rest, namespace, name), digest))
         show_object({"message": message}) if output == "json" else show_lines([message])
         return Exit.DONE
 
     told(context, "approve", output, work)
+
+
+async def _approve(place: in_cluster.Place, digest: str | None) -> str:
+    from stoker.fleet.approving import approve  # noqa: PLC0415 - --help needs none of it
+
+    async with place.client() as client:
+        return await approve(client, place.named, digest)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stoker.cli.sections import option
+from stoker.fleet.naming import KINDS, Named
 
 if TYPE_CHECKING:
     from stoker.kube.client import Client
 
 SECTION = "In a cluster"
-KINDS = ("Stoker", "IgnitionSync")
 NAME = option("--name", section=SECTION, metavar="NAME", help="The resource that is meant.")
 NAMESPACE = option(
     "--namespace", section=SECTION, default="default", show_default=True, help="Where the resource lives."
@@ -46,6 +46,10 @@ class Place(NamedTuple):
     def taken_from(cls, options: dict[str, Any], namespace: str, name: str) -> Place:
         kind, kubeconfig, cluster = (options.pop(one) for one in ("kind", "kubeconfig", "cluster"))
         return cls(namespace, name, kind, kubeconfig, cluster)
+
+    @property
+    def named(self) -> Named:
+        return Named(self.namespace, self.name, self.kind)
 
     def client(self) -> Client:
         """For an `async with`."""

@@ -56,14 +56,14 @@ def plan_command(
 
 
 def _waiting(given: Given, place: in_cluster.Place, *, with_diff: bool, tell: bool, output: str) -> int:
-    from stoker.cli.waiting_plans import read  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.waiting_plans import lines, read  # noqa: PLC0415 - --help needs none of it
 
     alone = {"--repo": given.repo, "-f": given.manifests, "--data-dir": given.data_dir, "--diff": with_diff}
     for flag, value in alone.items():
         if value:
             raise InvalidValue(f"{flag} is for a folder; it does not go with --name, which means a resource")
     waiting = run(read(place))
-    show_object(waiting.as_json()) if output == "json" else show_lines(waiting.lines())
+    show_object(waiting.as_json()) if output == "json" else show_lines(lines(waiting))
     return Exit.DIFFERENT if tell and (waiting.waits or waiting.gateways) else Exit.DONE
 
 

@@ -18,7 +18,7 @@ from stoker.cli.showing import show_lines, show_object
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from stoker.cli.fleet.standings import Standing
+    from stoker.fleet.standings import Standing
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _RESOURCE = (in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.REACHING, options.OUTPUT)
@@ -41,8 +41,9 @@ def history_command(
     """List the last syncs of a resource's gateways."""
 
     def work() -> int:
-        from stoker.cli.fleet.histories import history_lines, pasts  # noqa: PLC0415 - --help needs none of it
+        from stoker.cli.fleet.history_rows import history_lines  # noqa: PLC0415 - --help needs none of it
         from stoker.domain.clock import SystemClock  # noqa: PLC0415
+        from stoker.fleet.histories import pasts  # noqa: PLC0415
 
         found = pasts(run(_standing(rest, namespace, name)), gateway)
         if output == "json":
@@ -81,7 +82,8 @@ def diff_command(
     """Show what a sync of a gateway changed."""
 
     def work() -> int:
-        from stoker.cli.fleet.histories import chosen, diff_lines, pasts  # noqa: PLC0415
+        from stoker.cli.fleet.history_rows import diff_lines  # noqa: PLC0415
+        from stoker.fleet.histories import chosen, pasts  # noqa: PLC0415
 
         standing = run(_standing(rest, namespace, name))
         if gateway is None and len(standing.gateways) > 1:
@@ -94,7 +96,7 @@ def diff_command(
 
 
 async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> Standing:
-    from stoker.cli.fleet.standings import Scope, read  # noqa: PLC0415
+    from stoker.fleet.standings import Scope, read  # noqa: PLC0415
 
     if not name:
         raise InvalidValue("--name is missing: it says which resource is meant")

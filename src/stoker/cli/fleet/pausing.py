@@ -8,8 +8,7 @@ not let us.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,11 +19,6 @@ from stoker.cli.sections import SentenceCommand, applied, option
 from stoker.cli.showing import show_lines, show_object
 from stoker.domain.errors import InvalidValue
 
-if TYPE_CHECKING:
-    from stoker.kube.client import Client
-
-STALE_SECONDS = 60.0
-"""A Lease that was not renewed for so long has no living holder, whatever the clocks say."""
 _HELP = {"help_option_names": ["-h", "--help"]}
 _OPTIONS = (
     in_cluster.NAME,
@@ -80,63 +74,20 @@ def _carry_out(
 
 
 async def _hold(place: in_cluster.Place, *, paused: bool) -> str:
-    from stoker.cli.named_resources import RESOURCES, look  # noqa: PLC0415 - --help needs none of it
-    from stoker.kube.objects import Header  # noqa: PLC0415
+    from stoker.fleet.holding import hold  # noqa: PLC0415 - --help needs none of it
 
     async with place.client() as client:
-        kind = (await look(client, place)).kind
-        body = {"spec": {"paused": paused}}
-        await client.patch(RESOURCES[kind], body, place.name, place.namespace, into=Header)
-    return f"{kind} {place.namespace}/{place.name} {'is held still' if paused else 'goes on'}"
+        return await hold(client, place.named, paused=paused)
 
 
 async def _stop_all(place: in_cluster.Place, *, paused: bool) -> str:
-    from stoker.controller.seeing.observing import PAUSE_MAP  # noqa: PLC0415
-    from stoker.kube.objects import Header  # noqa: PLC0415
-    from stoker.kube.resources import CONFIG_MAPS  # noqa: PLC0415
+    from stoker.fleet.holding import PAUSE_MAP, hold_everything, is_heeded  # noqa: PLC0415
 
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": PAUSE_MAP, "namespace": place.namespace},
-        "data": {"paused": "true" if paused else "false"},
-    }
     async with place.client() as client:
-        # In an emergency the writing comes first, and the question whether it is heard after it.
-        await client.apply(CONFIG_MAPS, body, PAUSE_MAP, place.namespace, manager="stoker-cli", into=Header)
-        if not await _somebody_leads(client, place.namespace):
+        done = await hold_everything(client, place.namespace, paused=paused, manager="stoker-cli")
+        if not await is_heeded(client, place.namespace):
             raise InvalidValue(
                 f"{PAUSE_MAP} was written, but no controller runs in namespace {place.namespace}, and nobody "
                 "heeds it there: --namespace must name the operator's own"
             )
-    where = f"by {PAUSE_MAP} in namespace {place.namespace}"
-    return f"everything is held still {where}" if paused else f"everything goes on, {where}"
-
-
-async def _somebody_leads(client: Client, namespace: str) -> bool:
-    """Whether a controller lives there; who may not see that is believed."""
-    from stoker.controller.sharding.dividing import index_of  # noqa: PLC0415
-    from stoker.domain.clock import SystemClock  # noqa: PLC0415
-    from stoker.kube.errors import Forbidden  # noqa: PLC0415
-    from stoker.kube.lease import Lease  # noqa: PLC0415
-    from stoker.kube.resources import LEASES  # noqa: PLC0415
-
-    try:
-        leases = await client.list(LEASES, namespace, into=Lease)
-    except Forbidden:
-        return True
-    oldest = SystemClock().now() - timedelta(seconds=STALE_SECONDS)
-    return any(
-        index_of(one) is not None and one.spec.holder_identity and _renewed(one.spec.renew_time) >= oldest
-        for one in leases
-    )
-
-
-def _renewed(text: str | None) -> datetime:
-    """When a Lease was last renewed: who was killed or uninstalled is its holder for ever."""
-    from stoker.domain.clock import parse_rfc3339  # noqa: PLC0415
-
-    try:
-        return parse_rfc3339(text or "")
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
+    return done

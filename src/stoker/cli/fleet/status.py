@@ -19,7 +19,7 @@ from stoker.cli.showing import show_lines, show_object
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from stoker.cli.fleet.standings import Scope, Standing
+    from stoker.fleet.standings import Scope, Standing
 
 LOOK_SECONDS = 2.0
 _CLEARED = "\x1b[H\x1b[2J"
@@ -52,7 +52,7 @@ def status_command(
     def work() -> int:
         if everywhere and name:
             raise InvalidValue("--all-namespaces does not go with --name: a name means one namespace")
-        from stoker.cli.fleet.standings import Scope  # noqa: PLC0415 - --help needs none of it
+        from stoker.fleet.standings import Scope  # noqa: PLC0415 - --help needs none of it
 
         scope = Scope(None if everywhere else namespace, place.name, place.kind)
         standings = run(_look(place, scope, stay=stay, output=output))
@@ -66,7 +66,7 @@ async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: st
     """Shown once, or for ever whenever something is different; what was seen last."""
     import asyncio  # noqa: PLC0415 - --help needs none of it
 
-    from stoker.cli.fleet.standings import read  # noqa: PLC0415
+    from stoker.fleet.standings import read  # noqa: PLC0415
 
     shown: list[Standing] | None = None
     async with place.client() as client:
@@ -81,7 +81,7 @@ async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: st
 
 
 def _show(standings: list[Standing], scope: Scope, *, output: str, again: bool) -> None:
-    from stoker.cli.fleet.standings import fleet_lines, resource_lines  # noqa: PLC0415
+    from stoker.cli.fleet.standing_rows import fleet_lines, resource_lines  # noqa: PLC0415
     from stoker.domain.clock import SystemClock  # noqa: PLC0415
 
     if output == "json":

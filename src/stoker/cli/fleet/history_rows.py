@@ -1,48 +1,17 @@
-"""What the gateways of a resource have been through: their last syncs, and what each of them changed."""
+"""What gateways have been through, for a terminal: their last syncs, and what one of them changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
-import msgspec
-
-from stoker.api.blocks.status import SyncHistoryEntry
-from stoker.cli.fleet.standings import SHORT, Standing
+from stoker.cli.fleet.standing_rows import SHORT
 from stoker.cli.fleet.tables import age, table
 from stoker.domain.clock import parse_rfc3339
-from stoker.domain.errors import InvalidValue
+from stoker.fleet.histories import Past
 
 _HEAD = ("GATEWAY", "SYNC", "WHEN", "RESULT", "COMMIT", "REF", "FILES", "TOOK", "SNAPSHOT")
 _SIGNS = {"added": "+", "modified": "~", "deleted": "-"}
-
-
-class Past(NamedTuple):
-    """One sync of one gateway; 1 is its newest."""
-
-    gateway: str
-    number: int
-    entry: SyncHistoryEntry
-
-    def as_json(self) -> dict[str, object]:
-        return {"gateway": self.gateway, "sync": self.number, **msgspec.to_builtins(self.entry)}
-
-
-def pasts(standing: Standing, gateway: str | None) -> list[Past]:
-    """All syncs that are remembered, those of one gateway together, its newest first."""
-    names = [one.name for one in standing.gateways]
-    if gateway is not None and gateway not in names:
-        known = ", ".join(names[:20]) or "none"
-        raise InvalidValue(
-            f"{standing.namespace}/{standing.name} has no gateway {gateway!r}; it has: {known}"
-        )
-    return [
-        Past(one.name, number, entry)
-        for one in standing.gateways
-        if gateway in (None, one.name)
-        for number, entry in enumerate(one.sync_history or (), 1)
-    ]
 
 
 def history_lines(found: Sequence[Past], now: datetime) -> Iterator[str]:
@@ -50,14 +19,6 @@ def history_lines(found: Sequence[Past], now: datetime) -> Iterator[str]:
         yield "no sync has ended yet"
         return
     yield from table(_HEAD, [_row(one, now) for one in found])
-
-
-def chosen(found: Sequence[Past], number: int) -> Past:
-    """The one that was asked for, of a gateway's syncs."""
-    for one in found:
-        if one.number == number:
-            return one
-    raise InvalidValue(f"there is no sync {number}; {len(found)} are remembered, and 1 is the newest")
 
 
 def diff_lines(past: Past) -> Iterator[str]:
