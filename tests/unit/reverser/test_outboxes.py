@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
-from stoker.domain.refs import RepoUrl
+from stoker.domain.refs import CommitId, RepoUrl
 from stoker.engine.objects import blob_of
 from stoker.kube.resources import Resource
 from stoker.reverser.authors.authoring import Observed
 from stoker.reverser.branches.batching import Capacity, Planned
-from stoker.reverser.branches.outboxes import Outbox
+from stoker.reverser.branches.outboxes import Outbox, Written
 from stoker.reverser.destinations import ConfigRef, Destination, Place
 from stoker.reverser.files.placing import ObjectKey
 from stoker.reverser.selection.preset import GroupResource
@@ -221,3 +222,15 @@ def test_a_path_in_a_loop_is_held(box: Box) -> None:
     assert box.loops.held == (box.path_of(key("a")),)
     assert [name for _, name in box.taken()].count("other") == 1
     assert box.known(box.path_of(key("a"))) == blob_of(b"B"), "what stands there stays"
+
+
+def test_the_last_commits_that_arrived_are_remembered_the_newest_first(box: Box) -> None:
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    commits = [
+        Written(CommitId(f"{number:040x}"), "ann", f"change {number}", at, 1.0) for number in range(12)
+    ]
+    box.arrived(commits[0].commit, at, commits[:1])
+    box.arrived(commits[-1].commit, at, commits[1:])
+    assert [one.subject for one in box.recent] == [f"change {number}" for number in range(11, 1, -1)]
+    box.arrived(None, at)
+    assert len(box.recent) == 10

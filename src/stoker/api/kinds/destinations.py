@@ -167,6 +167,21 @@ class GitDestinationSpec(Block):
     suspend: Annotated[bool | None, about("True stops all writing to this destination.")] = None
 
 
+class WrittenCommit(Block):
+    """A commit that was pushed."""
+
+    commit: Annotated[Annotated[str, text(64)], about("Id of the commit.")]
+    author: Annotated[
+        Annotated[str, text(253)] | None, about("Who made the changes in it; absent: nobody knows.")
+    ] = None
+    subject: Annotated[Annotated[str, text(256)] | None, about("The first line of its message.")] = None
+    time: Annotated[Timestamp | None, about("When it was pushed.")] = None
+    waited: Annotated[
+        Annotated[str, text(32)] | None,
+        about("How long the first of its changes had been seen by then, such as 1.9s."),
+    ] = None
+
+
 class GitDestinationStatus(ConditionedStatus):
     """What was written."""
 
@@ -174,6 +189,13 @@ class GitDestinationStatus(ConditionedStatus):
         None
     )
     last_push_time: Annotated[Timestamp | None, about("When it was pushed.")] = None
+    recent_commits: Annotated[
+        Annotated[tuple[WrittenCommit, ...], items(10)] | None,
+        about(
+            "The last commits of this destination that were pushed, the newest first.",
+            stability="experimental",
+        ),
+    ] = None
     orphans_kept: Annotated[
         Count | None, about("Files whose objects are gone and that the prune policy kept.")
     ] = None

@@ -9,17 +9,19 @@ object; if both are declined, it is the branch, and everything waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.failpoints import reached
+from stoker.domain.refs import CommitId
 from stoker.git.writing.branches import Branch
 from stoker.git.writing.pushing import PushDeclined, PushTooLarge
 from stoker.git.writing.values import Pushed
 from stoker.reverser.branches.committing import Made, Maker
 from stoker.reverser.branches.marking import Marked, Standing, marker_path
-from stoker.reverser.branches.outboxes import Outbox
+from stoker.reverser.branches.outboxes import Outbox, Written
 from stoker.reverser.branches.tools import Tools
 from stoker.reverser.destinations import Place
 from stoker.telemetry import tracing
@@ -158,13 +160,16 @@ class Delivery:
         meter.pushed(self._place, len(pushed.commits), pushed.bytes, pushed.replays, seconds)
         for each in made:
             meter.arrived(self._place, now - min(change.at for change in each.planned.changes))
+        # A commit in which nothing was left to change is not there, and then nobody knows which is whose.
+        arrived = list(zip(made, pushed.commits, strict=True)) if len(made) == len(pushed.commits) else []
         for box in dict.fromkeys(each.outbox for each in made):
             plans = [each.planned for each in made if each.outbox is box]
             box.batcher.settle(plans)
             meter.wrote(box.destination.ref, plans, self._tools.watches.around.kinds)
             box.settled([change.path for plan in plans for change in plan.changes], refused)
             self._note_marker(box, refused.get(marker_path(box.destination.base), ""))
-            box.arrived(pushed.tip if pushed.commits else None, self._clock.now())
+            written = _written([each for each in arrived if each[0].outbox is box], self._clock.now(), now)
+            box.arrived(pushed.tip if pushed.commits else None, self._clock.now(), written)
         if pushed.commits:
             self._tell(made, pushed)
         for one in self._aside:  # what came after them was taken, so it was about them
@@ -202,3 +207,14 @@ class Delivery:
             changes=len(changes),
             replays=pushed.replays,
         )
+
+
+def _written(arrived: Sequence[tuple[Made, CommitId]], at: datetime, now: float) -> list[Written]:
+    """Commits as people are told of them, in their order."""
+    found = []
+    for made, commit in arrived:
+        author = made.planned.author
+        subject = made.commit.message.partition("\n")[0]
+        waited = now - min(change.at for change in made.planned.changes)
+        found.append(Written(commit, author.name if author is not None else None, subject, at, waited))
+    return found

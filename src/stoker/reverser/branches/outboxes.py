@@ -13,9 +13,9 @@ is read again afterwards, so that nothing is lost and everything else goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
@@ -33,6 +33,18 @@ from stoker.reverser.selection.rules import Operation
 from stoker.reverser.selection.selecting import Watched
 
 MOST_UNWRITTEN = 1000
+MOST_RECENT = 10
+
+
+class Written(NamedTuple):
+    """A commit of a destination that has arrived."""
+
+    commit: CommitId
+    author: str | None
+    subject: str
+    at: datetime
+    waited: float
+    """Seconds since the first of its changes was noticed."""
 
 
 class DestinationSealer(Sealer, Protocol):
@@ -92,6 +104,8 @@ class Outbox:
         self.retry_at = 0.0
         self.last_commit: CommitId | None = None
         self.last_push: datetime | None = None
+        self.recent: tuple[Written, ...] = ()
+        """The last commits that arrived since it was opened, the newest first."""
         self._room = asyncio.Event()
         self._owed: dict[str, Change] = {}
         self._clock = clock
@@ -226,9 +240,10 @@ class Outbox:
         if not self.holds_up:
             self._room.set()
 
-    def arrived(self, tip: CommitId | None, now: datetime) -> None:
+    def arrived(self, tip: CommitId | None, now: datetime, written: Sequence[Written] = ()) -> None:
         """What was taken is settled."""
         self.swept_out = False
+        self.recent = (*reversed(written), *self.recent)[:MOST_RECENT]
         if tip is not None:
             self.last_commit, self.last_push = tip, now
         self.freed()

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from stoker.api.kinds.destinations import GitDestinationStatus, GitRepoConfigStatus
+from stoker.api.kinds.destinations import GitDestinationStatus, GitRepoConfigStatus, WrittenCommit
 from stoker.api.kinds.resource import ConditionedStatus
 from stoker.api.registry import Kind
 from stoker.domain.clock import Clock, rfc3339
@@ -32,6 +32,7 @@ from stoker.kube.event_series import ObjectRef
 from stoker.kube.events import EventRecorder
 from stoker.kube.kinds import rest
 from stoker.kube.watching import is_newer
+from stoker.reverser.branches.outboxes import MOST_RECENT, Written
 from stoker.reverser.status.telling import Aspect, merged
 from stoker.telemetry.logs import get_logger
 
@@ -56,6 +57,7 @@ class Said(NamedTuple):
     last_push: datetime | None = None
     orphans_kept: int | None = None
     public_key: str | None = None
+    recent: tuple[Written, ...] = ()
 
 
 class Speaker(Protocol):
@@ -155,6 +157,8 @@ class Reporter:
             more: dict[str, Any] = {"orphans_kept": said.orphans_kept or None}
             if said.last_commit is not None and said.last_push is not None:
                 more |= {"last_commit": str(said.last_commit), "last_push_time": rfc3339(said.last_push)}
+            if said.recent:
+                more["recent_commits"] = recent_commits(said.recent, after.recent_commits or ())
             after = msgspec.structs.replace(after, **more)
         elif isinstance(after, GitRepoConfigStatus):
             after = msgspec.structs.replace(after, signing_public_key=said.public_key)
@@ -203,8 +207,24 @@ def _empty(kind: Kind) -> ConditionedStatus:
     return GitRepoConfigStatus() if kind.name == "GitRepoConfig" else ConditionedStatus()
 
 
+def recent_commits(new: Sequence[Written], before: Sequence[WrittenCommit]) -> tuple[WrittenCommit, ...]:
+    """The newest first; what was told before this replica wrote the branch stays behind them."""
+    told = [
+        WrittenCommit(
+            commit=str(one.commit),
+            author=one.author[:253] if one.author else None,
+            subject=one.subject[:256],
+            time=rfc3339(one.at),
+            waited=f"{one.waited:.1f}s",
+        )
+        for one in new
+    ]
+    known = {one.commit for one in told}
+    return (*told, *(one for one in before if one.commit not in known))[:MOST_RECENT]
+
+
 def _gist(status: ConditionedStatus) -> ConditionedStatus:
     """Without what changes with every push."""
     if isinstance(status, GitDestinationStatus):
-        return msgspec.structs.replace(status, last_commit=None, last_push_time=None)
+        return msgspec.structs.replace(status, last_commit=None, last_push_time=None, recent_commits=None)
     return status

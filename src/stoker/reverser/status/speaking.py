@@ -154,7 +154,12 @@ class Truths:
         if box is None:
             return Said(about_destination(truth), error)
         return Said(
-            about_destination(truth), error, box.last_commit, box.last_push, orphans_kept=box.orphans_kept
+            about_destination(truth),
+            error,
+            box.last_commit,
+            box.last_push,
+            orphans_kept=box.orphans_kept,
+            recent=box.recent,
         )
 
     def _rule(self, arrangement: Arrangement, one: AnyRule) -> Said | None:

@@ -1,0 +1,33 @@
+"""What a status says of commits, and what it keeps saying when another replica goes on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from stoker.api.kinds.destinations import WrittenCommit
+from stoker.domain.refs import CommitId
+from stoker.reverser.branches.outboxes import Written
+from stoker.reverser.status.reporting import recent_commits
+
+AT = datetime(2026, 5, 1, 8, tzinfo=UTC)
+
+
+def commit(number: int) -> CommitId:
+    return CommitId(f"{number:040x}")
+
+
+def test_what_was_told_before_stays_behind_what_is_new() -> None:
+    before = [WrittenCommit(commit=str(commit(number)), subject="old") for number in (3, 2, 1)]
+    new = [Written(commit(number), None, "new", AT, 1.94) for number in (4, 3)]
+    told = recent_commits(new, before)
+    assert [one.commit for one in told] == [str(commit(number)) for number in (4, 3, 2, 1)]
+    assert [one.subject for one in told] == ["new", "new", "old", "old"]
+    assert (told[0].author, told[0].time, told[0].waited) == (None, "2026-05-01T08:00:00Z", "1.9s")
+    assert recent_commits(new, told) == told, "nothing new is nothing to write"
+
+
+def test_ten_are_enough_and_each_is_short() -> None:
+    new = [Written(commit(number), "a" * 1000, "s" * 1000, AT, 0.0) for number in range(10)]
+    told = recent_commits(new, [WrittenCommit(commit=str(commit(99)))])
+    assert len(told) == 10
+    assert (len(told[0].author or ""), len(told[0].subject or "")) == (253, 256)
