@@ -221,6 +221,19 @@ matchExpressions:
 {{- if and .Values.receiver.ingress.enabled (not .Values.receiver.enabled) -}}
 {{- fail "receiver.ingress.enabled has no effect while receiver.enabled is false: nobody would answer" -}}
 {{- end -}}
+{{- if and .Values.dashboard.ingress.enabled (not .Values.dashboard.enabled) -}}
+{{- fail "dashboard.ingress.enabled has no effect while dashboard.enabled is false: nobody would answer" -}}
+{{- end -}}
+{{- with .Values.dashboard -}}
+{{- if and .enabled (not .tls.allowPlain) -}}
+{{- if and (ne .service.type "ClusterIP") (not .tls.secretName) -}}
+{{- fail (printf "dashboard.service.type %s without dashboard.tls.secretName: people's tokens would come in the clear; where something in front speaks TLS, or that is wanted, say dashboard.tls.allowPlain" .service.type) -}}
+{{- end -}}
+{{- if and .ingress.enabled (not .ingress.tlsSecretName) -}}
+{{- fail "dashboard.ingress without dashboard.ingress.tlsSecretName: people's tokens would come in the clear; where the Ingress has a certificate of its own, or that is wanted, say dashboard.tls.allowPlain" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.reverser -}}
 {{- if and .enabled .podDisruptionBudget.enabled (gt (int .podDisruptionBudget.minAvailable) (int .replicas)) -}}
 {{- fail "reverser.podDisruptionBudget.minAvailable is larger than reverser.replicas: no node could ever be drained" -}}

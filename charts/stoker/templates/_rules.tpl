@@ -139,3 +139,36 @@ nobody may grant more than he has. It deletes only what belongs to a shared volu
   resourceNames: [{{ include "stoker.webhook.secret" . }}]
   verbs: [get, list, watch, patch]
 {{- end -}}
+
+
+{{/* Of the dashboard: who a visitor is and what they may. Nothing else is done with its account but reading. */}}
+{{- define "stoker.dashboard.rules" -}}
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end -}}
+
+{{/* What it shows besides what the controller reads anyway. */}}
+{{- define "stoker.dashboard.readrules" -}}
+{{- if .Values.reverser.enabled -}}
+- apiGroups: [configbutler.ai]
+  resources: [gitdestinations, gitrepoconfigs]
+  verbs: [list, watch]
+{{- end -}}
+{{- end -}}
+
+{{/* What a person needs to see something on it; the API server is asked about each kind by itself. */}}
+{{- define "stoker.dashboard.viewrules" -}}
+- apiGroups: [stoker.io]
+  resources: [stokers]
+  verbs: [get, list, watch]
+- apiGroups: [sync.ignition.io]
+  resources: [ignitionsyncs]
+  verbs: [get, list, watch]
+- apiGroups: [configbutler.ai]
+  resources: [gitdestinations, gitrepoconfigs]
+  verbs: [get, list, watch]
+{{- end -}}

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from stoker.cli.dashboards import dashboard_options
 from stoker.cli.servers import server_options
 
 
@@ -114,6 +115,7 @@ from stoker.cli.servers import server_options
     is_flag=True,
     help="Take the finalizers off all resources and end; what the chart does before an uninstall.",
 )
+@dashboard_options
 @server_options
 def controller_command(
     kubeconfig: Path | None,

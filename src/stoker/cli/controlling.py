@@ -8,6 +8,7 @@ from typing import Any
 from stoker.cli import values
 from stoker.cli.agent_variables import agent_environment
 from stoker.cli.calls import Calls, receiver_for
+from stoker.cli.dashboards import dashboard_parts
 from stoker.cli.webhook import defaults_in, secret_key_in
 from stoker.controller.operating import Seams, Settings
 from stoker.controller.parting.letting_go import LettingGo
@@ -80,6 +81,7 @@ def seams_of(settings: Settings, options: Mapping[str, Any]) -> Seams:
         listener=Listener(None if address is None else address.port, operator_key=key_file is not None),
         receiver=None if address is None else receiver_for(calls),
         fetcher=_fetchers(settings, installation),
+        parts=dashboard_parts(options, settings.lease_namespace, settings.namespaces),
     )
 
 

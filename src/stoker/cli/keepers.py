@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from stoker.agent.rolling_back.undoing import Undoing
     from stoker.domain.refs import CommitId
     from stoker.engine.drifting import Drift
+    from stoker.engine.ledger import Ledger
     from stoker.engine.sources import SourceReader
-    from stoker.ignition.attending import Attending
+    from stoker.ignition.attending import Attending, GatewayOutcome
+    from stoker.snapshots.values import Snapshot
     from stoker.telemetry.shipping import Shipper
 
 Progress = Callable[[str, int, int], None]
@@ -116,6 +118,16 @@ class Kept:
             self._audited.passed(report, trigger, scanned)
         return report
 
+    @property
+    def outcome(self) -> GatewayOutcome | None:
+        """What the gateway made of the last change."""
+        return self._attendant.outcome if self._attendant is not None else None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What was written, as far as it has been read."""
+        return self._tended.keeper.ledger
+
     def paused(self) -> None:
         """Nothing is followed until somebody says otherwise."""
         self._audited.paused(ref=str(self.order.job.source.ref))
@@ -170,6 +182,17 @@ class Kept:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def ways_back(order: Order, clock: Clock | None = None) -> Undoing | None:
+    """Who knows the snapshots of a folder and lets go of them; its gateway is not asked anything."""
+    return _undoing(order._replace(goes_back=True), None, None, clock if clock is not None else SystemClock())
+
+
+def snapshots_of(order: Order) -> list[Snapshot]:
+    """All there are, wherever they lie; for a thread."""
+    undoing = ways_back(order)
+    return [one for store in undoing.stores() for one in store.listed()] if undoing is not None else []
 
 
 def _gateway_of(

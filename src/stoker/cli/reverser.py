@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from stoker.cli.dashboards import dashboard_options
 from stoker.cli.servers import server_options
 from stoker.cli.witnesses import author_options, author_seams
 
@@ -143,6 +144,12 @@ from stoker.cli.witnesses import author_options, author_seams
     "--metrics-port", default=":8080", show_default=True, help="Port or address of metrics; 0: none."
 )
 @click.option("--metrics-prefix", default="", help="Put before the name of every metric.")
+@dashboard_options
+@click.option(
+    "--dashboard-stop-namespace",
+    default="",
+    help="Namespace of the controller that its emergency stop is for. Default: the reverser's own.",
+)
 @server_options
 @author_options
 def reverser_command(
@@ -157,7 +164,7 @@ def reverser_command(
 
     Several replicas may run; they share the branches among them.
     """
-    from stoker.cli.reversing import settings_of  # noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.cli.reversing import settings_of, with_dashboard  # noqa: PLC0415 - --help needs no HTTP stack
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
     from stoker.reverser.operating import Reverser  # noqa: PLC0415
@@ -168,5 +175,6 @@ def reverser_command(
     tracing.begin("gitops-reverser")
     config = load(kubeconfig, context)
     home = namespace or config.namespace
-    settings, seams = settings_of(config, home, options), author_seams(options, home)
+    settings = settings_of(config, home, options)
+    seams = with_dashboard(author_seams(options, home), settings, options)
     run(lambda: Reverser(settings, seams).run())

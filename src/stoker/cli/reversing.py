@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stoker.cli import values
+from stoker.cli.dashboards import dashboard_parts
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.quantities import parse_quantity
 from stoker.kube.config import ClusterConfig
 from stoker.kube.rates import Rate
+from stoker.kube.running import Part
 from stoker.reverser.branches.batching import Limits
-from stoker.reverser.operating import Settings
+from stoker.reverser.operating import Seams, Settings, Started
 from stoker.reverser.selection.preset import excluded_with
 
 
@@ -51,6 +54,17 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         require_known_hosts=options["require_known_hosts"],
         limits=Limits(options["batch_max_files"], _bytes(options, "batch_max_bytes"), _wait(options)),
     )
+
+
+def with_dashboard(seams: Seams, settings: Settings, options: Mapping[str, Any]) -> Seams:
+    """The same with a dashboard beside them, where one is wanted."""
+    home = options["dashboard_stop_namespace"] or settings.namespace
+    beside = dashboard_parts(options, home, settings.namespaces)
+
+    def parts(started: Started) -> Sequence[Part]:
+        return [*seams.parts(started), *beside(started.client, started.clock)]
+
+    return replace(seams, parts=parts)
 
 
 def _seconds(options: Mapping[str, Any], name: str) -> float:

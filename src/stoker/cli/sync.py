@@ -17,7 +17,7 @@ from stoker.cli import options
 from stoker.cli.exits import BY_RESULT
 from stoker.cli.options import WHAT, Given
 from stoker.cli.running import run, told
-from stoker.cli.sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.sections import SentenceCommand, applied, many, option, set_by_hand
 from stoker.cli.showing import complain, show_lines, show_notices, show_object
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
@@ -35,6 +35,10 @@ WATCH_FLAGS = {
     "webhook_secret_file": "--webhook-secret-file",
     "health_address": "--health-address",
     "metrics_address": "--metrics-address",
+    "dashboard_address": "--dashboard-address",
+    "dashboard_token_file": "--dashboard-token-file",
+    "dashboard_cert_dir": "--dashboard-cert-dir",
+    "dashboard_host": "--dashboard-host",
     "log_level": "--log-level",
     "log_format": "--log-format",
 }
@@ -85,6 +89,32 @@ WATCH_OPTIONS = (
         show_default=True,
         metavar="HOST:PORT",
         help="Where /metrics is served; 0 is off.",
+    ),
+    option(
+        "--dashboard-address",
+        section=_WATCH,
+        metavar="HOST:PORT",
+        help="Where the dashboard is served; 0 is off. [default: 127.0.0.1:8090, if it is free]",
+    ),
+    option(
+        "--dashboard-token-file",
+        section=_WATCH,
+        type=Path,
+        metavar="FILE",
+        help="The token that opens it. [default: made at each start, in .sync-state/dashboard-token]",
+    ),
+    option(
+        "--dashboard-cert-dir",
+        section=_WATCH,
+        type=Path,
+        metavar="DIR",
+        help="tls.crt and tls.key for it. [default: plain HTTP]",
+    ),
+    many(
+        "--dashboard-host",
+        section=_WATCH,
+        metavar="NAME",
+        help="A name that it is reached by, beside localhost and addresses.",
     ),
     option(
         "--log-level",

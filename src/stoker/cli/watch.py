@@ -35,6 +35,7 @@ from stoker.domain.intent.source import SecretKey
 from stoker.domain.quantities import parse_duration
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
+from stoker.engine.protecting import STATE
 from stoker.telemetry.health import Health
 from stoker.telemetry.logs import configure, get_logger
 from stoker.telemetry.metrics import Metrics
@@ -42,6 +43,8 @@ from stoker.telemetry.probes import ProbeServer, parse_address
 
 FILE_LOOK = 2.0
 POLL_SECONDS = 30.0
+USUAL = "127.0.0.1:8090"
+DASHBOARD_TOKEN = SecretKey("--dashboard-token-file", "")
 
 log = get_logger(__name__)
 
@@ -54,6 +57,11 @@ class Settings:
     metrics_address: str
     webhook_address: str | None = None
     webhook_secret_file: Path | None = None
+    dashboard_address: str | None = None
+    """None: the usual one, if it is free."""
+    dashboard_token_file: Path | None = None
+    dashboard_cert_dir: Path | None = None
+    dashboard_hosts: tuple[str, ...] = ()
     interval: float | None = None
     drift: DriftMode | None = None
     drift_interval: float | None = None
@@ -61,13 +69,17 @@ class Settings:
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Settings:
         drift = options["drift"]
-        for name in ("health_address", "metrics_address", "webhook_address"):
+        for name in ("health_address", "metrics_address", "webhook_address", "dashboard_address"):
             parse_address(options[name] or "")
         return cls(
             options["health_address"],
             options["metrics_address"],
             options["webhook_address"],
             options["webhook_secret_file"],
+            options["dashboard_address"],
+            options["dashboard_token_file"],
+            options["dashboard_cert_dir"],
+            options["dashboard_host"],
             _pause("--interval", options["interval"]),
             DriftMode(drift) if drift else None,
             _pause("--drift-interval", options["drift_interval"]),
@@ -78,6 +90,9 @@ class Settings:
         secrets, key = order.secrets.flag("--webhook-secret-file", self.webhook_secret_file)
         if key is not None:
             secrets.line(key)
+        secrets, token = secrets.flag(DASHBOARD_TOKEN.name, self.dashboard_token_file)
+        if token is not None:
+            secrets.line(token)
         given = tuple(one for one in order.webhook_keys if secrets.has(one))
         drift = order.drift if order.drift is not None else Drift(DriftMode.RESTORE)
         polling = order.polling if order.polling is not None else Polling(interval=POLL_SECONDS)
@@ -126,6 +141,9 @@ class Orders:
         """What made the watcher look, while it does."""
         self.answered: Callable[[float], None] | None = None
         """Hears how long the gateway took to answer each request for a scan."""
+        self.shown: Callable[[Assignment, Kept], Assignment] | None = None
+        """Changes what the watcher does next by what people want of it."""
+        self._renewed = False
         self.order = settings.over(order_from(given))
 
     @property
@@ -139,19 +157,29 @@ class Orders:
     async def assign(self) -> Assignment:
         if self._forced or self.changed:
             await self._reread()
+        if self._renewed:
+            self._renewed = False
+            await self.aclose()
         if self._kept is None:
             self._kept = Kept(
                 self.order, reader=self._reader, nudged_by=self.nudged_by, answered=self.answered
             )
         order = self.order
-        if order.paused:
-            self._kept.paused()
-        return Assignment(
+        now = Assignment(
             kept=self._kept,
             interval=_interval(order.polling),
             drift=order.drift or Drift(DriftMode.RESTORE),
             paused=order.paused,
         )
+        if self.shown is not None:
+            now = self.shown(now, self._kept)
+        if now.paused:
+            self._kept.paused()
+        return now
+
+    def renew(self) -> None:
+        """Remember nothing of the folder in the next pass: somebody else was at work there."""
+        self._renewed = True
 
     def webhook_secrets(self) -> list[Secret]:
         return [self.order.secrets.line(key) for key in self.order.webhook_keys]
@@ -207,12 +235,23 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport],
                 clock=clock,
             )
             await parts.enter_async_context(server)
+        if parse_address(settings.dashboard_address or USUAL) is not None or _is_held(order):
+            from stoker.cli.watch_pages import showing  # noqa: PLC0415 - for those who look
+
+            await parts.enter_async_context(showing(orders, settings, watcher, clock))
         looking = asyncio.create_task(_look_at_files(orders, watcher))
         try:
             await watcher.run()
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+
+
+def _is_held(order: Order) -> bool:
+    """Whether somebody stopped or paused it on a page that it had before; that holds without a page."""
+    from stoker.web.standalone.desk import NOTES  # noqa: PLC0415
+
+    return any((order.job.data_dir / STATE / name).exists() for name in NOTES)
 
 
 async def _look_at_files(orders: Orders, watcher: Watcher) -> None:

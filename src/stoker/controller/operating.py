@@ -13,7 +13,7 @@ for each term, around a client that refuses to write once the term is over.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,6 +118,8 @@ class Seams:
     """Serves webhooks for as long as the process lives."""
     fetcher: Callable[[Observed, Client], Fetcher] | None = None
     """Makes what fills shared volumes, for one term and its fenced client."""
+    parts: Callable[[Client, Clock], Sequence[Part]] = lambda client, clock: ()
+    """Further parts of the process that wait for no lease, such as the dashboard."""
 
 
 class Operator:
@@ -164,7 +166,11 @@ class Operator:
                 concerns = Concerns(observed, References())
                 term = partial(self._lead, client, GitRunner(Path(cache)), observed, concerns, identity)
                 lead = elector.run if settings.leader_elect else self._alone
-                parts = [Part("observing", observed.run), Part("leading", partial(lead, term))]
+                parts = [
+                    Part("observing", observed.run),
+                    *self._seams.parts(client, self._clock),
+                    Part("leading", partial(lead, term)),
+                ]
                 async with self._receiver(client, observed):
                     await Unit(parts, clock=self._clock).run()
 

@@ -14,9 +14,10 @@ up. The port itself and its certificate are `stoker.serving`.
 The receiver (`POST /webhook/…`, port 8443 of every controller) takes calls of forges and
 pipelines and writes annotations:
 
-    receiving   the steps of a request     ─►  connections  how many, how slow
-    limiting    who is still heard             believing    whose keys the caller knows
+    receiving   the steps of a request     ─►  believing    whose keys the caller knows
     payloads    what is asked (bodies: JSON)   deciding     what it means to a resource
     coalescing  one write for many equal       annotating   the write itself
     knowing     what exists, keyring: keys     answering_calls  words, statuses, counts
+
+How many may connect, and who is still heard, is `stoker.serving` as well.
 """

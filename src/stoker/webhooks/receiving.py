@@ -33,6 +33,8 @@ from stoker.domain.intent.intents import FrontDoor, Identity
 from stoker.domain.traces import HEADER
 from stoker.kube.deadlines import deadline
 from stoker.kube.errors import NotFound
+from stoker.serving.connections import CallServer
+from stoker.serving.limiting import Lane, Limiter, networks, source_of
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
@@ -41,10 +43,8 @@ from stoker.webhooks.annotating import group_of
 from stoker.webhooks.answering_calls import Answer, Counter, Refused, Result, respond
 from stoker.webhooks.believing import Belief, KeyReader, Keys, believe
 from stoker.webhooks.coalescing import Coalescer
-from stoker.webhooks.connections import CallServer
 from stoker.webhooks.deciding import Decision, Wish, decide
 from stoker.webhooks.knowing import Known
-from stoker.webhooks.limiting import Lane, Limiter, networks, source_of
 from stoker.webhooks.payloads import Asked, read_request
 
 Annotate = Callable[[Identity, Mapping[str, str]], Awaitable[None]]

@@ -86,6 +86,8 @@ def test_who_asked_is_told_from_the_annotations() -> None:
     for hour, by in (("07", "manual"), ("09", "webhook")):
         nudged = {**by_hand, "stoker.io/nudged-at": f"2026-03-02T{hour}:00:00.000000Z"}
         assert asked_by(nudged, "stoker.io") == by
+    on_the_page = {"stoker.io/nudged-at": AT, "stoker.io/nudged-source": "dashboard"}
+    assert asked_by(on_the_page, "stoker.io") == "manual", "a person and no git server"
 
 
 def test_a_nudge_does_not_bring_an_outlived_request_back_to_life() -> None:

@@ -24,10 +24,10 @@ from stoker.domain.intent.source import SecretKey
 from stoker.domain.refs import GitRef
 from stoker.domain.secrets import Secret
 from stoker.kube.errors import Forbidden, NotFound
+from stoker.serving import connections
 from stoker.telemetry.metrics import Metrics
 from stoker.testing.certificates import Authority
 from stoker.testing.waiting import eventually_async
-from stoker.webhooks import connections
 from stoker.webhooks.believing import Keys
 from stoker.webhooks.knowing import Index, Known
 from stoker.webhooks.receiving import Receiver, Settings

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stoker.api.adapters.requests import (
+    DASHBOARD,
     NUDGED_AT,
+    NUDGED_SOURCE,
     REQUESTED_AT,
     REQUESTED_BY,
     REQUESTED_REF,
@@ -64,7 +66,7 @@ def last_request(annotations: Mapping[str, str], group: str) -> str:
 def asked_by(annotations: Mapping[str, str], group: str) -> str:
     """What sort of trigger the last request is."""
     if annotations.get(f"{group}/{NUDGED_AT}", "") > annotations.get(f"{group}/{REQUESTED_AT}", ""):
-        return WEBHOOK
+        return MANUAL if annotations.get(f"{group}/{NUDGED_SOURCE}") == DASHBOARD else WEBHOOK
     by = annotations.get(f"{group}/{REQUESTED_BY}", "")
     return WEBHOOK if by == WEBHOOK or annotations.get(f"{group}/{REQUESTED_SOURCE}") else MANUAL
 

@@ -55,13 +55,13 @@ class Understanding:
             return known[1]
         settled = settle(resource, base=base, defaults=self._defaults)
         intent = intent_for(settled)
-        git = tuple(dict.fromkeys(_for_git(intent)))
+        git = tuple(dict.fromkeys(for_git(intent)))
         understood = Understood(
             settled=settled,
             intent=intent,
             idle_fields=not_in_effect(resource, self._in_effect),
             git_secrets=git,
-            secrets=tuple(dict.fromkeys((*git, *_others(intent)))),
+            secrets=tuple(dict.fromkeys((*git, *for_others(intent)))),
         )
         self._kept[key] = made_of, understood
         return understood
@@ -70,7 +70,7 @@ class Understanding:
         self._kept.pop(key, None)
 
 
-def _for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
+def for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
     auth, source = intent.source.auth, intent.source
     if auth.secret is not None and auth.kind is not AuthKind.NONE:
         yield auth.secret
@@ -82,7 +82,7 @@ def _for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
         yield source.ca
 
 
-def _others(intent: ResourceIntent) -> Iterator[SecretKey]:
+def for_others(intent: ResourceIntent) -> Iterator[SecretKey]:
     signatures, access, receiver = intent.source.signatures, intent.policies.access, intent.receiver
     forge = intent.policies.bidirectional.forge
     wanted = (

@@ -1,4 +1,4 @@
-"""Connections to the receiver: how many there may be, and how long one may say nothing.
+"""Connections of strangers: how many there may be, and how long one may say nothing.
 
 The library would keep a connection for ever whose first request never comes to its
 end, and as many of them as there are file descriptors; both belong to strangers.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import Misconfigured
+from stoker.serving.limiting import UNKNOWN, Lane, Limiter, networks, source_of
 from stoker.testing.clock import ManualClock
-from stoker.webhooks.limiting import UNKNOWN, Lane, Limiter, networks, source_of
 
 PROOF, NONE = Lane.WITH_PROOF, Lane.WITHOUT_PROOF
 

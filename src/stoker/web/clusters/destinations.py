@@ -1,0 +1,122 @@
+"""A destination of the reverser as a page shows it, from its object and that of its repository. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.api.kinds.destinations import GitDestinationStatus, WrittenCommit
+from stoker.web.clusters.kinds import DESTINATION
+from stoker.web.clusters.resources import id_of
+from stoker.web.pictures import DestinationNow, Written
+
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)s")
+
+
+class _Ref(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    repo_ref: _Ref = _Ref()
+    branch: str = ""
+    base_folder: str = ""
+    suspend: bool | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+    status: GitDestinationStatus = msgspec.field(default_factory=GitDestinationStatus)
+
+
+class _ConfigSpec(msgspec.Struct, frozen=True, rename="camel"):
+    repo_url: str = ""
+    suspend: bool | None = None
+
+
+class _Config(msgspec.Struct, frozen=True):
+    spec: _ConfigSpec = _ConfigSpec()
+
+
+class ConfigKey(NamedTuple):
+    """A GitRepoConfig by its name."""
+
+    namespace: str
+    name: str
+
+
+class SeenDestination(NamedTuple):
+    """What is kept of a destination; its repository is named by another object."""
+
+    now: DestinationNow
+    config: ConfigKey
+
+
+class SeenConfig(NamedTuple):
+    """What is kept of a repository."""
+
+    repo: str
+    suspended: bool
+
+
+_body = msgspec.json.Decoder(_Body)
+_config = msgspec.json.Decoder(_Config)
+
+
+def seen_config(raw: bytes) -> SeenConfig:
+    spec = _config.decode(raw).spec
+    return SeenConfig(spec.repo_url, bool(spec.suspend))
+
+
+def seen_destination(raw: bytes) -> SeenDestination:
+    body = _body.decode(raw)
+    of, spec, status = body.metadata, body.spec, body.status
+    ready = next((one for one in status.conditions or () if one.type == "Ready"), None)
+    recent = status.recent_commits or ()
+    now = DestinationNow(
+        id=id_of(DESTINATION, of.namespace, of.name),
+        namespace=of.namespace,
+        name=of.name,
+        branch=spec.branch,
+        folder=spec.base_folder,
+        commit=status.last_commit or "",
+        committed_at=status.last_push_time,
+        authors=tuple(dict.fromkeys(one.author for one in recent if one.author)),
+        recent=tuple(map(_written, recent)),
+        lag_seconds=_seconds(recent[0].waited) if recent else None,
+        ready=ready.status if ready is not None else "Unknown",
+        reason=(ready.reason or "") if ready is not None else "NotYetSeen",
+        message=(ready.message or "") if ready is not None else "no reverser has looked at it yet",
+        suspended=bool(spec.suspend),
+    )
+    return SeenDestination(now, ConfigKey(spec.repo_ref.namespace or of.namespace, spec.repo_ref.name))
+
+
+def joined(one: SeenDestination, config: SeenConfig | None, *, may_see: bool) -> DestinationNow:
+    """With what its repository says; its address is for those who may see that object, too."""
+    if config is None:
+        return one.now
+    return msgspec.structs.replace(
+        one.now,
+        repo=config.repo if may_see else "",
+        suspended=one.now.suspended or config.suspended,
+    )
+
+
+def _written(one: WrittenCommit) -> Written:
+    return Written(commit=one.commit, author=one.author or "", subject=one.subject or "", at=one.time)
+
+
+def _seconds(waited: str | None) -> float | None:
+    """How long changes took to get into git, by the last that did."""
+    match = _SECONDS.fullmatch(waited or "")
+    return float(match[1]) if match else None

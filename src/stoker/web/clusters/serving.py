@@ -1,0 +1,86 @@
+"""The dashboard of a process in a cluster: its scene, its gate, its hands and its port, as one part.
+
+The same in a controller and in a reverser, on every replica: none of it waits for a Lease, and none
+of it writes with the process's own account. Whatever goes wrong with it is told in the log and tried
+again: what the process is there for goes on.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from stoker.domain.clock import Clock
+from stoker.kube.client import Client
+from stoker.serving.limiting import networks
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.probes import parse_address
+from stoker.web.clusters.gate import ClusterGate
+from stoker.web.clusters.hands import ClusterHands
+from stoker.web.clusters.scene import ClusterScene
+from stoker.web.keeping_open import kept_open
+from stoker.web.securing import secured
+from stoker.web.server import Dashboard, Settings
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command line says about the dashboard of a process in a cluster, or Misconfigured."""
+
+    address: str
+    home: str
+    """The operator's own namespace: the map that stops everything."""
+    namespaces: Collection[str] = ()
+    """Namespaces that are shown; none named means all."""
+    cert_dir: Path | None = None
+    """A folder with tls.crt and tls.key, which may be renewed; without it the port speaks plain HTTP."""
+    trusted_proxies: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        parse_address(self.address)
+        networks(self.trusted_proxies)
+
+    def is_in_the_clear(self) -> bool:
+        """Whether tokens come over a wire as they are, unless somebody in front takes care of that."""
+        address = parse_address(self.address)
+        return self.cert_dir is None and address is not None and not _is_loopback(address.host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def keep_serving(wanted: Wanted, client: Client, clock: Clock) -> NoReturn:
+    """Show the cluster until cancelled, and try again where that fails."""
+    if wanted.is_in_the_clear():
+        log.warning(
+            "dashboard.in_the_clear",
+            address=wanted.address,
+            why="tokens and pictures are not encrypted; let nobody come but through a proxy with TLS",
+        )
+    await kept_open(lambda: serve(wanted, client, clock), clock)
+
+
+async def serve(wanted: Wanted, client: Client, clock: Clock) -> None:
+    """Show the cluster until cancelled; raises Misconfigured where nobody can listen at the address."""
+    scene = ClusterScene(client, wanted.home, wanted.namespaces, clock)
+    async with (
+        secured(wanted.cert_dir, clock) as tls,
+        Dashboard(
+            scene,
+            ClusterHands(client.config, wanted.home, clock),
+            ClusterGate(client, scene, wanted.home, clock),
+            settings=Settings(wanted.address, trusted_proxies=wanted.trusted_proxies),
+            tls=tls,
+            clock=clock,
+        ),
+    ):
+        await scene.run()

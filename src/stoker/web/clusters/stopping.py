@@ -1,0 +1,56 @@
+"""The emergency stop as a page shows it, from the map that the controller heeds. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.domain.clock import parse_rfc3339, rfc3339
+
+
+class SeenStop(NamedTuple):
+    """Whether everything is held still, and since when."""
+
+    active: bool
+    since: str | None = None
+
+
+NOT_STOPPED = SeenStop(active=False)
+
+
+class _Manager(msgspec.Struct, frozen=True):
+    time: str | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    creation_timestamp: str | None = None
+    managed_fields: tuple[_Manager, ...] | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    data: dict[str, str] | None = None
+
+
+_body = msgspec.json.Decoder(_Body)
+
+
+def seen_stop(raw: bytes) -> SeenStop:
+    """As the controller reads it; the API server notes when somebody last wrote it."""
+    body = _body.decode(raw)
+    if (body.data or {}).get("paused", "").strip() != "true":
+        return NOT_STOPPED
+    of = body.metadata
+    times = [one.time for one in of.managed_fields or () if one.time]
+    return SeenStop(active=True, since=_latest([*times, *([of.creation_timestamp] if not times else [])]))
+
+
+def _latest(times: list[str | None]) -> str | None:
+    moments = []
+    for text in times:
+        try:
+            moments.append(parse_rfc3339(text or ""))
+        except ValueError:
+            continue
+    return rfc3339(max(moments)) if moments else None

@@ -1,0 +1,280 @@
+"""The values that a page gets, and the orders that it sends, as they stand in JSON.
+
+Names are camelCase on the wire; nothing is left out: what is absent is null or empty.
+Times are RFC 3339 in UTC. Text from outside (subjects of commits, paths, users) is data
+and stays as it is; the page never reads it as markup. docs/dashboard.md tells the shapes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+MAX_ORDER = 16 << 10
+"""Bytes of a body that asks for something."""
+
+
+class Action(StrEnum):
+    """What somebody can ask for; also the words in a resource's `may`."""
+
+    APPROVE = "approve"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SYNC = "sync"
+    ROLLBACK = "rollback"
+    RELEASE = "release"
+    STOP = "stop"
+    GO_ON = "goOn"
+
+
+class _Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A value of a picture."""
+
+
+class Holder(_Shape, frozen=True, kw_only=True):
+    """A project that somebody has open in a designer."""
+
+    user: str
+    project: str
+
+
+class GatewayNow(_Shape, frozen=True, kw_only=True):
+    """One gateway of a resource, as it is now (G)."""
+
+    name: str
+    pod: str = ""
+    state: str = ""
+    """Synced, Pending, Syncing, Error …, as `stoker status` says it."""
+    ref: str = ""
+    commit: str = ""
+    synced_at: str | None = None
+    drift: int = 0
+    drift_paths: tuple[str, ...] = ()
+    held_by: tuple[Holder, ...] = ()
+    reason: str = ""
+    message: str = ""
+    stage: str = ""
+
+
+class PlannedGateway(_Shape, frozen=True, kw_only=True):
+    """How much of a plan that waits for approval falls on one gateway."""
+
+    name: str
+    added: int = 0
+    modified: int = 0
+    deleted: int = 0
+
+
+class Approval(_Shape, frozen=True, kw_only=True):
+    """A plan that waits for somebody, or waited."""
+
+    state: str
+    commit: str = ""
+    ref: str = ""
+    digest: str = ""
+    """What an approval must name, so that nobody approves what they have not seen."""
+    since: str | None = None
+    expires: str | None = None
+    added: int = 0
+    modified: int = 0
+    deleted: int = 0
+    gateways: tuple[PlannedGateway, ...] = ()
+
+
+class Rollback(_Shape, frozen=True, kw_only=True):
+    """The way back that was asked for last."""
+
+    to_commit: str | None = None
+    to_snapshot: str | None = None
+    state: str = ""
+    message: str = ""
+
+
+class Release(_Shape, frozen=True, kw_only=True):
+    """How far a release in stages has come."""
+
+    stage: str = ""
+    message: str = ""
+
+
+class ResourceNow(_Shape, frozen=True, kw_only=True):
+    """One resource, or the one data folder of a watch without a cluster (R)."""
+
+    id: str
+    """`namespace/Kind/name`"""
+    namespace: str
+    kind: str
+    name: str
+    ref: str = ""
+    commit: str = ""
+    paused: bool = False
+    ready: str = "Unknown"
+    """True, False or Unknown."""
+    reason: str = ""
+    message: str = ""
+    last_sync: str | None = None
+    may: tuple[str, ...] = ()
+    """The actions that this visitor has a button for."""
+    approval: Approval | None = None
+    rollback: Rollback | None = None
+    release: Release | None = None
+    gateways: tuple[GatewayNow, ...] = ()
+
+
+class Written(_Shape, frozen=True, kw_only=True):
+    """One commit that a destination got."""
+
+    commit: str
+    author: str = ""
+    subject: str = ""
+    at: str | None = None
+
+
+class DestinationNow(_Shape, frozen=True, kw_only=True):
+    """Where the cluster is written to in git (D)."""
+
+    id: str
+    """`namespace/GitTarget/name`, or whatever tells it from all others."""
+    namespace: str
+    name: str
+    repo: str = ""
+    branch: str = ""
+    folder: str = ""
+    commit: str = ""
+    committed_at: str | None = None
+    authors: tuple[str, ...] = ()
+    recent: tuple[Written, ...] = ()
+    lag_seconds: float | None = None
+    pending: int = 0
+    ready: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    suspended: bool = False
+
+
+class Stop(_Shape, frozen=True, kw_only=True):
+    """The emergency stop."""
+
+    active: bool = False
+    since: str | None = None
+    may: bool = False
+    """Whether this visitor may stop everything, or let it go on."""
+
+
+class You(_Shape, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class Picture(_Shape, frozen=True, kw_only=True):
+    """All that a visitor may see."""
+
+    version: int
+    mode: str
+    at: str
+    you: You = You()
+    stop: Stop = Stop()
+    resources: tuple[ResourceNow, ...] = ()
+    destinations: tuple[DestinationNow, ...] = ()
+
+
+class Changes(_Shape, frozen=True, kw_only=True):
+    """What is different since a version that a page has seen."""
+
+    version: int
+    resources: tuple[ResourceNow, ...] = ()
+    gone: tuple[str, ...] = ()
+    destinations: tuple[DestinationNow, ...] = ()
+    gone_destinations: tuple[str, ...] = ()
+    stop: Stop | None = None
+    """None: as it was."""
+
+
+class ChangedPath(_Shape, frozen=True, kw_only=True):
+    action: str
+    path: str
+
+
+class PassDiff(_Shape, frozen=True, kw_only=True):
+    """What one pass changed on disk."""
+
+    from_commit: str = ""
+    to_commit: str = ""
+    added: int = 0
+    modified: int = 0
+    deleted: int = 0
+    changes: tuple[ChangedPath, ...] = ()
+
+
+class PassDone(_Shape, frozen=True, kw_only=True):
+    """One entry of a gateway's history, the newest with the greatest number."""
+
+    number: int
+    timestamp: str
+    result: str
+    commit: str = ""
+    ref: str = ""
+    files_changed: int = 0
+    duration: str = ""
+    snapshot_id: str = ""
+    diff: PassDiff | None = None
+
+
+class SnapshotKept(_Shape, frozen=True, kw_only=True):
+    """A state that can be gone back to."""
+
+    id: str
+    size: int = 0
+    timestamp: str | None = None
+
+
+class GatewayPast(_Shape, frozen=True, kw_only=True):
+    """One gateway with what happened to it, newest first."""
+
+    gateway: GatewayNow
+    history: tuple[PassDone, ...] = ()
+    snapshots: tuple[SnapshotKept, ...] = ()
+
+
+class SessionNow(_Shape, frozen=True, kw_only=True):
+    """Who is signed in."""
+
+    mode: str
+    signed_in: bool = False
+    user: str = ""
+    csrf: str = ""
+    """Goes into the header X-Stoker-CSRF of everything that changes something."""
+    version: str = ""
+    """Of the program."""
+
+
+class SignIn(_Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    token: str
+
+
+class Order(_Shape, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that a visitor asks for. Of stop and goOn nothing else needs to be said."""
+
+    action: Action
+    namespace: str = ""
+    kind: str = ""
+    name: str = ""
+    gateway: str | None = None
+    digest: str | None = None
+    to_snapshot: str | None = None
+    to_commit: str | None = None
+
+
+class Done(_Shape, frozen=True, kw_only=True):
+    message: str
+
+
+class Failure(_Shape, frozen=True, kw_only=True):
+    """Why something was not done: a sentence for people, and a reason where there is one."""
+
+    error: str
+    reason: str = ""
+
+
+def as_json(value: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(value)

@@ -1,0 +1,63 @@
+// What somebody may do with a resource: a button for each thing, and a sentence where there is none.
+// The server judges again; what is hidden here is hidden out of courtesy, not for safety.
+import { asked } from "./asking.js";
+import { icon, make } from "./making.js";
+import { give, of } from "./orders.js";
+import { button, paragraph } from "./pieces.js";
+import { rollBack } from "./rolling_back.js";
+import { changesOf, counted, shortCommit } from "./words.js";
+
+/** The buttons of a resource; `gateway` is the one whose past offers ways back. */
+export function actionsOf(resource, gateway = null) {
+  const may = (...words) => words.some((word) => resource.may.includes(word));
+  const ask = (action) => (pressed) => give(pressed, of(resource, action));
+  const buttons = [];
+  const add = (shape, word, press) => buttons.push(button("act", press, icon(shape), word));
+  if (may("sync")) add("syncing", "Sync now", ask("sync"));
+  if (resource.paused && may("resume", "pause")) add("play", "Resume", ask("resume"));
+  if (!resource.paused && may("pause")) add("paused", "Pause", ask("pause"));
+  if (resource.rollback && may("release", "rollback")) {
+    add("next", `Follow ${refOf(resource)} again…`, (pressed) => letGo(pressed, resource));
+  }
+  if (may("rollback")) add("back", "Roll back…", (pressed) => rollBack(pressed, resource, gateway));
+  return buttons;
+}
+
+/** Why there are no buttons. */
+export function whyNone({ kind, name, namespace }) {
+  const whose = `${kind} ${name} in namespace ${namespace}`;
+  return `You can look at this, but not act on it: your account may not change ${whose}.`;
+}
+
+function refOf(resource) {
+  return resource.ref || "the ref";
+}
+
+async function letGo(pressed, resource) {
+  const ref = refOf(resource);
+  const whom = counted(resource.gateways.length, "gateway");
+  const sure = await asked({
+    title: `Follow ${ref} again?`,
+    confirm: "Follow it again",
+    shape: "next",
+    body: [paragraph(`${resource.name} was taken back. It delivers what ${ref} says again, to ${whom}.`)],
+  });
+  if (sure) await give(pressed, of(resource, "release"));
+}
+
+export async function approve(pressed, resource) {
+  const plan = resource.approval;
+  const whom = counted(plan.gateways.length, "gateway");
+  const stopped = document.body.classList.contains("all-stopped");
+  const when = stopped ? "when the emergency stop is lifted" : "as soon as you approve";
+  const body = [
+    paragraph(`${plan.ref} (commit ${shortCommit(plan.commit)}) goes to ${whom} ${when}.`),
+    paragraph("Files over all gateways: ", make("b", {}, changesOf(plan)), "."),
+    make("p", { class: "quiet" }, "The approval stands under your name, and for this plan only."),
+  ];
+  const gone = `${counted(plan.deleted, "file")} will be deleted.`;
+  if (plan.deleted) body.splice(2, 0, make("p", { class: "warn" }, icon("failed"), gone));
+  const title = `Approve ${plan.ref} for ${resource.name}?`;
+  const sure = await asked({ title, confirm: "Approve", shape: "hand", body });
+  if (sure) await give(pressed, of(resource, "approve", { digest: plan.digest }));
+}

@@ -1,0 +1,40 @@
+// Says aloud what changed, for those who do not look: one sentence at a time, at most every few seconds,
+// and only what matters. Nobody can listen to a hundred changes a second.
+import { byId } from "./making.js";
+import { sentence } from "./tally.js";
+
+const SELDOM = 6000;
+
+export class Announcing {
+  #last = "";
+  #next = "";
+  #timer = 0;
+
+  /** The fleet's sentence, when it has become another one. */
+  fleet(sum) {
+    const now = sentence(sum);
+    if (!this.#last) {
+      this.#last = now;
+      return;
+    }
+    if (now !== this.#last) this.#soon(now);
+  }
+
+  #soon(text) {
+    this.#next = text;
+    this.#timer ||= setTimeout(() => this.#speak(), this.#timer === 0 ? 300 : SELDOM);
+  }
+
+  #speak() {
+    if (this.#next !== this.#last) say(this.#next);
+    this.#last = this.#next;
+    this.#timer = setTimeout(() => {
+      this.#timer = 0;
+      if (this.#next !== this.#last) this.#soon(this.#next);
+    }, SELDOM);
+  }
+}
+
+export function say(text) {
+  byId("said").textContent = text;
+}

@@ -1,0 +1,70 @@
+// Plans that wait for a person, on top of everything else.
+import { approve, whyNone } from "./acting.js";
+import { waitsForApproval } from "./judging.js";
+import { byId, icon, make, put, show } from "./making.js";
+import { button, commit, diffCounts, link, list, quiet } from "./pieces.js";
+import { routeTo } from "./routing.js";
+import { moment } from "./ticking.js";
+import { counted } from "./words.js";
+
+export class Approvals {
+  #cards = new Map();
+
+  draw(holding) {
+    const waiting = [...holding.resources.values()].map((one) => one.resource).filter(waitsForApproval);
+    show(byId("approvals"), waiting.length > 0);
+    put(byId("approvals-title"), counted(waiting.length, "plan waits for approval", "plans wait for approval"));
+    const ids = new Set(waiting.map((one) => one.id));
+    for (const [id, { node }] of this.#cards) {
+      if (ids.has(id)) continue;
+      node.remove();
+      this.#cards.delete(id);
+    }
+    for (const resource of waiting) this.#drawOne(resource);
+  }
+
+  /** A card is made anew only when its plan or what may be done with it is another: a button under a finger stays. */
+  #drawOne(resource) {
+    const key = JSON.stringify([resource.approval, resource.may]);
+    const old = this.#cards.get(resource.id);
+    if (old?.key === key) {
+      old.resource = resource;
+      return;
+    }
+    const kept = { key, resource };
+    kept.node = card(kept);
+    if (old) old.node.replaceWith(kept.node);
+    else byId("approval-cards").append(kept.node);
+    this.#cards.set(resource.id, kept);
+  }
+}
+
+function card(kept) {
+  const { resource } = kept;
+  const plan = resource.approval;
+  const acts = resource.may.includes("approve")
+    ? button("main", (pressed) => approve(pressed, kept.resource), icon("step"), "Approve…")
+    : make("p", { class: "quiet" }, whyNone(resource));
+  return make("article", { class: "card approval", data: { id: resource.id } }, what(resource, plan), much(plan), acts);
+}
+
+function what(resource, plan) {
+  const place = `${resource.kind} in ${resource.namespace}`;
+  const whom = ` to ${counted(plan.gateways.length, "gateway")}`;
+  return make("div", { class: "what" },
+    make("h3", {}, icon("hand"), link(routeTo(resource), resource.name), quiet(place)),
+    make("p", { class: "lead" }, "wants to deliver ", make("b", {}, plan.ref), " ", commit(plan.commit), whom),
+    perGateway(plan));
+}
+
+function much(plan) {
+  const lapses = plan.expires ? [", lapses ", moment(plan.expires, "until")] : [];
+  return make("div", {}, diffCounts(plan), make("p", { class: "quiet" }, "Asked ", moment(plan.since), ...lapses));
+}
+
+function perGateway(plan) {
+  if (!plan.gateways.length) return null;
+  const rows = plan.gateways.map((one) =>
+    make("li", {}, make("b", {}, one.name), ` +${one.added} ~${one.modified} −${one.deleted}`));
+  return make("details", {}, make("summary", {}, "On each gateway"), list("per-gateway", rows));
+}

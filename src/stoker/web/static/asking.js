@@ -1,0 +1,36 @@
+// The one dialog of the page: says what is about to happen, and does it only after a second, deliberate step.
+// The browser keeps the focus inside, Escape is the same as Cancel, and the focus goes back to where it came from.
+import { byId, icon, make } from "./making.js";
+import { button } from "./pieces.js";
+
+/**
+ * Asks, and resolves to what `answer()` gives, or to null where somebody thought better of it.
+ * `body` are nodes; `danger` marks what cannot be taken back easily; `shape` is the icon beside the title.
+ */
+export function asked({ title, body, confirm, cancel = "Cancel", danger = false, shape = "", answer = () => true }) {
+  const dialog = byId("ask");
+  if (dialog.open) return Promise.resolve(null);
+  return new Promise((resolve) => {
+    const finish = (value) => {
+      dialog.onclose = null;
+      dialog.close();
+      dialog.replaceChildren();
+      resolve(value);
+    };
+    const no = cancel ? button("plain", () => finish(null), cancel) : null;
+    const yes = make("button", { type: "submit", class: danger ? "main danger" : "main" }, confirm);
+    const submit = (event) => {
+      event.preventDefault();
+      finish(answer());
+    };
+    const form = make("form", { method: "dialog", on: { submit } },
+      make("h2", { id: "ask-title" }, shape ? icon(shape) : null, title),
+      make("div", { class: "body" }, ...body),
+      make("div", { class: "buttons" }, no, yes));
+    dialog.className = danger ? "ask danger" : "ask";
+    dialog.replaceChildren(form);
+    dialog.onclose = () => finish(null);
+    dialog.showModal();
+    (no ?? yes).focus();
+  });
+}

@@ -1,0 +1,88 @@
+// One gateway, or one resource, from near: what the side view shows of it.
+import { actionsOf, whyNone } from "./acting.js";
+import { wordOf } from "./judging.js";
+import { icon, make } from "./making.js";
+import { bareButton, commit, facts, link, list, paths, pill } from "./pieces.js";
+import { routeTo } from "./routing.js";
+import { holders, whyOf } from "./rows.js";
+import { moment } from "./ticking.js";
+import { counted, shortCommit } from "./words.js";
+
+const MEMBERS = 200;
+
+/** `past` is where the history goes when it has come. */
+export function gatewayNodes({ resource }, { gateway, standing }, close, past) {
+  const under = ["gateway of ", link(routeTo(resource), resource.name), ` · ${resource.kind} in ${resource.namespace}`];
+  return [
+    head(pill(standing, wordOf(standing)), gateway.name, close, ...under),
+    trouble(standing, whyOf(gateway, standing)),
+    actions(resource, gateway),
+    facts([
+      ["Ref", gateway.ref],
+      ["Commit", commit(gateway.commit)],
+      ["Synced", gateway.syncedAt ? moment(gateway.syncedAt) : "never"],
+      ["Pod", gateway.pod],
+      ["Stage", gateway.stage],
+      ["Reason", gateway.reason],
+      ["In a designer", holders(gateway)],
+    ]),
+    drift(gateway),
+    past,
+  ];
+}
+
+export function resourceNodes({ resource, worst, word, gateways }, close) {
+  const { rollback, release } = resource;
+  const shown = gateways.slice(0, MEMBERS).map(({ standing, gateway }) =>
+    make("li", {}, pill(standing, wordOf(standing)), link(routeTo(resource, gateway.name), gateway.name)));
+  return [
+    head(pill(worst, word), resource.name, close, `${resource.kind} in ${resource.namespace}`),
+    trouble(resource.ready === "False" ? worst : "step", resource.message),
+    actions(resource, null),
+    facts([
+      ["Delivers", make("span", {}, `${resource.ref} `, commit(resource.commit))],
+      ["Last sync", resource.lastSync ? moment(resource.lastSync) : "never"],
+      ["Paused", resource.paused ? "yes, gateways stay as they are" : ""],
+      ["Taken back to", rollback ? backTo(rollback) : ""],
+      ["Release", release ? `${release.stage} ${release.message}`.trim() : ""],
+      ["Reason", resource.reason],
+    ]),
+    make("h3", {}, counted(gateways.length, "gateway")),
+    list("members", shown),
+  ];
+}
+
+export function goneNodes(name, close) {
+  return [head(pill("waiting", "Gone"), name, close, "It is no longer there, or not for you to see.")];
+}
+
+function head(state, title, close, ...under) {
+  const name = make("h2", { id: "side-title", tabindex: "-1" }, title);
+  const where = make("p", { class: "quiet" }, ...under);
+  return make("header", {}, state, bareButton("close", "Close", close), name, where);
+}
+
+function trouble(standing, sentence) {
+  return sentence ? make("p", { class: "trouble", data: { standing } }, sentence) : "";
+}
+
+function actions(resource, gateway) {
+  const buttons = actionsOf(resource, gateway);
+  if (!buttons.length) return make("p", { class: "view-only" }, icon("eye"), whyNone(resource));
+  const many = resource.gateways.length;
+  const whom = many > 1 ? `Acts on all ${counted(many, "gateway")} of ${resource.name}` : `Acts on ${resource.name}`;
+  const note = make("p", { class: "quiet" }, whom);
+  return make("div", { class: "actions", role: "group", "aria-label": whom }, note, ...buttons);
+}
+
+function backTo({ toSnapshot, toCommit, state, message }) {
+  const where = toSnapshot || shortCommit(toCommit ?? "");
+  return `${where} (${state.toLowerCase()}) ${message}`.trim();
+}
+
+function drift(gateway) {
+  if (!gateway.drift) return "";
+  const title = make("h3", {}, `Drift: ${counted(gateway.drift, "file")} changed on the gateway`);
+  const items = gateway.driftPaths.map((path) => make("li", { class: "changed" }, path));
+  return make("section", { "aria-label": "Drift" }, title, paths(items, gateway.drift));
+}

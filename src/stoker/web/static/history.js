@@ -1,0 +1,49 @@
+// What a gateway has been through, newest first: each sync with its result, and what it changed.
+import { make } from "./making.js";
+import { commit, diffCounts, list, paths, pill, quiet } from "./pieces.js";
+import { moment } from "./ticking.js";
+import { changesOf, counted, shortCommit, size, spelled } from "./words.js";
+
+const SIGNS = { added: ["+", "added"], modified: ["~", "changed"], deleted: ["−", "deleted"] };
+
+export function wentWell(entry) {
+  return entry.result.toLowerCase() === "success";
+}
+
+export function historyOf(past) {
+  if (!past.history.length) return make("p", { class: "quiet" }, "No sync has ended here yet.");
+  return make("ol", { class: "history" }, ...past.history.map(entryOf));
+}
+
+export function snapshotsOf(past) {
+  if (!past.snapshots.length) return make("p", { class: "quiet" }, "No snapshot is kept.");
+  return list("snapshots", past.snapshots.map(({ id, size: bytes, timestamp }) =>
+    make("li", {}, make("code", {}, id), quiet(bytes ? `${size(bytes)}, ` : "", timestamp ? moment(timestamp) : ""))));
+}
+
+function entryOf(entry) {
+  const well = wentWell(entry);
+  const took = entry.duration ? `, took ${entry.duration}` : "";
+  const head = make("div", { class: "entry-head" },
+    pill(well ? "step" : "failed", well ? "Synced" : spelled(entry.result)),
+    make("b", {}, entry.ref), commit(entry.commit), quiet(moment(entry.timestamp), took));
+  const count = entry.filesChanged ? `${counted(entry.filesChanged, "file")} changed` : "";
+  return make("li", {}, head, entry.diff ? diffOf(entry.diff) : quiet(count));
+}
+
+function diffOf(diff) {
+  const all = diff.added + diff.modified + diff.deleted;
+  if (!all) return quiet("Nothing had to be changed.");
+  const from = diff.fromCommit ? `from ${shortCommit(diff.fromCommit)}` : "first sync";
+  return make("details", {},
+    make("summary", {}, `${counted(all, "file")}: ${changesOf(diff)}`),
+    make("p", { class: "quiet" }, `${from} to ${shortCommit(diff.toCommit)}`),
+    diffCounts(diff),
+    paths(diff.changes.map(pathOf), all));
+}
+
+function pathOf({ action, path }) {
+  const [sign, word] = SIGNS[action] ?? ["·", action];
+  const shown = make("span", { class: "sign", "aria-hidden": "true" }, sign);
+  return make("li", { class: word }, shown, make("span", { class: "unseen" }, `${word}: `), path);
+}

@@ -1,0 +1,74 @@
+// Holds what is known of the fleet, and tells once for each frame what became different.
+// A storm of a hundred changes a second is some sixty rounds of drawing, and each draws only what changed.
+import { judged } from "./judging.js";
+import { setServerTime } from "./ticking.js";
+
+const UNSEEN = 500;
+const NO_STOP = { active: false, since: null, may: false };
+
+export class Holding {
+  mode = "";
+  you = { name: "" };
+  stop = NO_STOP;
+  /** Of each resource what `judged` makes of it, by id. */
+  resources = new Map();
+  destinations = new Map();
+  #draw;
+  #waiting = null;
+
+  /** `draw` gets { whole, ids, destinations, stop }. */
+  constructor(draw) {
+    this.#draw = draw;
+  }
+
+  forget() {
+    this.takePicture({ mode: "", at: "", you: { name: "" }, stop: NO_STOP, resources: [], destinations: [] });
+  }
+
+  takePicture(picture) {
+    this.mode = picture.mode;
+    this.you = picture.you;
+    this.stop = picture.stop;
+    setServerTime(picture.at);
+    this.resources = new Map(picture.resources.map((one) => [one.id, judged(one)]));
+    this.destinations = new Map(picture.destinations.map((one) => [one.id, one]));
+    this.#soon((news) => { news.whole = news.destinations = news.stop = true; });
+  }
+
+  takeChange(change) {
+    for (const one of change.resources) this.resources.set(one.id, judged(one));
+    for (const id of change.gone) this.resources.delete(id);
+    for (const one of change.destinations) this.destinations.set(one.id, one);
+    for (const id of change.goneDestinations) this.destinations.delete(id);
+    if (change.stop) this.stop = change.stop;
+    this.#soon((news) => {
+      for (const one of change.resources) news.ids.add(one.id);
+      for (const id of change.gone) news.ids.add(id);
+      if (change.destinations.length || change.goneDestinations.length) news.destinations = true;
+      if (change.stop) news.stop = true;
+    });
+  }
+
+  /** Whether this visitor may do anything at all. */
+  get mayAct() {
+    if (this.stop.may) return true;
+    for (const { resource } of this.resources.values()) if (resource.may.length) return true;
+    return false;
+  }
+
+  #soon(note) {
+    if (!this.#waiting) {
+      this.#waiting = { whole: false, ids: new Set(), destinations: false, stop: false };
+      // A page that nobody sees gets no frames, but its title still tells how things stand.
+      if (document.hidden) setTimeout(() => this.#flush(), UNSEEN);
+      else requestAnimationFrame(() => this.#flush());
+    }
+    note(this.#waiting);
+  }
+
+  #flush() {
+    const news = this.#waiting;
+    this.#waiting = null;
+    this.#draw(news);
+  }
+}

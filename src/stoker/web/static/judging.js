@@ -1,0 +1,87 @@
+// How gateways and resources stand, in six words, the worst first. Pure: all that is shown is decided here.
+
+/** In the order of the page: problems first. The words are what people read beside the shape. */
+export const STANDINGS = [
+  { key: "failed", word: "Failed", many: "failed" },
+  { key: "drifted", word: "Drifted", many: "drifted" },
+  { key: "held", word: "Held", many: "held by designers" },
+  { key: "waiting", word: "Waiting", many: "waiting" },
+  { key: "syncing", word: "Syncing", many: "syncing" },
+  { key: "step", word: "In step", many: "in step" },
+];
+
+const RANK = new Map(STANDINGS.map((one, rank) => [one.key, rank]));
+
+/** A resource that is not ready for one of these has nothing wrong with it: it is on its way. */
+const ON_ITS_WAY = new Set([
+  "", "NotYetSeen", "RefResolving", "GatewaysSyncing", "PendingApproval", "Approved", "Paused", "Waiting",
+  "WaitingForWindow", "WaitingForStage", "WaitingForTurn", "WaitingForPrimary", "DependencyWaiting", "NoGateways",
+  "DesignerSessionActive", "GatewayFilesModified", "AgentStarting", "GatewayStarting", "RolledBack", "PlanPending",
+  "NeverSynced", "SyncInProgress", "Reconciling", "ScanLockHeld",
+]);
+
+/** `line-9` comes before `line-10`. */
+export const byName = new Intl.Collator("en", { numeric: true }).compare;
+
+export function rank(standing) {
+  return RANK.get(standing);
+}
+
+export function wordOf(standing) {
+  return STANDINGS[rank(standing)].word;
+}
+
+/** What a gateway is first of all; one that a designer holds may at the same time be in step with the rest. */
+export function standingOf(gateway) {
+  if (gateway.state === "Error") return "failed";
+  if (gateway.drift > 0) return "drifted";
+  if (gateway.heldBy.length) return "held";
+  if (gateway.state === "Syncing") return "syncing";
+  return gateway.state === "Synced" ? "step" : "waiting";
+}
+
+/** A resource with all that follows from it, computed once for each change. */
+export function judged(resource) {
+  const counts = noCounts();
+  const gateways = resource.gateways.map((gateway) => {
+    const standing = standingOf(gateway);
+    counts[standing] += 1;
+    return { gateway, standing, key: `${gateway.name}\n${gateway.pod}` };
+  });
+  gateways.sort((a, b) => rank(a.standing) - rank(b.standing) || byName(a.gateway.name, b.gateway.name));
+  const own = ownTrouble(resource, counts);
+  const worst = own ? "failed" : (gateways[0]?.standing ?? "waiting");
+  return { resource, gateways, counts, own, worst, word: own ? "Problem" : wordOf(worst) };
+}
+
+/** Whether the resource itself is in trouble that none of its gateways shows: a source that cannot be reached. */
+function ownTrouble(resource, counts) {
+  return resource.ready === "False" && !counts.failed && !ON_ITS_WAY.has(resource.reason);
+}
+
+function noCounts() {
+  return Object.fromEntries(STANDINGS.map((one) => [one.key, 0]));
+}
+
+/** The sum over the fleet. */
+export function total(all) {
+  const sum = { gateways: 0, resources: 0, troubled: 0, counts: noCounts() };
+  for (const { gateways, counts, own } of all) {
+    sum.resources += 1;
+    sum.gateways += gateways.length;
+    if (own) sum.troubled += 1;
+    for (const { key } of STANDINGS) sum.counts[key] += counts[key];
+  }
+  return sum;
+}
+
+export function waitsForApproval(resource) {
+  return resource.approval?.state === "Pending";
+}
+
+/** The whole fleet's standing: what the largest sign on the page shows. */
+export function verdict(sum) {
+  if (sum.troubled) return "failed";
+  if (!sum.gateways) return "waiting";
+  return STANDINGS.find((one) => sum.counts[one.key]).key;
+}

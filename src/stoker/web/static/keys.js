@@ -1,0 +1,68 @@
+// The keyboard: everything can be reached without a mouse, and the common things with one key.
+import { asked } from "./asking.js";
+import { byId, make } from "./making.js";
+import { facts } from "./pieces.js";
+
+const KEYS = [
+  ["/", "Search"], ["↓ ↑  or  j k", "Next or previous line of the table"], ["Enter", "Open it on the side"],
+  ["Esc", "Close the side view, or empty the search"], ["?", "This list"],
+];
+
+const PRESSED = {
+  "/": search,
+  "?": showKeys,
+  ArrowDown: () => step(1),
+  j: () => step(1),
+  ArrowUp: () => step(-1),
+  k: () => step(-1),
+};
+
+export function startKeys({ side, clearSearch }) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || byId("ask").open || byId("main").hidden) return;
+    if (event.key === "Escape") return escape(event, side, clearSearch);
+    if (event.target.matches("input, textarea, select")) return searchKeys(event);
+    const press = PRESSED[event.key];
+    // Arrows scroll the page, unless somebody is in the table.
+    if (!press || (event.key.startsWith("Arrow") && !event.target.closest("#gateways"))) return undefined;
+    event.preventDefault();
+    return press();
+  });
+  byId("show-keys").addEventListener("click", showKeys);
+}
+
+function search() {
+  byId("search").focus();
+  byId("search").select();
+}
+
+function searchKeys(event) {
+  if (event.target.id !== "search" || event.key !== "ArrowDown") return;
+  event.preventDefault();
+  step(1);
+}
+
+function escape(event, side, clearSearch) {
+  const menu = byId("menu");
+  if (menu.open && menu.contains(event.target)) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  } else if (side.open) side.close();
+  else clearSearch();
+}
+
+/** To the next line that can be opened; from outside the table to its first. */
+function step(by) {
+  const all = [...byId("gateways").querySelectorAll("a.open, button.more")];
+  const lines = all.filter((node) => node.checkVisibility());
+  const at = lines.indexOf(document.activeElement);
+  const next = lines[at < 0 ? 0 : Math.min(lines.length - 1, Math.max(0, at + by))];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+export function showKeys() {
+  byId("menu").open = false;
+  const body = [facts(KEYS.map(([key, what]) => [make("kbd", {}, key), what]))];
+  return asked({ title: "Keyboard shortcuts", confirm: "Close", cancel: "", body });
+}

@@ -1,0 +1,48 @@
+// Whether what is on the page is what is: live, or how old. While it is not, the page says so in words, and
+// everything but the emergency stop is out of reach, because an old plan must not be approved.
+import { byId, icon, make, put, show } from "./making.js";
+import { now } from "./ticking.js";
+import { span } from "./words.js";
+
+const PATIENCE = 1500;
+const WORDS = { live: ["live", "Live"], connecting: ["syncing", "Connecting"], lost: ["lost", "Not live"] };
+
+export class Linking {
+  #link = "none";
+  #since = 0;
+  #timer = 0;
+
+  constructor(retry) {
+    byId("retry").addEventListener("click", retry);
+  }
+
+  /** "connecting", "live", "lost", "resting" where nobody looks, or "none" where nobody is signed in. */
+  set(link) {
+    if (this.#link === "live" && link !== "live") this.#since = now();
+    if (link === "none") this.#since = 0;
+    this.#link = link;
+    clearTimeout(this.#timer);
+    // A blink is no news: a stream that is back within a moment was never gone for a person.
+    if (link === "lost" && this.#since) this.#timer = setTimeout(() => this.#keepSaying(), PATIENCE);
+    else this.#keepSaying();
+  }
+
+  #keepSaying() {
+    this.#draw(this.#link);
+    if (this.#link === "lost") this.#timer = setTimeout(() => this.#keepSaying(), 1000);
+  }
+
+  #draw(link) {
+    const node = byId("link");
+    if (document.body.dataset.link !== link || !node.firstChild) {
+      document.body.dataset.link = link;
+      const [shape, word] = WORDS[link] ?? WORDS.connecting;
+      node.replaceChildren(icon(shape), make("span", {}, word));
+      for (const place of ["main", "side"]) byId(place).classList.toggle("old", link === "lost");
+    }
+    show(byId("stale"), link === "lost");
+    if (link !== "lost") return;
+    const age = this.#since ? `What you see is ${span((now() - this.#since) / 1000)} old.` : "";
+    put(byId("stale-text"), `The connection is lost; trying again. ${age}`.trim());
+  }
+}

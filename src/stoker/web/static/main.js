@@ -1,0 +1,156 @@
+// Puts the page together: who is there, what is heard, and which part of the page draws what.
+import { Announcing } from "./announcing.js";
+import { Approvals } from "./approvals.js";
+import { Destinations } from "./destinations.js";
+import { startFraming } from "./framing.js";
+import { Holding } from "./holding.js";
+import { startKeys } from "./keys.js";
+import { Linking } from "./linking.js";
+import { Listening } from "./listening.js";
+import { byId, icon, put, show } from "./making.js";
+import * as notices from "./notices.js";
+import { Side } from "./side.js";
+import { SigningIn, tokenFromAddress } from "./signing_in.js";
+import { Stopping } from "./stopping.js";
+import { Table } from "./table.js";
+import * as talking from "./talking.js";
+import { Tally, title } from "./tally.js";
+import { startTheming } from "./theming.js";
+import { startTicking } from "./ticking.js";
+
+const AGAIN = 3000;
+let mode = "cluster";
+
+const holding = new Holding(draw);
+const table = new Table(holding, showAll);
+const tally = new Tally(choose);
+const approvals = new Approvals();
+const destinations = new Destinations();
+const stopping = new Stopping(holding);
+const side = new Side(holding);
+const announcing = new Announcing();
+const signingIn = new SigningIn(entered);
+const linking = new Linking(() => listening.retry());
+const listening = new Listening({
+  picture: (picture) => holding.takePicture(picture),
+  change: (change) => holding.takeChange(change),
+  session: (session) => put(byId("user"), session.user),
+  bye: () => leave("Your session has ended. Sign in again."),
+  link: (link) => linking.set(link),
+});
+
+function draw(news) {
+  if (news.stop) stopping.draw();
+  if (news.whole) table.drawAll();
+  else if (news.ids.size) table.drawSome(news.ids);
+  if (news.whole || news.ids.size || news.stop) {
+    drawSum(tally.draw(holding));
+    approvals.draw(holding);
+    drawRights();
+  }
+  if (news.destinations) destinations.draw(holding);
+  if (news.destinations || news.whole) drawSections();
+  if (news.whole) side.follow();
+  side.draw();
+}
+
+function drawSum(sum) {
+  if (byId("main").hidden) return;
+  announcing.fleet(sum);
+  document.title = title(sum, holding.stop.active);
+}
+
+/** A reverser alone has destinations and no gateways; then the page is about those. */
+function drawSections() {
+  const fleet = holding.resources.size > 0 || holding.destinations.size === 0;
+  show(byId("fleet"), fleet);
+  show(byId("sections"), fleet && holding.destinations.size > 0);
+  document.body.classList.toggle("both", fleet && holding.destinations.size > 0);
+}
+
+function drawRights() {
+  const may = holding.mayAct;
+  const none = holding.resources.size > 0 && !may;
+  show(byId("view-only"), none);
+  const sentence = "View only: your account may look at everything here, but not act.";
+  if (none && !byId("view-only").firstChild) byId("view-only").append(icon("eye"), sentence);
+  put(byId("rights"), none ? sentence : "");
+}
+
+function choose(standing) {
+  table.wanted.standing = standing;
+  tally.choose(standing);
+  table.drawAll();
+}
+
+function search(text) {
+  if (byId("search").value !== text) byId("search").value = text;
+  table.wanted.text = text;
+  table.drawAll();
+}
+
+function showAll() {
+  search("");
+  choose("");
+}
+
+function entered(session) {
+  mode = document.body.dataset.mode = session.mode;
+  put(byId("user"), session.user);
+  put(byId("version"), session.version ? `Stoker ${session.version}` : "");
+  show(byId("menu"), true);
+  show(byId("main"), true);
+  listening.start();
+}
+
+/** Nobody is signed in: nothing of what a session showed stays on the page. */
+function leave(why) {
+  listening.stop();
+  linking.set("none");
+  for (const id of ["main", "menu", "sections", "stopped"]) show(byId(id), false);
+  if (side.open) side.close();
+  holding.forget();
+  signingIn.ask(mode, why);
+}
+
+async function signOut() {
+  try {
+    await talking.signOut();
+    leave("");
+  } catch (trouble) {
+    notices.failed(trouble.message);
+  }
+}
+
+function begin() {
+  startTheming();
+  startFraming();
+  startTicking();
+  startKeys({ side, clearSearch: showAll });
+  byId("search").addEventListener("input", (event) => search(event.target.value));
+  byId("search-form").addEventListener("submit", (event) => event.preventDefault());
+  byId("sign-out").addEventListener("click", signOut);
+  meet(tokenFromAddress());
+}
+
+/** Finds out who is there; a server that is away is asked again until it answers. */
+async function meet(token) {
+  let session;
+  try {
+    session = await talking.session();
+  } catch {
+    linking.set("lost");
+    setTimeout(() => meet(token), AGAIN);
+    return;
+  }
+  mode = session.mode;
+  put(byId("place"), mode === "standalone" ? "on this machine" : "in this cluster");
+  if (session.signedIn) {
+    entered(session);
+    return;
+  }
+  leave("");
+  if (token) await signingIn.tryToken(token);
+}
+
+begin();

@@ -1,0 +1,44 @@
+// Makes elements. Text from outside becomes text and nothing else: there is no way to markup through here.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * An element with properties and children; strings become text.
+ * `on` holds listeners, `data` data attributes; everything else is an attribute, and what is null is left out.
+ */
+export function make(tag, given = {}, ...children) {
+  const node = document.createElement(tag);
+  const { on = {}, data = {}, ...attributes } = given;
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    node.setAttribute(name, value === true ? "" : value);
+  }
+  for (const [name, listener] of Object.entries(on)) node.addEventListener(name, listener);
+  Object.assign(node.dataset, data);
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return node;
+}
+
+/** A shape of the page's own set; it says nothing to a screen reader, the word beside it does. */
+export function icon(name, kind = "") {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("class", `icon ${kind}`.trim());
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS(SVG, "use");
+  use.setAttribute("href", `#i-${name}`);
+  svg.append(use);
+  return svg;
+}
+
+/** Writes only what is different: a text that is set again makes the browser lay out again. */
+export function put(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function show(node, shown) {
+  if (node.hidden === shown) node.hidden = !shown;
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}

@@ -1,0 +1,119 @@
+// Chooses where to go back to, out of what gateways have been through, and says what will happen.
+// A commit is for the whole resource; a snapshot belongs to one gateway, and only that one goes back.
+// A resource in a cluster has room for one way back: a second would undo the first, so the server refuses it.
+import { asked } from "./asking.js";
+import { wentWell } from "./history.js";
+import { make, put } from "./making.js";
+import * as notices from "./notices.js";
+import { give, of } from "./orders.js";
+import { paragraph } from "./pieces.js";
+import { pastOf } from "./talking.js";
+import { moment } from "./ticking.js";
+import { counted, shortCommit, size } from "./words.js";
+
+const LOOKED_AT = 3;
+
+export async function rollBack(pressed, resource, gateway) {
+  if (resource.rollback && document.body.dataset.mode !== "standalone") {
+    await tellTaken(resource);
+    return;
+  }
+  let choices;
+  try {
+    choices = await choicesFor(resource, gateway);
+  } catch (trouble) {
+    notices.failed(trouble.message);
+    return;
+  }
+  if (!choices.length) {
+    const whose = gateway ? gateway.name : resource.name;
+    notices.failed(`There is nothing to go back to: ${whose} has no earlier commit and no snapshot.`);
+    return;
+  }
+  const chosen = await chosenOf(choices, resource, gateway);
+  if (!chosen) return;
+  const { toCommit = null, toSnapshot = null } = chosen;
+  const whom = toSnapshot ? gateway.name : null;
+  await give(pressed, of(resource, "rollback", { gateway: whom, toCommit, toSnapshot }));
+}
+
+/** Who is back already, where, and what another way back would do to them. */
+function tellTaken(resource) {
+  const { name, ref, gateways, rollback } = resource;
+  const { toSnapshot, toCommit } = rollback;
+  const owner = gateways.filter((one) => toSnapshot?.startsWith(`${one.name}-`)).sort(byLength).at(-1);
+  const many = gateways.length > 1 ? `all ${counted(gateways.length, "gateway")} of ${name}` : name;
+  const whom = toSnapshot ? owner?.name ?? "its gateway" : many;
+  const where = toSnapshot ? `snapshot ${toSnapshot}` : `commit ${shortCommit(toCommit ?? "")}`;
+  return asked({
+    title: `${name} is already taken back`,
+    confirm: "Close",
+    cancel: "",
+    shape: "back",
+    body: [
+      paragraph(`To ${where}. There is room for one way back: another one would undo it, and send ${ref} to ${whom}.`),
+      paragraph(`If that is meant, let ${name} follow ${ref} again first, then roll back.`),
+    ],
+  });
+}
+
+function byLength(one, other) {
+  return one.name.length - other.name.length;
+}
+
+/** Earlier commits first, the newest of them chosen; snapshots only where one gateway is meant. */
+async function choicesFor(resource, gateway) {
+  const names = gateway ? [gateway.name] : resource.gateways.slice(0, LOOKED_AT).map((one) => one.name);
+  const pasts = await Promise.all(names.map((name) => pastOf(resource, name)));
+  const commits = new Map();
+  for (const entry of pasts.flatMap((past) => past.history)) {
+    if (!wentWell(entry) || !entry.commit || entry.commit === resource.commit || commits.has(entry.commit)) continue;
+    commits.set(entry.commit, { toCommit: entry.commit, ref: entry.ref, at: entry.timestamp });
+  }
+  const kept = gateway ? pasts[0].snapshots : [];
+  const snapshots = kept.map((one) => ({ toSnapshot: one.id, size: one.size, at: one.timestamp }));
+  return [...commits.values(), ...snapshots];
+}
+
+function chosenOf(choices, resource, gateway) {
+  const effect = make("p", { class: "effect", role: "status" });
+  const tell = (choice) => put(effect, effectOf(choice, resource, gateway));
+  const set = fieldset(choices, tell);
+  tell(choices[0]);
+  return asked({
+    title: `Roll ${resource.name} back?`,
+    confirm: "Roll back",
+    danger: true,
+    shape: "back",
+    body: [set, effect],
+    answer: () => choices[Number(set.querySelector(":checked").value)],
+  });
+}
+
+function fieldset(choices, chosen) {
+  const on = { change: (event) => chosen(choices[Number(event.target.value)]) };
+  const labels = choices.map((choice, index) => {
+    const input = make("input", { type: "radio", name: "to", value: String(index), checked: index === 0 });
+    return make("label", {}, input, make("span", {}, ...told(choice)));
+  });
+  return make("fieldset", { class: "choices", on }, make("legend", {}, "Go back to"), ...labels);
+}
+
+function told({ toCommit, toSnapshot, ref, size: bytes, at }) {
+  if (toCommit) return [make("b", {}, `Commit ${shortCommit(toCommit)}`), ` ${ref}, delivered `, moment(at)];
+  const taken = at ? [", taken ", moment(at)] : [];
+  return [make("b", {}, "Snapshot"), ` ${toSnapshot}`, bytes ? ` (${size(bytes)})` : "", ...taken];
+}
+
+function effectOf(choice, resource, gateway) {
+  const { name, ref, gateways } = resource;
+  if (choice.toSnapshot) {
+    const others = gateways.length - 1;
+    const rest = others ? `The other ${counted(others, "gateway")} of ${name} ${others === 1 ? "goes" : "go"} on.` : "";
+    const back = `Only ${gateway.name} goes back, to the files that it had then`;
+    return `${back}, and stays there until you let it follow ${ref} again. ${rest}`.trim();
+  }
+  const all = gateways.length === 1 ? "Its gateway gets" : `All ${counted(gateways.length, "gateway")} get`;
+  const files = `${all} the files of commit ${shortCommit(choice.toCommit)}.`;
+  return `${files} ${name} stays there and does not follow ${ref} until you let it follow again.`;
+}

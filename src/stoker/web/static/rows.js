@@ -1,0 +1,71 @@
+// One row of the table: a gateway. Made once, then only the cells that changed are written.
+import { wordOf } from "./judging.js";
+import { icon, make, put } from "./making.js";
+import { routeTo } from "./routing.js";
+import { moment, setMoment } from "./ticking.js";
+import { counted, listed, shortCommit, spelled } from "./words.js";
+
+/** What stands beside a value where there is no room for a head of the table. */
+const CELLS = { ref: "Ref", commit: "Commit", synced: "Synced", drift: "Drift", held: "In a designer", why: "Why" };
+
+export class Row {
+  #cells = {};
+  #last = null;
+
+  constructor(resource, { gateway }) {
+    this.word = make("span");
+    this.use = make("span", { class: "pill" }, icon("step"), this.word);
+    this.open = make("a", { class: "open", href: routeTo(resource, gateway.name) }, gateway.name);
+    this.time = moment(null);
+    for (const [name, label] of Object.entries(CELLS)) {
+      this.#cells[name] = make("td", { role: "cell", class: name, data: { label } });
+    }
+    this.#cells.synced.append(this.time);
+    const head = [
+      make("td", { role: "cell", class: "state" }, this.use),
+      make("th", { role: "rowheader", scope: "row", class: "name" }, this.open),
+    ];
+    this.node = make("tr", { role: "row", class: "gateway" }, ...head, ...Object.values(this.#cells));
+  }
+
+  update({ gateway, standing }) {
+    if (this.#last?.gateway === gateway) return;
+    if (this.#last && this.#last.standing !== standing) this.#flash();
+    this.#last = { gateway, standing };
+    setStanding(this.use, standing);
+    put(this.word, wordOf(standing));
+    put(this.#cells.ref, gateway.ref);
+    put(this.#cells.commit, shortCommit(gateway.commit));
+    this.#cells.commit.title = gateway.commit;
+    setMoment(this.time, gateway.syncedAt);
+    put(this.#cells.drift, gateway.drift ? counted(gateway.drift, "file") : "");
+    put(this.#cells.held, holders(gateway));
+    put(this.#cells.why, whyOf(gateway, standing));
+    this.#cells.why.title = gateway.message;
+  }
+
+  /** The eye is led to what just changed, once; CSS keeps it still for whoever wants no motion. */
+  #flash() {
+    this.node.classList.remove("changed");
+    requestAnimationFrame(() => this.node.classList.add("changed"));
+  }
+}
+
+export function setStanding(node, standing) {
+  if (node.dataset.standing === standing) return;
+  node.dataset.standing = standing;
+  node.querySelector("use").setAttribute("href", `#i-${standing}`);
+}
+
+/** Who holds what: `anna (Bottling)`. */
+export function holders({ heldBy }) {
+  return listed(heldBy.map(({ user, project }) => (user ? `${user} (${project})` : project)), 2);
+}
+
+/** What a person wants to know about a gateway; one that is in step may have a warning. */
+export function whyOf(gateway, standing) {
+  if (gateway.message) return gateway.message;
+  if (standing === "step") return "";
+  if (standing === "drifted") return "Somebody changed files on the gateway";
+  return gateway.reason ? spelled(gateway.reason) : "";
+}

@@ -1,0 +1,71 @@
+// The way in. A token in the address is taken out of it before anything else happens, so that it stays in no history,
+// no bookmark and no picture of the screen.
+import { byId, put, show } from "./making.js";
+import * as talking from "./talking.js";
+
+const HELP = {
+  cluster: {
+    how: "With a token of this cluster. You see what your account may see, and do what it may do.",
+    help: "Anybody with an account in the cluster can make one that is valid for an hour:",
+    command: "kubectl create token NAME --namespace NAMESPACE",
+  },
+  standalone: {
+    how: "With the token of this machine. Whoever started Stoker has it.",
+    help: "It was printed as a link when Stoker started, and lies in the data folder, for the user of Stoker alone:",
+    command: "cat DATA-FOLDER/.sync-state/dashboard-token",
+  },
+};
+
+/** The token in `#token=…`, or "". */
+export function tokenFromAddress() {
+  const found = location.hash.match(/^#token=(.+)$/);
+  if (!found) return "";
+  history.replaceState(null, "", location.pathname + location.search);
+  try {
+    return decodeURIComponent(found[1]);
+  } catch {
+    return "";
+  }
+}
+
+export class SigningIn {
+  #entered;
+
+  /** `entered(session)` is called when somebody has come in. */
+  constructor(entered) {
+    this.#entered = entered;
+    byId("sign-in-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.tryToken(byId("token").value.trim());
+    });
+  }
+
+  ask(mode, why = "") {
+    const { how, help, command } = HELP[mode] ?? HELP.cluster;
+    put(byId("sign-in-how"), how);
+    put(byId("sign-in-help"), help);
+    put(byId("sign-in-command"), command);
+    put(byId("sign-in-error"), why);
+    show(byId("sign-in"), true);
+    document.title = "Sign in · Stoker";
+    byId("token").focus();
+  }
+
+  async tryToken(token) {
+    if (!token) return;
+    const button = byId("sign-in-form").querySelector("button[type=submit]");
+    button.setAttribute("aria-busy", "true");
+    put(byId("sign-in-error"), "");
+    try {
+      const session = await talking.signIn(token);
+      byId("token").value = "";
+      show(byId("sign-in"), false);
+      this.#entered(session);
+    } catch (trouble) {
+      put(byId("sign-in-error"), trouble.message);
+      byId("token").select();
+    } finally {
+      button.removeAttribute("aria-busy");
+    }
+  }
+}

@@ -1,0 +1,80 @@
+// The emergency stop: always in the same corner, two deliberate steps, and impossible to overlook while it is on.
+import { asked } from "./asking.js";
+import { byId, icon, make, show } from "./making.js";
+import { give } from "./orders.js";
+import { button, list, paragraph } from "./pieces.js";
+import { moment } from "./ticking.js";
+import { counted } from "./words.js";
+
+const EFFECTS = [
+  "Gateways keep running with what they have.",
+  "A sync that has begun ends whole, it is not torn apart.",
+  "It lasts until somebody lets everything go on, also over a restart.",
+];
+
+export class Stopping {
+  #holding;
+  #key = "";
+
+  constructor(holding) {
+    this.#holding = holding;
+  }
+
+  draw() {
+    const { active, since, may } = this.#holding.stop;
+    const key = JSON.stringify([active, since, may]);
+    if (key === this.#key) return;
+    this.#key = key;
+    document.body.classList.toggle("all-stopped", active);
+    show(byId("stopped"), active);
+    byId("stop-place").replaceChildren(...(active ? [sign()] : may ? [this.#stopButton()] : []));
+    byId("stopped-act").replaceChildren(...(active && may ? [this.#goOnButton()] : []));
+    const when = since ? [" Stopped ", moment(since), "."] : [];
+    const who = may ? "" : " Your account may not let it go on.";
+    const what = "Nothing is delivered to any gateway. They keep running with what they have.";
+    byId("stopped-text").replaceChildren(what, who, ...when);
+  }
+
+  #stopButton() {
+    const words = make("span", {}, make("span", { class: "wide" }, "Emergency "), "stop");
+    const made = button("stop", (pressed) => this.#stop(pressed), icon("stop"), words);
+    made.setAttribute("aria-label", "Emergency stop"); // a phone shows the second word alone
+    return made;
+  }
+
+  #goOnButton() {
+    return button("main", (pressed) => this.#goOn(pressed), icon("play"), "Let everything go on…");
+  }
+
+  #size() {
+    let gateways = 0;
+    for (const one of this.#holding.resources.values()) gateways += one.gateways.length;
+    return `${counted(gateways, "gateway")} of ${counted(this.#holding.resources.size, "resource")}`;
+  }
+
+  async #stop(pressed) {
+    const sure = await asked({
+      title: "Stop everything?", confirm: "Stop everything now", danger: true, shape: "stop",
+      body: [
+        paragraph(`Nothing new is delivered any more to ${this.#size()}.`),
+        list("effects", EFFECTS.map((text) => make("li", {}, text))),
+      ],
+    });
+    if (sure) await give(pressed, { action: "stop" });
+  }
+
+  async #goOn(pressed) {
+    const sure = await asked({
+      title: "Let everything go on?", confirm: "Let everything go on", shape: "play",
+      body: [
+        paragraph(`What came while everything was stopped is delivered now, to ${this.#size()}.`),
+        paragraph("Resources that were paused one by one stay paused."),
+      ],
+    });
+    if (sure) await give(pressed, { action: "goOn" });
+  }
+}
+
+function sign() {
+  return make("p", { class: "stop on" }, icon("stop"), "Stopped");
+}

@@ -1,0 +1,60 @@
+// Asks the server. Every address is relative and of this origin; what changes something carries the session's word.
+
+let csrf = "";
+
+/** Something that was refused or did not arrive, with a sentence for people. */
+export class Trouble extends Error {
+  constructor(sentence, status = 0) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+async function ask(path, { method = "GET", body = null, seconds = 20 } = {}) {
+  const headers = { Accept: "application/json" };
+  if (method !== "GET") headers["X-Stoker-CSRF"] = csrf;
+  if (body !== null) headers["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method, headers, body: body === null ? null : JSON.stringify(body),
+      credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(seconds * 1000),
+    });
+  } catch {
+    throw new Trouble("The server did not answer. Nothing is known of what became of this request.");
+  }
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Trouble(said.error || `The server answered ${answer.status}.`, answer.status);
+  return said;
+}
+
+function remembered(session) {
+  if (session.csrf) csrf = session.csrf;
+  return session;
+}
+
+export async function session(seconds = 20) {
+  return remembered(await ask("api/session", { seconds }));
+}
+
+export async function signIn(token) {
+  return remembered(await ask("api/session", { method: "POST", body: { token } }));
+}
+
+export async function signOut() {
+  await ask("api/session", { method: "DELETE" });
+}
+
+export async function picture() {
+  return ask("api/picture");
+}
+
+export async function pastOf({ namespace, kind, name }, gateway) {
+  const path = [namespace, kind, name, gateway].map(encodeURIComponent).join("/");
+  return ask(`api/gateways/${path}`);
+}
+
+/** What was done, as a sentence. */
+export async function order(body) {
+  return (await ask("api/actions", { method: "POST", body })).message;
+}

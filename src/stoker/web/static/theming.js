@@ -1,0 +1,21 @@
+// Dark or light: as the device has it, or as somebody chose here. `early.js` sets the choice before the first paint.
+import { byId } from "./making.js";
+
+const KEY = "stoker-theme";
+
+export function startTheming() {
+  const chosen = document.documentElement.dataset.theme ?? "auto";
+  byId("themes").querySelector(`input[value=${chosen}]`).checked = true;
+  byId("themes").addEventListener("change", (event) => choose(event.target.value));
+}
+
+function choose(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  try {
+    if (theme === "auto") localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, theme);
+  } catch {
+    // It holds until the page is left.
+  }
+}

@@ -1,0 +1,50 @@
+// Ages that stay true while nobody touches the page. All times are measured by the server's clock:
+// a phone whose clock is wrong must not call a sync of this minute an hour old.
+import { make, put } from "./making.js";
+import { ago, exactly, until } from "./words.js";
+
+const EVERY = 10_000;
+const HOW = { ago: (seconds) => ago(seconds), until: (seconds) => until(-seconds) };
+let skew = 0;
+
+export function setServerTime(at) {
+  const read = Date.parse(at);
+  if (Number.isFinite(read)) skew = read - Date.now();
+}
+
+export function now() {
+  return Date.now() + skew;
+}
+
+export function secondsSince(moment) {
+  return (now() - Date.parse(moment)) / 1000;
+}
+
+/** A moment as its age; pointing at it tells the exact time. */
+export function moment(at, how = "ago") {
+  const node = make("time", { data: { how } });
+  setMoment(node, at);
+  return node;
+}
+
+export function setMoment(node, at) {
+  if (!at) {
+    node.removeAttribute("datetime");
+    node.removeAttribute("title");
+    put(node, "");
+    return;
+  }
+  if (node.getAttribute("datetime") !== at) {
+    node.setAttribute("datetime", at);
+    node.title = exactly(Date.parse(at));
+  }
+  put(node, HOW[node.dataset.how](secondsSince(at)));
+}
+
+export function startTicking() {
+  setInterval(() => {
+    for (const node of document.querySelectorAll("time[datetime]")) {
+      put(node, HOW[node.dataset.how](secondsSince(node.getAttribute("datetime"))));
+    }
+  }, EVERY);
+}

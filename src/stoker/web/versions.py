@@ -1,0 +1,99 @@
+"""Which of many values changed since a number that somebody remembers.
+
+Under a scene: it sets values by id and takes them away; each real change gets the next
+number. A page that has seen number n is told the ids that changed since. What is gone
+is remembered for a while; who has not looked for longer takes the whole picture.
+
+Whoever waits is woken once for many changes of one turn of the event loop. Only to be
+used on the loop's own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+MOST_GONE = 1_000
+
+Value = TypeVar("Value")
+
+
+class Since(NamedTuple):
+    """Ids, not values: whoever asks decides which of them a visitor may see."""
+
+    changed: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+class Versions(Generic[Value]):
+    """Values by id, in the order of their last change."""
+
+    def __init__(self, most_gone: int = MOST_GONE) -> None:
+        self._values: dict[str, Value] = {}
+        self._numbers: OrderedDict[str, int] = OrderedDict()
+        self._gone: OrderedDict[str, int] = OrderedDict()
+        self._most_gone = most_gone
+        self._forgotten = 0
+        self._woken = asyncio.Event()
+        self.version = 1
+
+    def set(self, key: str, value: Value) -> bool:
+        """Whether that is a change."""
+        if key in self._values and self._values[key] == value:
+            return False
+        self.version += 1
+        self._values[key] = value
+        self._numbers[key] = self.version
+        self._numbers.move_to_end(key)
+        self._gone.pop(key, None)
+        self._wake()
+        return True
+
+    def remove(self, key: str) -> bool:
+        if self._values.pop(key, None) is None:
+            return False
+        del self._numbers[key]
+        self.version += 1
+        self._gone[key] = self.version
+        while len(self._gone) > self._most_gone:
+            _, self._forgotten = self._gone.popitem(last=False)
+        self._wake()
+        return True
+
+    def get(self, key: str) -> Value | None:
+        return self._values.get(key)
+
+    def __iter__(self) -> Iterator[tuple[str, Value]]:
+        return iter(sorted(self._values.items(), key=lambda one: one[0]))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def since(self, seen: int) -> Since | None:
+        """None: too long ago, or never."""
+        if seen < self._forgotten or seen > self.version or seen < 1:
+            return None
+        return Since(_after(self._numbers, seen), _after(self._gone, seen))
+
+    async def changed(self, seen: int) -> int:
+        """Wait until the version is greater than `seen`."""
+        while self.version <= seen:
+            await self._woken.wait()
+        return self.version
+
+    def _wake(self) -> None:
+        # Each waiter holds the event that it began to wait on, so none can miss this or be woken twice.
+        woken, self._woken = self._woken, asyncio.Event()
+        woken.set()
+
+
+def _after(numbers: OrderedDict[str, int], seen: int) -> tuple[str, ...]:
+    """From the newest back: the cost is that of what changed, not of all there is."""
+    found: list[str] = []
+    for key in reversed(numbers):
+        if numbers[key] <= seen:
+            break
+        found.append(key)
+    return tuple(reversed(found))
