@@ -21,7 +21,7 @@ from stoker.cli.exits import Exit
 from stoker.cli.options import API_KEY, GATEWAY_SECTION, WHAT, Given
 from stoker.cli.running import told
 from stoker.cli.sections import SentenceCommand, applied, option
-from stoker.cli.showing import complain, show_lines
+from stoker.cli.showing import complain, show_lines, show_object
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import Mapping, WhenMissing
 from stoker.domain.paths import RelPath
@@ -52,7 +52,7 @@ def dev_group() -> None:
     metavar="KEY",
     help="Seen by all users of this machine; prefer a file.",
 )
-@applied(options.GATEWAY[:-1])
+@applied((*options.GATEWAY[:-1], options.OUTPUT))
 @click.pass_context
 def dev_watch_command(
     context: click.Context,
@@ -61,6 +61,7 @@ def dev_watch_command(
     watch_path: str | None,
     deployment_mode: str | None,
     api_key: str | None,
+    output: str,
     **rest: Any,
 ) -> None:
     """Copy what is saved below a folder to a gateway's data folder, and make the gateway load it."""
@@ -71,10 +72,10 @@ def dev_watch_command(
 
         configure(level="warning")
         order, below = dev_order(given, watch_path, deployment_mode, api_key)
-        asyncio.run(_watch(order, folder_of(given), below))
+        asyncio.run(_watch(order, folder_of(given), below, output))
         return Exit.DONE
 
-    told(context, "dev watch", "text", work)
+    told(context, "dev watch", output, work)
 
 
 def dev_order(
@@ -131,7 +132,7 @@ def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[Map
     return tuple(mappings)
 
 
-async def _watch(order: Order, root: Path, below: RelPath) -> None:
+async def _watch(order: Order, root: Path, below: RelPath, output: str) -> None:
     from stoker.agent.watching import Assignment, Watcher  # noqa: PLC0415 - --help needs none of it
     from stoker.cli.keepers import Kept  # noqa: PLC0415
     from stoker.domain.intent.policies import Drift, DriftMode  # noqa: PLC0415
@@ -145,12 +146,13 @@ async def _watch(order: Order, root: Path, below: RelPath) -> None:
             # One walk at the start; from then on only what is saved here is looked at.
             return Assignment(kept, math.inf, Drift(DriftMode.RESTORE, math.inf))
 
-        watcher = Watcher(assign, told=_show)
+        watcher = Watcher(assign, told=_show if output == "text" else _show_object)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, watcher.stop)
         notices = FolderNotices(root / below)
         noticing = asyncio.create_task(_nudge(notices, watcher))
-        show_lines([f"watching {root / below}" + (" by looking every 0.3 s" if notices.polls else "")])
+        if output == "text":
+            show_lines([f"watching {root / below}" + (" by looking every 0.3 s" if notices.polls else "")])
         try:
             await watcher.run()
         finally:
@@ -169,3 +171,8 @@ def _show(report: SyncReport) -> None:
     """What was copied; a working copy has no commit to name."""
     *lines, summary = report.lines()
     show_lines([*lines, summary.removeprefix(f"{report.ref} is at {report.commit.short}: ")])
+
+
+def _show_object(report: SyncReport) -> None:
+    """The same for a program."""
+    show_object({name: value for name, value in report.as_json().items() if name not in ("commit", "ref")})

@@ -23,7 +23,10 @@ from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stoker.agent.reporting import SyncReport
+    from stoker.cli.keepers import Kept
     from stoker.cli.orders import Order
     from stoker.snapshots.values import Snapshot
 
@@ -33,6 +36,12 @@ if TYPE_CHECKING:
 @option("--release", section=WHAT, is_flag=True, help="Follow the ref again, and try every commit again.")
 @option("--list", "listing", section=WHAT, is_flag=True, help="Show what there is to go back to.")
 @applied((*options.JOB, options.OUTPUT))
+@option(
+    "--replace",
+    section=in_cluster.SECTION,
+    is_flag=True,
+    help="Go elsewhere although it was taken back already: what was held there is let go.",
+)
 @applied((in_cluster.NAME, *in_cluster.REACHING))
 @click.pass_context
 def rollback_command(
@@ -42,6 +51,7 @@ def rollback_command(
     to: str | None,
     release: bool,
     listing: bool,
+    replace: bool,
     output: str,
     name: str | None,
     **rest: Any,
@@ -53,19 +63,26 @@ def rollback_command(
     def work() -> int:
         if [to is not None, release, listing].count(True) != 1:
             raise InvalidValue("say one of --to SNAPSHOT|COMMIT, --release and --list")
+        if replace and (to is None or name is None):
+            raise InvalidValue("--replace goes with --to and --name: it is about the way back of a resource")
         if to is not None:
             _check(to)
         if name is None:
             return _alone(given, to, release=release, output=output)
         if listing:
             raise InvalidValue("--list is about a data folder; what gateways have stands in their status")
-        from stoker.cli.rollback_requests import ask  # noqa: PLC0415 - a client of the API, for those with one
-
-        told_by = run(ask(place, to))
+        told_by = run(_ask(place, to, replace=replace))
         show_object({"message": told_by}) if output == "json" else show_lines([told_by])
         return Exit.DONE
 
     told(context, "rollback", output, work)
+
+
+async def _ask(place: in_cluster.Place, to: str | None, *, replace: bool) -> str:
+    from stoker.fleet.going_back import ask  # noqa: PLC0415 - a client of the API, for those with one
+
+    async with place.client() as client:
+        return await ask(client, place.named, to, replace=replace)
 
 
 def _check(to: str) -> None:
@@ -87,9 +104,14 @@ def _alone(given: Given, to: str | None, *, release: bool, output: str) -> int:
         return _release(order, output)
     if to is None:
         return _list(order, output)
+    from stoker.cli.progress import ProgressBar  # noqa: PLC0415
     from stoker.cli.sync import show_report  # noqa: PLC0415
 
-    return show_report(run(_go(order, to, is_snapshot=is_snapshot_id(to))), output)
+    with ProgressBar() as bar:
+        bar("going back", 0, 0)
+        kept, report = run(gone_back(order, to, progress=bar))
+    kept.show_warnings("rollback")
+    return show_report(report, output)
 
 
 def _order(given: Given, *, needs_source: bool) -> Order:
@@ -122,40 +144,44 @@ def _only_gateway(data_dir: Path) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-async def _go(order: Order, to: str, *, is_snapshot: bool) -> SyncReport:
+async def gone_back(
+    order: Order,
+    to: str,
+    nudged_by: Callable[[], str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[Kept, SyncReport]:
+    """Be at a snapshot or a commit, and stay there; with who did it, for what else there is to say."""
     from stoker.agent.rolling_back.noting import HAND  # noqa: PLC0415
     from stoker.cli.keepers import Kept  # noqa: PLC0415
     from stoker.domain.refs import CommitId  # noqa: PLC0415
+    from stoker.snapshots.naming import is_snapshot_id  # noqa: PLC0415
 
-    if not is_snapshot:
-        commit = CommitId(to)
-        source = order.job.source._replace(allow_rewrite=True)  # going back is what somebody asked for
-        order = order._replace(job=order.job._replace(source=source))
-    async with Kept(order) as kept:
-        if is_snapshot:
-            report = await kept.go_back(to, HAND)
-        else:
-            report = await kept.go_to(commit)
-            if kept.undoing is not None:
-                kept.undoing.pin(commit, str(order.job.source.ref))
-    kept.show_warnings("rollback")
-    return report
+    if is_snapshot_id(to):
+        async with Kept(order, nudged_by=nudged_by, progress=progress) as kept:
+            return kept, await kept.go_back(to, HAND)
+    commit = CommitId(to)
+    source = order.job.source._replace(allow_rewrite=True)  # going back is what somebody asked for
+    order = order._replace(job=order.job._replace(source=source))
+    async with Kept(order, nudged_by=nudged_by, progress=progress) as kept:
+        report = await kept.go_to(commit)
+        if kept.undoing is not None:
+            kept.undoing.pin(commit, str(order.job.source.ref))
+    return kept, report
 
 
 def _release(order: Order, output: str) -> int:
-    from stoker.cli.keepers import Kept  # noqa: PLC0415
+    from stoker.cli.keepers import ways_back  # noqa: PLC0415
 
-    undoing = Kept(order).undoing
+    undoing = ways_back(order)
     told = undoing.release() if undoing is not None else ()
     show_object({"released": list(told)}) if output == "json" else show_lines(told or ["nothing was held"])
     return Exit.DONE
 
 
 def _list(order: Order, output: str) -> int:
-    from stoker.cli.keepers import Kept  # noqa: PLC0415
+    from stoker.cli.keepers import snapshots_of  # noqa: PLC0415
 
-    undoing = Kept(order).undoing
-    found = [one for store in undoing.stores() for one in store.listed()] if undoing is not None else []
+    found = snapshots_of(order)
     if not found:
         raise Stalled(
             f"there is no snapshot of gateway {order.gateway} here", reason=Reason.SNAPSHOT_NOT_FOUND

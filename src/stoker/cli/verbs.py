@@ -25,7 +25,7 @@ GROUPS = {
             "stoker.cli.rollback", "rollback_command", "Go back to a snapshot or a commit, and stay there."
         ),
         "doctor": Verb(
-            "stoker.cli.doctor", "doctor_command", "Say what is wrong with a gateway, and how to mend it."
+            "stoker.cli.doctor", "doctor_command", "Say what is wrong with a cluster or a gateway."
         ),
         "dev": Verb("stoker.cli.dev", "dev_group", "Try edits on a gateway as they are saved."),
         "testing": Verb("stoker.cli.testing", "testing_group", "Start a gateway to test against."),
@@ -105,7 +105,11 @@ class Verbs(click.Group):
             )
             if at:
                 args = ["webhook", *args[1:at], *args[at + (1 if args[at] == joined else 2) :]]
-        return super().resolve_command(ctx, args)
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            # click looks among the commands that it has in hand, and here they are imported one by one.
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=VERBS, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in GROUPS.items():

@@ -38,6 +38,7 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
     def work() -> int:
         from stoker.agent.keeping import verify  # noqa: PLC0415 - --help needs none of it
         from stoker.cli.orders import cache_dir_of, data_dir_of  # noqa: PLC0415
+        from stoker.cli.progress import ProgressBar  # noqa: PLC0415
 
         ignored = _ignored(given)
 
@@ -50,7 +51,9 @@ def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> No
             found = await unignored(found, ignored, ledger=ledger, folder=folder, reader=reader)
             return await noiseless(found, ResourceNoise(), ledger=ledger, folder=folder, reader=reader)
 
-        drift = run(verify(data_dir_of(given), quieted, ignored))
+        with ProgressBar() as bar:
+            bar("comparing", 0, 0)
+            drift = run(verify(data_dir_of(given), quieted, ignored))
         if output == "json":
             show_object(drift.as_json())
         else:

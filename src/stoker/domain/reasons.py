@@ -83,6 +83,8 @@ class Reason(StrEnum):
     TOO_MANY_REQUESTS = "TooManyRequests"
     REJECTED = "Rejected"
     LEADERSHIP_LOST = "LeadershipLost"
+    CONTROLLER_SILENT = "ControllerSilent"
+    VERSION_NOT_SUPPORTED = "VersionNotSupported"
 
     # Git.
     REF_RESOLVED = "RefResolved"

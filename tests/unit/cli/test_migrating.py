@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stoker.api.adapters.pods import PREFIX, Key
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests import read_manifests
@@ -49,6 +50,13 @@ def test_what_is_left_behind_is_named_and_no_secret_is_repeated() -> None:
     assert "# GITSYNC_PASSWORD has no counterpart\n" in text
     assert "hunter2" not in text
     assert "GITSYNC_ROOT" not in text, "git-sync's own folder concerns nobody any more"
+
+
+def test_the_annotations_that_it_asks_for_are_those_of_pods() -> None:
+    text = from_git_sync(GIT_SYNC, "site", "site1").text()
+    (said,) = [line for line in text.splitlines() if line.startswith("# pods: ")]
+    named = {word for word in said.split() if "/" in word}
+    assert named == {f"{PREFIX}{Key.INJECT}", f"{PREFIX}{Key.SERVICE_PATH}"}
 
 
 def test_the_third_version_counted_seconds_and_named_branches() -> None:

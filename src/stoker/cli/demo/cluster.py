@@ -1,130 +1,265 @@
-"""The second part of the demo: the eight kinds in a real API server, and two controllers."""
+"""The part of the story in a cluster: a real API server, a controller, an agent, a reverser.
+
+It is raised in a thread of its own while the first act is shown. There is no node: the
+agent is a process with the files of a pod, beside a test gateway, and all programs are the
+administrator to the API server. `stoker demo --operator` shows them as the chart installs them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from concurrent.futures import ThreadPoolExecutor
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
+from stoker.agent.starting import MARKER
 from stoker.api.generate import crd_yaml
 from stoker.api.registry import KINDS
-from stoker.cli.demo.stage import act, program, say
+from stoker.cli.demo.commits import show_commit
+from stoker.cli.demo.dashboards import Dashboard
+from stoker.cli.demo.gateways import GatewayProcess
+from stoker.cli.demo.recipes import NAMESPACE as RECIPES
+from stoker.cli.demo.recipes import PERSON, Recipes
+from stoker.cli.demo.stage import act, program, say, stoker
 from stoker.cli.demo.standalone import KEY, TOKEN, Standalone
-from stoker.domain.refs import CommitId
+from stoker.domain.errors import Stalled
+from stoker.reverser.authors.admission import PATH
 from stoker.testing.assets import finding as assets
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.processes import Process
+from stoker.testing.processes import Process, free_port, free_ports
+from stoker.testing.progress import Progress
+from stoker.testing.repositories.bare import Repository
+from stoker.testing.reverser.author_webhook import without_rules
+from stoker.testing.sites.agent_pod import AgentPod
+from stoker.testing.sites.controller_site import Site
+from stoker.testing.sites.plant import VIEWS, view
 from stoker.testing.waiting import eventually
 
-NAMESPACE = "bottling"
+NAMESPACE, RESOURCE, GATEWAY = "plant", "line-1", "labeler"
+BRANCH = f"gateway-changes/{NAMESPACE}/{GATEWAY}"
+VIEW = f"projects/{GATEWAY}/{VIEWS}/Overview"
+AUTHORS = "authors"
 PATIENCE_SECONDS = 90.0
+BUILD = "from stoker.testing.assets import finding; finding.ensure(finding.CONTROL_PLANE)"
 
-MANIFESTS = """\
-apiVersion: stoker.io/v1alpha1
-kind: Stoker
-metadata: {name: line-1}
-spec:
-  git:
-    repo: "%s"
-    ref: main
-    auth: {token: {secretRef: {name: git, key: token}}}
-  polling: {interval: 1s}
-  gateway:
-    apiKeySecretRef: {name: gateway-key, key: apiKey}
----
-apiVersion: stoker.io/v1alpha1
-kind: SyncProfile
-metadata: {name: filler}
-spec:
-  mappings:
-    - {source: services/filler/projects, destination: projects, required: true}
-    - {source: services/filler/config/resources/core, destination: config/resources/core}
-  deploymentMode: {source: services/filler/config/resources/production}
-"""
+
+def labeler() -> dict[str, str]:
+    """The gateway that lives in the cluster, as the repository has it."""
+    folder = f"services/{GATEWAY}/projects/{GATEWAY}"
+    views = {f"{folder}/{VIEWS}/Overview/{name}": text for name, text in view("Labeler overview").items()}
+    return {f"{folder}/project.json": '{"title": "Labeler", "enabled": true}\n', **views}
 
 
 class Cluster:
-    """A control plane in which two controllers look after the same repository."""
+    """A control plane with one gateway that is kept in both directions, and recipes that go to git."""
 
     def __init__(self, standalone: Standalone, stage: ExitStack) -> None:
-        self._folder = standalone.folder
+        self.is_built = assets.find(assets.CONTROL_PLANE) is not None
+        self.waited = 0.0
+        """Seconds for which nothing was shown because of the build."""
+        self._folder = standalone.folder / "cluster"
         self._standalone = standalone
-        self._stage = stage
-        self._leader: Process
-        # An API server needs some seconds to be ready; it may take them while the first part is shown.
-        self._starting = stage.enter_context(ThreadPoolExecutor(1)).submit(
-            ControlPlane.start, self._folder / "cluster"
-        )
-        stage.callback(lambda: self._starting.result().stop())
+        self._repository = standalone.repository
+        self._running = ExitStack()
+        self._gateway = GatewayProcess(GATEWAY, self._folder / "pod" / "ignition-data")
+        self._site: Site
+        self._recipes: Recipes
+        self._dashboard: Dashboard
+        stage.enter_context(self._running)
+        pool = stage.enter_context(ThreadPoolExecutor(1))
+        self._ending = threading.Event()
+        self._raising: Future[None] = pool.submit(self._raise)
+        stage.callback(self._ending.set)  # nobody waits minutes for a build after Ctrl-C
 
-    @staticmethod
-    def set_up() -> None:
-        """Build what a control plane consists of, if this machine has none yet."""
-        assets.ensure(assets.CONTROL_PLANE)
+    def wait(self) -> None:
+        """Return when it is up; on a machine that had no control plane yet, that takes minutes once."""
+        if not self.is_built and not self._raising.done():
+            act("The rest needs the control plane, which is built from its Go modules: about ten minutes")
+            began, progress = time.monotonic(), Progress("building")
+            while wait([self._raising], progress.interval).not_done:
+                progress.tick()
+            progress.done()
+            self.waited += time.monotonic() - began
+        self._raising.result()
 
-    def take_the_kinds(self) -> None:
-        act("A real API server takes the eight kinds; a controller resolves the ref of a Stoker")
-        self._plane.kubectl("apply", "-f", "-", stdin="---\n".join(map(crd_yaml, KINDS)))
-        self._plane.create_namespace(NAMESPACE)
-        for name, key, value in (("git", "token", TOKEN), ("gateway-key", "apiKey", KEY)):
-            self._kubectl("create", "secret", "generic", name, f"--from-literal={key}={value}")
-        self._leader = self._controller("controller-1")
-        eventually(self._applied, PATIENCE_SECONDS, "the API server serves the new kinds", interval=0.5)
-        self._until_at(self._standalone.repository.tip())
-        self._controller("controller-2")
-        self._show()
-        say("a second controller starts beside it, and waits for its turn")
-
-    def refuse_what_is_wrong(self) -> None:
-        act("A manifest that is wrong is refused, with the name of the field")
-        wrong = self._manifests.replace("ref: main", "ref: --upload-pack=evil")
-        say(self._plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=wrong, check=False).stderr)
-
-    def lose_the_leader(self) -> None:
-        act("The first controller is killed, and git moves on; the second takes over and follows")
-        self._leader.kill()
-        commit = self._standalone.repository.commit({"README.md": "# Line 1\n"}, message="Say which line")
-        say(f"main is at {commit.short}; the lease of the dead one has to run out, which takes up to 15 s")
-        self._until_at(commit)
-        self._show()
-        say(self._kubectl("get", "events", "-o", "custom-columns=REASON:.reason,MESSAGE:.message"))
-
-    @property
-    def _plane(self) -> ControlPlane:
-        return self._starting.result()
-
-    @property
-    def _manifests(self) -> str:
-        return MANIFESTS % self._standalone.url
-
-    def _controller(self, name: str) -> Process:
-        # Two of them on one machine: neither may want a port for itself.
-        flags = [f"--{one}-bind-address=0" for one in ("health-probe", "metrics", "receiver")]
-        flags.append("--log-format=json")
-        command = [*program(), "controller", f"--kubeconfig={self._plane.kubeconfig()}", *flags]
-        # One of them is killed and cannot tidy up: what it leaves must lie where we do.
-        environment = os.environ | {"TMPDIR": str(self._folder)}
-        log = self._folder / f"{name}.log"
-        return self._stage.enter_context(Process.start(name, command, log=log, env=environment))
-
-    def _until_at(self, commit: CommitId) -> None:
-        """Wait until the status names the commit."""
-        path = f"/apis/stoker.io/v1alpha1/namespaces/{NAMESPACE}/stokers/line-1"
+    def edit_on_a_gateway(self, number: int) -> None:
+        self.wait()
+        act("A designer saves a view on a gateway: git has a branch with it", number)
+        say(f"a real API server, stoker controller, and stoker agent beside gateway {GATEWAY}")
+        self.show_dashboard()
+        began = time.monotonic()
+        for name, text in view("Labeler overview, with a counter of jams").items():
+            self._gateway.save(f"{VIEW}/{name}", text)
+        say(f"saved {VIEW}/view.json", by=GATEWAY)
         eventually(
-            lambda: f'"lastSyncCommit":"{commit}"'.encode() in self._plane.request("GET", path).body,
+            lambda: self._repository.has_branch(BRANCH),
             PATIENCE_SECONDS,
-            f"the status of Stoker line-1 names commit {commit.short}",
-            interval=0.2,
+            lambda: f"branch {BRANCH}: {self._told()}",
         )
+        say(f"branch {BRANCH} after {time.monotonic() - began:.1f} s", by="git")
+        tip = show_commit(self._repository, f"refs/heads/{BRANCH}", f"services/{GATEWAY}/{VIEW}/view.json")
+        self._repository.set_branch("main", str(tip))
+        self._repository.delete_branch(BRANCH)
+        say(f"somebody merges it: main is at {tip.short}", by="git")
+        self._until_at(str(tip))
+        self._dashboard.show_synced(GATEWAY, tip)
+        say(stoker("status", "--namespace", NAMESPACE, "--name", RESOURCE, "--kubeconfig", str(self._admin)))
 
-    def _show(self) -> None:
-        ready = '.status.conditions[?(@.type=="Ready")].status'
-        columns = f"STOKER:.metadata.name,REF:.spec.git.ref,COMMIT:.status.lastSyncCommit,READY:{ready}"
-        say(self._kubectl("get", "stokers", "-o", f"custom-columns={columns}"))
+    def change_in_the_cluster(self, number: int) -> None:
+        self.wait()
+        self._recipes.change(number)
+        self._dashboard.show_written(PERSON)
+
+    def show_dashboard(self) -> None:
+        say(self._dashboard.link, by="dashboard of the cluster")
+
+    # How it comes up.
+
+    def _raise(self) -> None:
+        if not self.is_built:
+            self._build()
+        plane = self._running.enter_context(ControlPlane.start(self._folder / "plane"))
+        plane.kubectl("apply", "-f", "-", stdin="---\n".join(map(crd_yaml, KINDS)))
+        plane.create_namespace(NAMESPACE)
+        self._site = Site(plane, NAMESPACE, self._folder)
+        self._site.secret("git", token=TOKEN)
+        self._site.secret("gateway-key", apiKey=KEY)
+        eventually(self._applied, PATIENCE_SECONDS, "the API server serves the new kinds", interval=0.2)
+        self._start_reverser(plane)
+        self._start_controller()
+        self._start_gateway()
+        self._until_at(str(self._repository.tip()))
+        self._recipes.until_known(self._recipes.site.tail)
+
+    def _build(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        log = self._folder.parent / "build.log"
+        with Process.start("the build", [sys.executable, "-c", BUILD], log=log) as build:
+            while not build.wait(1.0) and not self._ending.is_set():
+                pass
+            if build.returncode != 0:
+                raise Stalled(f"the control plane could not be built: {build.tail()}")
 
     def _applied(self) -> bool:
-        done = self._plane.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=self._manifests, check=False)
+        manifest = {
+            "apiVersion": "stoker.io/v1alpha1",
+            "kind": "Stoker",
+            "metadata": {"name": RESOURCE, "namespace": NAMESPACE},
+            "spec": {
+                "git": {
+                    "repo": self._standalone.url,
+                    "ref": "main",
+                    "auth": {"token": {"secretRef": {"name": "git", "key": "token"}}},
+                },
+                "polling": {"interval": "1s"},
+                "gateway": {
+                    "port": 8088,
+                    "tls": False,
+                    "apiKeySecretRef": {"name": "gateway-key", "key": "apiKey"},
+                },
+                "bidirectional": {
+                    "enabled": True,
+                    "watchPaths": ["projects/**"],
+                    "debounce": "1s",
+                    "createPR": False,
+                },
+            },
+        }
+        done = self._site.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest), check=False)
         return done.returncode == 0
 
-    def _kubectl(self, *arguments: str) -> str:
-        return self._plane.kubectl("-n", NAMESPACE, *arguments).stdout
+    def _start_controller(self) -> None:
+        flags = [f"--{one}-bind-address=0" for one in ("health-probe", "metrics", "receiver")]
+        flags += [f"--watch-namespaces={NAMESPACE},{RECIPES}", f"--lease-namespace={NAMESPACE}"]
+        self._dashboard = Dashboard(free_port(), self._site.cluster.token("admin"))
+        flags += [f"--dashboard-bind-address={self._dashboard.address}", "--log-format=json"]
+        command = [*program(), "controller", f"--kubeconfig={self._admin}", *flags]
+        log = self._folder / "controller.log"
+        controller = Process.start("stoker controller", command, log=log, env=self._environment)
+        self._running.enter_context(controller)
+        self._site.running.append(controller)
+
+    def _start_gateway(self) -> None:
+        """A pod without a node: its object in the API server, its programs on this machine."""
+        port = free_port()
+        service = f"services/{GATEWAY}"
+        self._running.enter_context(
+            self._gateway.start(self._standalone.key_file, self._folder / "gateway.log", port)
+        )
+        pod = AgentPod.create(
+            self._folder / "pod",
+            NAMESPACE,
+            name=f"{GATEWAY}-0",
+            resource=RESOURCE,
+            gateway=GATEWAY,
+            annotations={"service-path": service, "gateway-port": str(port)},
+        )
+        (pod.root / "tmp" / MARKER).touch()
+        pod.mount("api-key", {"apiKey": KEY})
+        pod.mount("git-credentials", {"token": TOKEN})
+        self._site.pod(pod.name, RESOURCE, gateway=GATEWAY, service_path=service, gateway_port=str(port))
+        self._gateway.address()
+        pod.start(self._admin)
+        self._running.enter_context(pod)
+
+    def _start_reverser(self, plane: ControlPlane) -> None:
+        repository = Repository.create(self._repository.path.parent / "cluster.git")
+        folder = self._folder / "reverser"
+        folder.mkdir()
+        url = self._standalone.address_of(repository.path)
+        self._recipes = Recipes(plane, folder, repository, url)
+        self._recipes.describe(TOKEN)
+        outer, inner = free_ports(2)
+        plane.kubectl(
+            "create",
+            "-f",
+            "-",
+            stdin=json.dumps(without_rules(AUTHORS, f"https://127.0.0.1:{outer}{PATH}")),
+        )
+        self._running.enter_context(self._recipes.site)
+        self._recipes.site.start(
+            "--enable-author-webhook=true",
+            "--webhook-host=127.0.0.1",
+            f"--webhook-port={outer}",
+            f"--peers-port={inner}",
+            f"--peers-service=127.0.0.1:{inner}",
+            f"--webhook-configuration={AUTHORS}",
+            "--webhook-cert-secret=reverser-tls",
+            "--webhook-cert-name=127.0.0.1",
+            "--drain-seconds=0",
+            env=self._environment,
+        )
+
+    # What there is to see.
+
+    @property
+    def _admin(self) -> Path:
+        return self._site.cluster.kubeconfig()
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        """What a program leaves behind must lie where we do."""
+        return os.environ | {"TMPDIR": str(self._folder)}
+
+    def _until_at(self, commit: str) -> None:
+        """Wait until the status says that the gateway has the commit."""
+
+        def there() -> bool:
+            gateways: list[dict[str, Any]] = self._site.status("Stoker", RESOURCE).get(
+                "discoveredGateways", []
+            )
+            return any(
+                (one.get("syncedCommit"), one.get("syncStatus")) == (commit, "Synced") for one in gateways
+            )
+
+        eventually(
+            there, PATIENCE_SECONDS, lambda: f"{GATEWAY} at {commit[:8]}: {self._told()}", interval=0.1
+        )
+
+    def _told(self) -> str:
+        return f"{self._site.status('Stoker', RESOURCE)}\n{self._site.tail()}"

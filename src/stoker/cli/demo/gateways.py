@@ -1,13 +1,18 @@
-"""A test gateway as a process, and what it says that it has loaded."""
+"""A test gateway as a process, what it says that it has loaded, and a Designer who saves on it."""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Mapping
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
+from stoker.cli.demo.stage import say
+from stoker.domain.errors import Stalled
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
 
@@ -32,11 +37,15 @@ class GatewayProcess:
         self._log: Path
         self._scans = 0
 
-    def start(self, python: str, key: Path, log: Path) -> Process:
-        self.data_dir.mkdir()
+    def start(self, key: Path, log: Path, port: int = 0) -> Process:
+        """Start it; `port` where somebody has to know it before."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
         self._log = log
         flags = ["--data-dir", str(self.data_dir), "--key-file", str(key), "--name", self.name]
-        return Process.start(self.name, [python, "-m", "stoker.testing.gateway.simulated", *flags], log=log)
+        flags += ["--port", str(port)]
+        return Process.start(
+            self.name, [sys.executable, "-m", "stoker.testing.gateway.simulated", *flags], log=log
+        )
 
     def address(self) -> str:
         """Its first line, as soon as it has printed it."""
@@ -46,9 +55,12 @@ class GatewayProcess:
             lambda: f"gateway {self.name} says its address; its log: {self._log.read_text()[-2000:]}",
         )
 
+    def port(self) -> int:
+        return urlsplit(self.address()).port or 0
+
     def loaded(self) -> dict[str, str]:
         """The digest of each resource that it has loaded."""
-        said = self._ask()
+        said = self._seen()
         self._scans = said.scans
         return {
             **{
@@ -63,16 +75,37 @@ class GatewayProcess:
         """The same once the scans that were asked for have ended."""
 
         def ended() -> bool:
-            said = self._ask()
+            said = self._seen()
             return said.scans >= self._scans + 2 and not said.scan_active
 
         eventually(ended, PATIENCE_SECONDS, f"gateway {self.name} has scanned projects and configuration")
         return self.loaded()
 
-    def _ask(self) -> Loaded:
+    def projects(self) -> set[str]:
+        return set(self._seen().projects)
+
+    def save(self, path: str, text: str) -> None:
+        """What a Designer does who presses save."""
+        said = json.loads(self._ask("POST", "/testing/save", {"path": path, "text": text}))
+        if not said.get("written"):
+            raise Stalled(f"gateway {self.name} did not write {path}")
+
+    def _seen(self) -> Loaded:
+        return msgspec.json.decode(self._ask("GET", "/testing/loaded"), type=Loaded)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> bytes:
         connection = HTTPConnection(urlsplit(self.address()).netloc, timeout=PATIENCE_SECONDS)
         try:
-            connection.request("GET", "/testing/loaded")
-            return msgspec.json.decode(connection.getresponse().read(), type=Loaded)
+            connection.request(method, path, None if body is None else json.dumps(body))
+            return connection.getresponse().read()
         finally:
             connection.close()
+
+
+def show_moves(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """What a gateway loaded, dropped and loaded anew."""
+    for path in sorted(before.keys() | after.keys()):
+        old, new = before.get(path), after.get(path)
+        if old != new:
+            did = "dropped" if new is None else "loaded" if old is None else "reloaded"
+            say(f"gateway {did} {path}", by=name)

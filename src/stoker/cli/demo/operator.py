@@ -1,8 +1,9 @@
-"""The whole operator on a control plane of its own: from nothing to five gateways that follow git.
+"""The same story with the whole operator: an empty cluster, a release of the chart, five gateways.
 
-The chart, helm, the API server and its controllers, `stoker controller`, `stoker webhook` and
-five agents are real; what is missing is a container runtime, for which a kubelet without
-containers stands in (`stoker.testing.kubelet.process_kubelet`), and gateways, which are test gateways.
+The chart, helm, the API server and its controllers, `stoker controller`, `stoker webhook`,
+`stoker reverser` and five agents are real; what is missing is a container runtime, for which
+a kubelet without containers stands in (`stoker.testing.kubelet.process_kubelet`), and
+gateways, which are test gateways.
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ import hmac
 import json
 import time
 import urllib.request
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from stoker.cli.demo.stage import act, say
+from stoker.cli.demo.commits import show_commit
+from stoker.cli.demo.dashboards import Dashboard
+from stoker.cli.demo.recipes import PERSON, Recipes
+from stoker.cli.demo.stage import act, say, show_command, stoker
 from stoker.domain.errors import Misconfigured
+from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.testing.assets import finding as assets
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.cluster.helm import CHART
 from stoker.testing.cluster.release import HOME, Release
+from stoker.testing.cluster.reverser_release import start_reverser
 from stoker.testing.kubelet.containers import GatewayImage, Image, Program
 from stoker.testing.kubelet.process_kubelet import ProcessKubelet
 from stoker.testing.repositories.bare import Repository
@@ -29,10 +36,12 @@ from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.sites.agent_plant import project
 from stoker.testing.sites.gateway_site import GATEWAY, IGNITION
 from stoker.testing.sites.operated_site import OperatedSite
+from stoker.testing.sites.plant import VIEWS, view
 from stoker.testing.waiting import eventually
 
 LINE = ("filler", "capper", "labeler", "packer", "palletizer")
-NAMESPACE, RESOURCE = "bottling", "line-1"
+NAMESPACE, RESOURCE = "plant", "line-1"
+VALUES = {"reverser": {"enabled": True}, "dashboard": {"enabled": True}}
 KEY = "demo-webhook-key"
 PATIENCE_SECONDS = 90.0
 
@@ -47,6 +56,8 @@ class OperatorDemo:
         self._url = ""
         self._release: Release
         self._site: OperatedSite
+        self._recipes: Recipes
+        self._dashboard: Dashboard
 
     @staticmethod
     def set_up() -> None:
@@ -58,24 +69,25 @@ class OperatorDemo:
         assets.ensure(assets.ALL)
         assets.helm()
 
+    # The stage.
+
     def install(self) -> None:
-        act("An empty cluster; helm installs the chart")
+        act("The stage: an empty cluster; helm installs the chart")
         plane = self._stage.enter_context(
             ControlPlane.start(self._folder / "cluster", controller_manager=True)
         )
-        self._release = self._stage.enter_context(Release(plane, self._folder))
+        self._release = self._stage.enter_context(Release(plane, self._folder, VALUES))
         self._release.install()
-        self._release.start()
-        say(f"$ helm install stoker charts/stoker --namespace {HOME} --create-namespace")
-        say("the controller and the webhook run with the arguments and accounts of the chart")
-
-    def write_the_line(self) -> None:
-        act("A repository with one folder for each gateway of the line")
-        self._commit(1, *LINE)
-        root = self._repository.path.parent
-        server = self._stage.enter_context(GitHttpServer.start(root))
-        self._url = server.url("plant.git")
-        say(f"{self._url}, branch main at {self._repository.tip().short}: {', '.join(LINE)}")
+        self._release.start("controller", "webhook")
+        self._open_repositories(plane)
+        chosen = [f"--set={part}.enabled=true" for part in VALUES]
+        show_command(
+            ["helm", "install", "stoker", "charts/stoker", f"--namespace={HOME}", *chosen], self._folder
+        )
+        say("controller, webhook and reverser run with the arguments and accounts of the chart")
+        port = self._release.ports["controller"]["dashboard-bind-address"]
+        self._dashboard = Dashboard(port, plane.token("admin"))
+        self._show_dashboard()
 
     def start_gateways(self) -> None:
         act("One resource, and five pods with two annotations each")
@@ -93,6 +105,13 @@ class OperatorDemo:
             gateway=GATEWAY,
             polling={"interval": "1h"},
             webhook={"secretRef": {"name": "hook", "key": "hmac"}},
+            bidirectional={
+                "enabled": True,
+                "watchPaths": ["projects/**"],
+                "debounce": "1s",
+                "createPR": False,
+            },
+            deployment={"autoRollback": {"enabled": True, "triggers": ["projectLoadError"]}},
         )
         for name in LINE:
             site.gateway_pod(name, service_path=f"services/{name}")
@@ -100,29 +119,74 @@ class OperatorDemo:
         resource = "RESOURCE:.metadata.labels.stoker\\.io/cr-name"
         columns = f"POD:.metadata.name,{resource},AGENT:.spec.initContainers[*].name"
         say(self._kubectl("get", "pods", "-o", f"custom-columns={columns}"))
-
-    def watch_them_sync(self) -> None:
-        act("Each agent brings the files before its gateway starts, and believes what the gateway then shows")
         began = time.monotonic()
-        self._site.until_synced("Stoker", RESOURCE, self._repository.tip(), len(LINE))
+        site.until_synced("Stoker", RESOURCE, self._repository.tip(), len(LINE))
         self._show(began)
+        self._recipes.until_known(self._recipes.site.tail)
 
-    def push(self) -> None:
-        act("A commit for two of them; the forge's signed webhook is all that is needed, nobody polls")
+    # The story.
+
+    def push(self, number: int) -> None:
+        act("A push for two of them: the forge's signed webhook is all that is needed, nobody polls", number)
         commit = self._commit(2, "filler", "packer")
         began = time.monotonic()
-        self._call({"ref": "refs/heads/main", "after": str(commit)})
+        self._call(commit)
         self._site.until_synced("Stoker", RESOURCE, commit, len(LINE))
         self._show(began)
+        self._dashboard.show_synced("filler", commit)
         for name in ("filler", "capper"):
-            title = json.loads(self._site.file(name, f"projects/{name}/project.json") or "{}").get("title")
-            say(f"its project is called {title!r}", by=name)
+            self._say_title(name)
+
+    def edit_on_a_gateway(self, number: int) -> None:
+        act("A designer saves a view on a gateway: git has a branch with it", number)
+        branch, folder = f"gateway-changes/{NAMESPACE}/labeler", f"projects/labeler/{VIEWS}/v0"
+        began = time.monotonic()
+        for name, text in view("Labeler overview, with a counter of jams").items():
+            self._site.gateway("labeler").save(f"{folder}/{name}", text.encode())
+        say(f"saved {folder}/view.json", by="labeler")
+        eventually(
+            lambda: self._repository.has_branch(branch),
+            PATIENCE_SECONDS,
+            lambda: f"branch {branch}: {self._site.tell('Stoker', RESOURCE)}",
+        )
+        say(f"branch {branch} after {time.monotonic() - began:.1f} s", by="git")
+        tip = show_commit(self._repository, f"refs/heads/{branch}", f"services/labeler/{folder}/view.json")
+        self._repository.set_branch("main", str(tip))
+        self._repository.delete_branch(branch)
+        say(f"somebody merges it: main is at {tip.short}", by="git")
+        self._call(tip)
+        self._site.until_synced("Stoker", RESOURCE, tip, len(LINE))
+        say(self._kubectl("get", "stokers"))
+
+    def change_in_the_cluster(self, number: int) -> None:
+        self._recipes.change(number)
+        self._dashboard.show_written(PERSON)
+
+    def break_one(self, number: int) -> None:
+        act("A commit with a project that the filler cannot load: taken back by itself", number)
+        cleaning, began = "services/filler/projects/cleaning/project.json", time.monotonic()
+        bad = self._commit(3, "filler", more={cleaning: "[]\n"})
+        say(f"{bad.short}: no project.json is a list; the gateway is asked twice", by="git")
+        self._call(bad)
+        message = self._site.until(
+            "Stoker", RESOURCE, "AutoRollbackPerformed", str(Reason.AUTO_ROLLBACK), PATIENCE_SECONDS
+        )
+        say(f"AutoRollbackPerformed after {time.monotonic() - began:.0f} s: {message}")
+        say(self._status())
+        reason = str(Reason.AUTO_ROLLBACK)
+        self._dashboard.show_gateway("filler", reason, lambda one: one.reason == reason)
+        self._say_title("filler")
+        good = self._commit(3, "filler", more={cleaning: '{"title": "Cleaning", "enabled": true}\n'})
+        began = time.monotonic()
+        self._call(good)
+        self._site.until_synced("Stoker", RESOURCE, good, len(LINE))
+        self._show(began)
+        self._say_title("filler")
 
     def take_it_away(self) -> None:
-        act(
-            "The resource is deleted, then the release: the agents say goodbye, the gateways keep their files"
-        )
+        act("The resource is deleted, then the release: the gateways keep their files")
         self._kubectl("delete", "stoker", RESOURCE, "--timeout=60s")
+        self._recipes.site.stop()
         self._release.uninstall()
         self._release.stop()
         eventually(
@@ -132,15 +196,43 @@ class OperatorDemo:
         say("nothing of the operator is left but the CRDs")
         say(f"{kept} of {len(LINE)} gateways run on with their files")
 
-    def _commit(self, version: int, *names: str) -> CommitId:
+    def show_what_stays(self) -> None:
+        say(f"$ export KUBECONFIG={self._release.cluster.kubeconfig(namespace=NAMESPACE)}")
+        say(f"$ stoker status --namespace {NAMESPACE} --watch")
+        say(f"$ git clone {self._repository.path}")
+        self._show_dashboard()
+
+    def _show_dashboard(self) -> None:
+        say(self._dashboard.link, by="dashboard")
+
+    def _open_repositories(self, plane: ControlPlane) -> None:
+        self._commit(1, *LINE)
+        state = Repository.create(self._repository.path.parent / "cluster.git")
+        server = self._stage.enter_context(GitHttpServer.start(self._repository.path.parent))
+        self._url = server.url("plant.git")
+        say(f"{self._url}, branch main at {self._repository.tip().short}: {', '.join(LINE)}", by="git")
+        folder = self._folder / "reverser"
+        folder.mkdir()
+        self._recipes = Recipes(plane, folder, state, server.url("cluster.git"))
+        self._recipes.describe()
+        reverser = start_reverser(self._release.cluster, self._release.pods["reverser"], folder)
+        self._recipes.site.running.append(reverser)
+        self._stage.enter_context(self._recipes.site)
+
+    def _commit(self, version: int, *names: str, more: Mapping[str, str] | None = None) -> CommitId:
         files = {
             f"services/{name}/{path}": text for name in names for path, text in project(name, version).items()
         }
-        return self._repository.commit(files, message=f"Version {version} of {', '.join(names)}")
+        message = f"Version {version} of {', '.join(names)}"
+        return self._repository.commit({**files, **(more or {})}, message=message)
 
-    def _call(self, event: dict[str, str]) -> None:
+    def _say_title(self, name: str) -> None:
+        title = json.loads(self._site.file(name, f"projects/{name}/project.json") or "{}").get("title")
+        say(f"its project is called {title!r}", by=name)
+
+    def _call(self, commit: CommitId) -> None:
         """What a forge does after a push."""
-        body = json.dumps(event).encode()
+        body = json.dumps({"ref": "refs/heads/main", "after": str(commit)}).encode()
         request = urllib.request.Request(  # noqa: S310 - the address is our own
             f"{self._release.receiver}/webhook/{NAMESPACE}/{RESOURCE}",
             data=body,
@@ -157,6 +249,10 @@ class OperatorDemo:
     def _show(self, began: float) -> None:
         say(self._kubectl("get", "stokers"))
         say(f"all verified after {time.monotonic() - began:.0f} s")
+
+    def _status(self) -> str:
+        config = str(self._release.cluster.kubeconfig())
+        return stoker("status", "--namespace", NAMESPACE, "--name", RESOURCE, "--kubeconfig", config)
 
     def _left(self) -> list[str]:
         mine = self._kubectl("get", "configmaps,roles,rolebindings", "-o", "name").split()

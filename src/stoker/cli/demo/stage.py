@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,30 +15,42 @@ from stoker.domain.errors import Stalled
 
 COMMAND_SECONDS = 120.0
 WIDTH = 100
+_ROOM = 8
+"""For what stands before and after a line of a command."""
+_WRAPPED = textwrap.TextWrapper(
+    WIDTH,
+    initial_indent="  ",
+    subsequent_indent="      ",
+    replace_whitespace=False,
+    break_long_words=False,
+    break_on_hyphens=False,
+)
 
 
-def act(title: str) -> None:
-    """Begin a step."""
+def act(title: str, number: int = 0) -> None:
+    """Begin a step; those of the story have numbers."""
     click.echo()
-    click.secho(title, bold=True)
+    click.secho(f"{number}. {title}" if number else title, bold=True)
 
 
 def say(text: str, *, by: str = "") -> None:
-    """Show lines, each with who says it."""
-    for line in text.strip("\n").splitlines():
-        click.echo(f"  {by}{': ' if by else ''}{line}".rstrip())
+    """Show lines, each with who says it; long ones go on in the next line."""
+    for line in text.splitlines():
+        if line.strip():
+            click.echo("\n".join(_WRAPPED.wrap(f"{by}{': ' if by else ''}{line.rstrip()}")))
 
 
 def show_command(words: Sequence[str], folder: Path) -> None:
     """A command as one would type it, over several lines, without the demo's own folder before each path."""
     plain = shlex.join(word.removeprefix(f"{folder}/") for word in words)
     line, *options = plain.split(" --")
+    lines = [f"$ {line}"]
     for option in options:
-        if len(line) + len(option) > WIDTH:
-            say(f"{line} \\" if line.startswith(" ") else f"$ {line} \\")
-            line = "   "
-        line = f"{line} --{option}"
-    say(line)
+        if len(lines[-1]) + len(option) > WIDTH - _ROOM:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" --{option}"
+    say("\n".join(lines))
 
 
 def stoker(*arguments: str, ends: int = 0) -> str:

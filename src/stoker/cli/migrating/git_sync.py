@@ -48,7 +48,7 @@ def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Mig
         spec["polling"] = {"enabled": True, "interval": _duration(found["period"])}
     if found["storage class"]:
         spec["storage"] = {"storageClassName": found["storage class"]}
-    remarks.append("pods: annotate them with sync.ignition.io/inject and sync.ignition.io/service-path")
+    remarks.append("pods: annotate them with stoker.io/inject and stoker.io/service-path")
     taken = [key for names in _NAMES.values() for key in names]
     taken += [f"{prefix}_{one}" for prefix in ("GITSYNC", "GIT_SYNC") for one in (*_OF_NO_USE, *_SSH)]
     remarks += left_behind(settings, taken)

@@ -1,0 +1,38 @@
+"""What a repository holds, as the demo shows it: whose a commit is, and the lines that it changed."""
+
+from __future__ import annotations
+
+from stoker.cli.demo.stage import WIDTH, say
+from stoker.domain.refs import CommitId
+from stoker.testing.repositories.bare import Repository
+
+MOST_LINES = 6
+
+
+def show_commit(repository: Repository, ref: str, path: str) -> CommitId:
+    """The commit at a ref: author, subject, and what it did to one file."""
+    commit = repository.tip(ref)
+    author, subject = _asked(repository, "log", "-1", "--format=%an <%ae>%n%s", str(commit))[:2]
+    say(f"{commit.short} by {author}", by="git")
+    say(subject[:WIDTH], by="git")
+    for line in _changed(repository, commit, path):
+        say(line, by="git")
+    return commit
+
+
+def author_of(repository: Repository, path: str, branch: str = "main") -> str:
+    """Who changed a file last; nothing where there is no such file."""
+    if not repository.has_branch(branch):
+        return ""
+    return "".join(_asked(repository, "log", "-1", "--format=%an", f"refs/heads/{branch}", "--", path))
+
+
+def _changed(repository: Repository, commit: CommitId, path: str) -> list[str]:
+    shown = _asked(repository, "show", "--format=", "--unified=0", str(commit), "--", path)
+    lines = [line[:WIDTH] for line in shown if line[:1] in ("+", "-") and not line.startswith(("+++", "---"))]
+    more = len(lines) - MOST_LINES
+    return lines if more <= 0 else [*lines[:MOST_LINES], f"… and {more} lines more"]
+
+
+def _asked(repository: Repository, *words: str) -> list[str]:
+    return repository.git(*words).decode(errors="replace").splitlines()
