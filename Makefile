@@ -8,7 +8,7 @@ ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
 NODE = $(BIN)/python -m stoker.testing.node.enclosing
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
-.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale verify generate build image image-lock sbom test-image assets clean help
+.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale bench-dashboard verify generate docs build image image-lock sbom test-image assets clean help
 
 test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
 
@@ -33,10 +33,10 @@ test-crash: .venv/ready             ## A kill and a broken disk at every turn of
 test-model: assets                  ## Random histories: 500 of the reverser, 1,000 of the way back; SEEDS=120-129 plays those alone
 	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadgroup -m long tests/e2e/test_reverser_model.py tests/e2e/test_way_back_model.py
 
-demo: .venv/ready                   ## See the main job done for real
+demo: .venv/ready                   ## A story in four acts, both directions, each step real
 	$(BIN)/stoker demo
 
-demo-cluster: .venv/ready           ## The whole operator, from an empty cluster to five synced gateways
+demo-cluster: .venv/ready           ## The same story with the whole operator and five gateways
 	$(BIN)/stoker demo --operator
 
 test-stories: assets                ## The operator's stories, all of them
@@ -51,7 +51,7 @@ e2e: node-ready                     ## The stories on a real node with our image
 soak: node-ready                    ## SOAK_MINUTES (30) on the real node with faults: no lost change, flat memory
 	$(NODE) $(BIN)/python bench/soak.py
 
-bench: bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale ## Every benchmark
+bench: bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale bench-dashboard ## Every benchmark
 
 bench-kube: assets                  ## The Kubernetes runtime beside the official client
 	$(BIN)/python bench/kube.py
@@ -71,10 +71,16 @@ bench-controller: assets            ## 500 resources with 1,000 gateways, at res
 bench-scale: assets                 ## How cost grows to 500 resources, 1,000 gateways and 20,000 objects, within the chart's limits
 	$(BIN)/python bench/scale.py
 
+bench-dashboard: assets             ## The dashboard with 1,000 gateways in a real browser: first paint, a change, a storm
+	$(BIN)/python bench/dashboard.py
+
 bench-delivery: .venv/ready         ## Safe delivery: snapshots beside tar, the way back
 	$(BIN)/python bench/delivery.py
 
-verify: .venv/ready                 ## Fail when a generated file is stale
+docs: .venv/ready                   ## The documentation as a site in dist/site, looked at for links that lead nowhere
+	$(BIN)/python scripts/site
+
+verify: docs                        ## Fail when a generated file is stale or the site has a fault
 	$(BIN)/python -m stoker.api.generate --check && $(BIN)/python scripts/chart-readme --check && $(BIN)/python scripts/log-reference --check
 
 generate: .venv/ready               ## Write CRDs, chart files and reference pages
@@ -96,6 +102,7 @@ test-image: image                   ## The image: twice the same, and ssh, git a
 	$(BIN)/pytest -n 0 -m long tests/integration/test_image.py
 
 assets: .venv/ready                 ## Build what is missing of the cluster binaries; the last line is their folder
+	@scripts/setup-browser
 	$(BIN)/python -m stoker.testing.assets.finding
 
 node-ready: assets                  ## What a real node needs, where this machine can run one: packages, binaries, our image

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ from stoker.serving.trusting import VALIDATING
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.cluster.helm import Helm
-from stoker.testing.processes import Process, free_ports
+from stoker.testing.cluster.reverser_release import lead_to, start_reverser
+from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import files_of
@@ -57,38 +57,7 @@ def started(plane: ClusterAccess, helm: Helm, folder: Path, values: Mapping[str,
         if (one["kind"], one["metadata"]["name"]) == ("Deployment", "stoker-reverser")
     )
     pod = deployment["spec"]["template"]["spec"]
-    outer, inner = free_ports(2)
-    here = {
-        "--identity": "replica-0",
-        "--work-dir": str(folder / "work"),
-        "--webhook-port": str(outer),
-        "--peers-port": str(inner),
-        "--peers-service": f"127.0.0.1:{inner}",
-        "--health-port": "0",
-        "--metrics-port": "0",
-        "--batch-max-wait": "0s",
-    }
-    words = [
-        f"{flag}={here[flag]}" if (flag := word.partition("=")[0]) in here else word
-        for word in pod["containers"][0]["args"]
-    ]
-    words += ["--webhook-host=127.0.0.1", "--webhook-cert-name=127.0.0.1", "--drain-seconds=0"]
-    account = plane.service_account_kubeconfig(HOME, pod["serviceAccountName"])
-    command = [sys.executable, "-m", "stoker", *words, f"--kubeconfig={account}"]
-    # The chart names a Service; on this machine it is reached by address.
-    lead(plane, "service", "url", f"https://127.0.0.1:{outer}/process-validating-webhook")
-    return Process.start("stoker reverser", command, log=folder / "reverser.log")
-
-
-def lead(plane: ClusterAccess, away: str, to: str, value: object) -> None:
-    """Have the API server look for the webhook elsewhere."""
-    place = "/webhooks/0/clientConfig"
-    patch = [
-        {"op": "remove", "path": f"{place}/{away}"},
-        {"op": "add", "path": f"{place}/{to}", "value": value},
-    ]
-    path = VALIDATING.path(name="stoker-reverser")
-    assert plane.request("PATCH", path, patch, content_type="application/json-patch+json").status == 200
+    return start_reverser(plane, pod, folder)
 
 
 def leases(plane: ClusterAccess) -> list[str]:
@@ -152,7 +121,7 @@ def test_the_reverser_of_a_release_works_with_its_own_rights_and_survives_an_upg
             return repository.git("log", "-1", "--format=%an", "main", "--", path) == b"alice\n"
 
         eventually(known, PATIENCE, lambda: f"an author: {webhook(plane)}\n{process.tail()}", interval=0.1)
-        lead(plane, "url", "service", service)
+        lead_to(plane, "url", "service", service)
         before = webhook(plane)
         assert {each for rule in before["rules"] for each in rule["resources"]} == {"configmaps", "secrets"}
         own = next(each for each in before["matchConditions"] if each["name"] == "not-by-the-reverser")

@@ -20,6 +20,7 @@ from stoker.testing.cluster import audit
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.cluster.helm import Helm
+from stoker.testing.cluster.reverser_release import lead_to
 from stoker.testing.cluster.rule_removal import Account, needless
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
@@ -27,7 +28,7 @@ from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import files_of
 from stoker.testing.waiting import eventually
 
-from .test_chart_reverser import HOME, NAME, PATIENCE, VALUES, described, lead, started, webhook
+from .test_chart_reverser import HOME, NAME, PATIENCE, VALUES, described, started, webhook
 
 pytestmark = [pytest.mark.xdist_group("author-capture"), pytest.mark.timeout(300)]
 
@@ -215,7 +216,7 @@ def test_a_kind_that_nobody_has_granted_is_told_until_a_role_with_the_label_brin
 
         # An upgrade leaves what the cluster has gathered.
         gathered: Any = plane.request("GET", f"{RIGHTS}/clusterroles/stoker-reverser-read").json()
-        lead(plane, "url", "service", service)
+        lead_to(plane, "url", "service", service)
         helm.upgrade(NAME, HOME, {**VALUES, "reverser": {"enabled": True, "replicas": 3}})
         after: Any = plane.request("GET", f"{RIGHTS}/clusterroles/stoker-reverser-read").json()
         assert after["rules"] == gathered["rules"]

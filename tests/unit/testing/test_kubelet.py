@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.kubelet.containers import Place, environment
+from stoker.testing.kubelet.containers import GatewayImage, Place, environment
 from stoker.testing.kubelet.files import swap
 from stoker.testing.kubelet.pods import Pod, Refused, Token, read_pod
 from stoker.testing.kubelet.volumes import Missing, Volumes
+from stoker.testing.waiting import eventually
 
 
 def pod(container: dict[str, Any] | None = None, **spec: Any) -> Pod:
@@ -161,3 +163,26 @@ def test_variables_are_the_containers_own(tmp_path: Path, monkeypatch: pytest.Mo
     other = pod({"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]})
     with pytest.raises(Refused, match=r"status\.podIP"):
         environment(other, other.spec.containers[0], place)
+
+
+async def test_a_command_of_the_gateways_image_fills_a_volume(tmp_path: Path) -> None:
+    seed = f"test ! -e /seed/done && cp {GatewayImage.data}/* /seed/ && touch /seed/done"
+    mounted = {
+        "volumeMounts": [{"name": "data", "mountPath": "/seed"}],
+        "command": ["sh", "-c", seed],
+    }
+    made = pod(mounted, volumes=[{"name": "data", "emptyDir": {}}])
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    place = Place(tmp_path, tmp_path / "seed.log", {"/seed": volume}, ("127.0.0.1", 1))
+    ended = [await ended_with(GatewayImage(), made, place) for _ in range(2)]
+    assert ended == [0, 1], "the second finds that the first is done"
+    assert {one.name for one in volume.iterdir()} == {"done", "gateway.xml_clean"}
+
+
+async def ended_with(image: GatewayImage, made: Pod, place: Place) -> int:
+    running = await image.start(made, made.spec.containers[0], place)
+    await asyncio.to_thread(eventually, lambda: running.exit_code is not None, 30, "its end")
+    await running.stop(1.0)
+    assert running.exit_code is not None
+    return running.exit_code

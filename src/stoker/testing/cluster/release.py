@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.helm import Helm
@@ -27,7 +29,13 @@ NAME, HOME = "stoker", "stoker-system"
 CONFIGURATION = "stoker-webhook"
 LET_GO = "let-go"
 SHARD = "stoker.io/shard"
-PORTS = ("health-probe-bind-address", "metrics-bind-address", "receiver-bind-address", "webhook-port")
+PORTS = (
+    "health-probe-bind-address",
+    "metrics-bind-address",
+    "receiver-bind-address",
+    "webhook-port",
+    "dashboard-bind-address",
+)
 
 
 @dataclass
@@ -60,7 +68,18 @@ class Release(Stopped):
     def install(self) -> str:
         """Have it in the cluster, with nothing running yet; what helm says."""
         said = self.helm.install(NAME, HOME, self.values, "--create-namespace")
-        for one in self.helm.template(self.values, name=NAME, namespace=HOME):
+        self._take(self.helm.template(self.values, name=NAME, namespace=HOME))
+        return said
+
+    def adopt(self) -> None:
+        """Take over one that somebody else has installed; what already runs of it goes on."""
+        objects = yaml.safe_load_all(self.helm.run("get", "manifest", NAME, f"--namespace={HOME}").stdout)
+        hooks = yaml.safe_load_all(self.helm.run("get", "hooks", NAME, f"--namespace={HOME}").stdout)
+        self._take([one for one in (*objects, *hooks) if one is not None])
+
+    def _take(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Find the programs among the objects of the chart."""
+        for one in objects:
             if one["kind"] == "ConfigMap" and "defaults.yaml" in one["data"]:
                 (self.folder / "defaults.yaml").write_text(one["data"]["defaults.yaml"])
             if one["kind"] == "Deployment":
@@ -69,7 +88,6 @@ class Release(Stopped):
                 self.pods[verb if shard == "0" else f"{verb}-{shard}"] = pod
             if one["kind"] == "Job":
                 self._let_go = one["spec"]["template"]["spec"]
-        return said
 
     def start(self, *verbs: str, reachable: bool = True) -> None:
         """Start programs, all of them unless some are named, and return when they do their work.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,8 +78,9 @@ class Program:
     command: Sequence[str] = (sys.executable, "-m", "stoker")
 
     async def start(self, pod: Pod, container: Container, place: Place) -> Running:
-        if container.args[:1] != ("agent",):
-            raise Refused(f"container {container.name!r} runs {container.args}, and not an agent")
+        words = (*container.command, *container.args)
+        if words[:1] != ("agent",):
+            raise Refused(f"container {container.name!r} runs {words}, and not an agent")
         declared = [one.container_port for one in container.ports]
         ports = dict(zip(declared, free_ports(len(declared)), strict=True))
         argv = [*self.command, *container.args, f"--root={place.root}", "--log-format=json"]
@@ -108,7 +110,7 @@ class _Served:
 
 @dataclass
 class GatewayImage:
-    """A test gateway over the volume that its container mounts at `data`."""
+    """A test gateway over the volume that its container mounts at `data`, or a command of the image."""
 
     data: str = "/usr/local/bin/ignition/data"
     how: Mapping[str, Any] = field(default_factory=lambda: {"scan_seconds": 0.0})
@@ -117,6 +119,8 @@ class GatewayImage:
     """The gateways, by namespace and name of their pod."""
 
     async def start(self, pod: Pod, container: Container, place: Place) -> Running:
+        if container.command:
+            return self._command(pod, container, place)
         port = int(pod.metadata.annotations.get(GATEWAY_PORT, "0"))
         if self.data not in place.mounts:
             raise Refused(f"container {container.name!r} mounts nothing at {self.data}")
@@ -125,6 +129,20 @@ class GatewayImage:
         )
         self.started[pod.metadata.namespace, pod.metadata.name] = gateway
         return _Served(gateway)
+
+    def _command(self, pod: Pod, container: Container, place: Place) -> Running:
+        """Run what an init container runs; the image's own data is a file that every gateway has."""
+        files = place.log.with_suffix(".image")
+        files.mkdir(exist_ok=True)
+        (files / "gateway.xml_clean").touch()
+        folders = {self.data: files, **place.mounts}
+        places = re.compile("|".join(re.escape(one) for one in sorted(folders, key=len, reverse=True)))
+        argv = [
+            places.sub(lambda found: str(folders[found[0]]), one)
+            for one in (*container.command, *container.args)
+        ]
+        name, env = f"{pod.metadata.name}/{container.name}", environment(pod, container, place)
+        return _Child(Process.start(name, argv, log=place.log, env=env), {})
 
 
 def environment(pod: Pod, container: Container, place: Place) -> dict[str, str]:

@@ -138,7 +138,8 @@ class PodLife:
         image = self.node.images.get(container.image)
         if image is None:
             raise ImagePullFailed(f"nobody has image {container.image} of container {container.name!r}")
-        self.volumes.mount(self.pod, container)
+        if not container.command:  # its words are told where the folders are
+            self.volumes.mount(self.pod, container)
         mounts = {one.mount_path: self.volumes.mounted(self.pod, one) for one in container.volume_mounts}
         place = Place(self.volumes.root, self.folder / f"{container.name}.log", mounts, self.node.api_server)
         return await image.start(self.pod, container, place)

@@ -60,6 +60,7 @@ class ProcessKubelet(Stopped):
         self._folder = folder
         self._images = images
         self._haste = haste
+        self._any_user = False
         self._scheduled: set[str] = set()
         self._lives: dict[str, PodLife] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -82,9 +83,11 @@ class ProcessKubelet(Stopped):
         *,
         node: str = "node-1",
         haste: float = HASTE,
+        any_user: bool = False,
     ) -> Self:
         """Register the node and return when pods can be bound to it."""
         kubelet = cls(cluster, folder, images, node=node, haste=haste)
+        kubelet._any_user = any_user
         kubelet._loop.run(kubelet._begin())
         return kubelet
 
@@ -200,7 +203,7 @@ class ProcessKubelet(Stopped):
                 life.update(msgspec.structs.replace(life.pod, metadata=_gone(life.pod)))
             return
         try:
-            pod = read_pod(change.new)
+            pod = read_pod(change.new, any_user=self._any_user)
         except Refused as why:
             if change.key not in self._refused:
                 self._refused[change.key] = why.message

@@ -29,6 +29,8 @@ from stoker.testing.kubelet.pods import (
 )
 
 NOBODY = 65534
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Every container gets the token of the account here; the agent, which comes first, has its own."""
 RENEW_AFTER = 0.8
 """Of a token's life, as the kubelet does it."""
 
@@ -79,7 +81,7 @@ class Volumes:
             where.parent.mkdir(parents=True, exist_ok=True)
             if not where.is_symlink():
                 where.symlink_to(target)
-            elif where.readlink() != target:
+            elif where.readlink() != target and one.mount_path != ACCOUNT:
                 raise Refused(f"container {container.name!r} mounts two things at {one.mount_path}")
 
     def mounted(self, pod: Pod, mount: Mount) -> Path:
@@ -96,7 +98,8 @@ class Volumes:
         if claim is not None:
             return self._claims / pod.metadata.namespace / claim.claim_name
         if volume.empty_dir is not None:
-            mounts = (one for container in pod.all_containers() for one in container.volume_mounts)
+            programs = (one for one in pod.all_containers() if not one.command)
+            mounts = (one for container in programs for one in container.volume_mounts)
             first = next((one for one in mounts if one.name == volume.name and not one.sub_path), None)
             if first is not None:
                 return self.root / first.mount_path.lstrip("/")

@@ -1,0 +1,45 @@
+"""What tests of the documentation share: the pages, and who judges their commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stoker.cli.verbs import cli
+from stoker.testing.assets import finding as assets
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.documents.examining import Examiner
+from stoker.testing.documents.pages import Page, all_pages
+from stoker.testing.documents.tools import Tool
+
+
+@pytest.fixture(scope="session")
+def pages() -> list[Page]:
+    return all_pages()
+
+
+@pytest.fixture(scope="session")
+def kubectl(kinds: ClusterAccess) -> Tool:
+    return Tool(kinds.binaries / "kubectl")
+
+
+@pytest.fixture(scope="session")
+def examiner(kinds: ClusterAccess) -> Examiner:
+    """Knows the product's command line, the real kubectl and helm, and what the API server serves."""
+    served = spellings(kinds)
+    return Examiner(cli, kinds.binaries / "kubectl", assets.helm(), lambda: served)
+
+
+def spellings(cluster: ClusterAccess) -> frozenset[str]:
+    """Every way to say a kind to kubectl."""
+    found = {"all"}
+    groups: Any = cluster.request("GET", "/apis").json()
+    versions = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in groups["groups"])]
+    for version in versions:
+        listed: Any = cluster.request("GET", version).json()
+        group = version.split("/")[2] if version.startswith("/apis/") else ""
+        for one in listed["resources"]:
+            names = {one["name"], one["singularName"], one["kind"].lower(), *one.get("shortNames", ())}
+            found |= names | {f"{name}.{group}" for name in names if group} | set(one.get("categories", ()))
+    return frozenset(found)
