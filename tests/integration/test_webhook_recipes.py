@@ -1,4 +1,4 @@
-"""Every recipe of docs/webhooks.md does what it says: its commands and bodies are taken from the page."""
+"""Every recipe of docs/webhooks.md and docs/integrations does what it says: it is taken from its page."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "webhooks.md").read_text()
+PAGES = {
+    name: (ROOT / "docs" / name).read_text()
+    for name in ("webhooks.md", "integrations/argo-cd.md", "integrations/kargo.md")
+}
 PROCESS = Path(__file__).parent / "receiver_process.py"
 RECIPES = {
     match[1]: match[2]
-    for match in re.finditer(r"<!-- recipe: ([\w-]+) -->\n```\w+\n(.*?)```\n", PAGE, re.DOTALL)
+    for page in PAGES.values()
+    for match in re.finditer(r"<!-- recipe: ([\w-]+) -->\n```\w+\n(.*?)```\n", page, re.DOTALL)
 }
 
 
 class Site:
-    """The namespace of a test, which stands for site1 of the page, and a receiver for it."""
+    """The namespace of a test, which stands for those of the pages, and a receiver for it."""
 
     def __init__(self, cluster: ClusterAccess, namespace: str, folder: Path) -> None:
         self.cluster = cluster
@@ -129,8 +133,10 @@ def test_every_recipe_of_the_page_has_its_test() -> None:
         "gitlab",
         "bitbucket",
         "argocd-application",
+        "argocd-annotations",
         "argocd",
         "kargo",
+        "kargo-git",
     }
 
 
@@ -162,46 +168,98 @@ def test_a_gitea_set_up_by_the_page_calls(site: Site, gitea: Gitea) -> None:
 
 def test_a_notification_of_argo_cd_as_on_the_page_asks_for_the_ref(site: Site, tmp_path: Path) -> None:
     data = yaml.safe_load(RECIPES["argocd"])["data"]
-    service = yaml.safe_load(data["service.webhook.stoker"])
-    application = yaml.safe_load(RECIPES["argocd-application"].replace("site1", site.namespace))
-    rendered = yaml.safe_load(_rendered(data["template.stoker-webhook"], application, tmp_path))
-    hook = rendered["webhook"]["stoker"]
+    service = yaml.safe_load(data["service.webhook.ignition-sync"])
+    (trigger,) = yaml.safe_load(data["trigger.on-sync-succeeded"])
+    rendered = yaml.safe_load(
+        _rendered(data["template.ignition-sync-webhook"], _application(site.namespace), tmp_path)
+    )
+    hook = rendered["webhook"]["ignition-sync"]
     headers = {
-        one["name"]: one["value"].replace("$stoker-webhook-token", site.secret("token"))
+        one["name"]: one["value"].replace("$ignition-sync-token", site.secret("token"))
         for one in service["headers"]
     }
+    assert trigger["when"] == "app.status.operationState.phase in ['Succeeded']"
+    assert trigger["send"] == ["ignition-sync-webhook"]
     assert hook["method"] == "POST"
     assert hook["path"] == f"/webhook/{site.namespace}/plant"
     assert site.post(hook["path"], hook["body"], headers) == (202, {"accepted": True, "ref": "2.0.0"})
     assert site.asked()["requested-ref"] == "2.0.0"
 
 
-def test_a_whole_application_of_argo_cd_is_understood_too(site: Site, tmp_path: Path) -> None:
+def test_an_application_of_the_page_subscribes_and_names_the_resource() -> None:
+    """Trigger and service are called in the annotation as in the map."""
+    data = yaml.safe_load(RECIPES["argocd"])["data"]
+    annotations = yaml.safe_load(RECIPES["argocd-annotations"])["metadata"]["annotations"]
+    (subscription,) = [one for one in annotations if "/subscribe." in one]
+    _, trigger, service = subscription.rsplit("/", 1)[1].split(".")
+    assert {f"trigger.{trigger}", f"service.webhook.{service}"} <= data.keys()
+    assert (annotations["stoker.io/cr-namespace"], annotations["stoker.io/cr-name"]) == ("plant", "bottling")
+    assert annotations["git.ref"] == "2.0.0"
+
+
+def test_an_application_whose_manifests_hold_the_ref_asks_for_none() -> None:
+    """A request wins over the spec: a ref that nobody moves would take gateways back after each sync."""
     application = yaml.safe_load(RECIPES["argocd-application"])
-    assert '{"app": {{toJson .app}}}' in PAGE
-    body = _rendered('{"app": {{toJson .app}}}', application, tmp_path)
+    assert "annotations" not in application["metadata"]
+    assert application["spec"]["source"]["path"] == "sites/plant"
+
+
+def test_a_whole_application_of_argo_cd_is_understood_too(site: Site, tmp_path: Path) -> None:
+    assert '{"app": {{toJson .app}}}' in PAGES["integrations/argo-cd.md"]
+    body = _rendered('{"app": {{toJson .app}}}', _application(site.namespace), tmp_path)
     headers = {"Authorization": f"Bearer {site.secret('token')}", "Content-Type": "application/json"}
     assert site.post(f"/webhook/{site.namespace}/plant", body, headers)[1]["ref"] == "2.0.0"
     assert site.asked()["requested-source"] == "argocd"
 
 
 def test_a_step_of_kargo_as_on_the_page_asks_for_the_ref(site: Site) -> None:
-    (step,) = yaml.safe_load(RECIPES["kargo"].replace("site1", site.namespace))
-    values = {"secret('stoker-webhook').token": site.secret("token")}
-    values['commitFrom("https://github.com/acme/plant.git").Tag'] = "2.0.0"
-
-    def evaluated(text: str) -> str:
-        return re.sub(r"\$\{\{ (.*?) \}\}", lambda match: values[match[1]], text)
-
+    (step,) = yaml.safe_load(RECIPES["kargo"])
+    values = {
+        "secret('bottling-webhook').token": site.secret("token"),
+        f'quote({{"ref": {PROMOTED}}})': json.dumps({"ref": "2.0.0"}),
+    }
     settings = step["config"]
-    path = settings["url"].removeprefix("http://stoker-receiver.stoker-system.svc:8443")
-    headers = {one["name"]: evaluated(one["value"]) for one in settings["headers"]}
+    assert settings["url"] == "http://stoker-receiver.stoker-system.svc:8443/webhook/plant/bottling"
+    path = f"/webhook/{site.namespace}/plant"
+    headers = {one["name"]: _evaluated(one["value"], values) for one in settings["headers"]}
+    body = _evaluated(settings["body"], values)
     assert settings["method"] == "POST"
-    assert site.post(path, evaluated(settings["body"]), headers) == (202, {"accepted": True, "ref": "2.0.0"})
+    assert site.post(path, body, headers) == (202, {"accepted": True, "ref": "2.0.0"})
     body = '{"freight": {"commits": [{"tag": "2.0.0"}]}}'
-    assert body in PAGE
+    assert body in PAGES["integrations/kargo.md"]
     assert site.post(path, body, headers)[0] == 202
     assert site.asked()["requested-source"] == "kargo"
+
+
+def test_a_promotion_of_kargo_by_git_writes_the_ref_of_the_values_that_the_page_shows() -> None:
+    stage = yaml.safe_load(RECIPES["kargo-git"])
+    steps = {one["uses"]: one["config"] for one in stage["spec"]["promotionTemplate"]["spec"]["steps"]}
+    assert list(steps) == ["git-clone", "yaml-update", "git-commit", "git-push", "argocd-update"]
+    (update,) = steps["yaml-update"]["updates"]
+    assert update["key"] == "git.ref"
+    assert _evaluated(update["value"], {PROMOTED: "2.0.0"}) == "2.0.0"
+    assert '# values of the site\'s chart\ngit:\n  ref: "2.0.0"\n' in PAGES["integrations/kargo.md"]
+    (checkout,) = steps["git-clone"]["checkout"]
+    assert {steps["git-commit"]["path"], steps["git-push"]["path"]} == {checkout["path"]}
+    assert steps["yaml-update"]["path"].startswith(f"{checkout['path']}/")
+
+
+PROMOTED = 'commitFrom("https://git.example.net/plant/config.git").Tag'
+
+
+def _evaluated(text: str, values: dict[str, str]) -> str:
+    """An expression of Kargo, with what its functions would give."""
+    return re.sub(r"\$\{\{ (.*?) \}\}", lambda match: values[match[1]], text)
+
+
+def _application(namespace: str) -> dict[str, Any]:
+    """The Application of the page with its annotations, for the resource of the test."""
+    application: dict[str, Any] = yaml.safe_load(RECIPES["argocd-application"])
+    said = yaml.safe_load(RECIPES["argocd-annotations"])["metadata"]
+    assert {**said, "annotations": None} == {**application["metadata"], "annotations": None}
+    place = {"stoker.io/cr-namespace": namespace, "stoker.io/cr-name": "plant"}
+    application["metadata"]["annotations"] = said["annotations"] | place
+    return application
 
 
 def _rendered(template: str, application: dict[str, Any], folder: Path) -> str:

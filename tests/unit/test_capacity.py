@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stoker.api.defaults import SYNC
 from stoker.domain.shards import MOST
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +52,18 @@ def test_the_chart_allows_as_many_shards_as_the_command() -> None:
 
 def test_the_tables_of_the_benchmark_have_their_place() -> None:
     assert PAGE.index("<!-- scale: begin -->") < PAGE.index("<!-- scale: end -->")
+
+
+def test_what_processes_ask_for_is_what_the_chart_and_the_api_give_them() -> None:
+    def said(resources: dict[str, dict[str, str]]) -> str:
+        return " | ".join(
+            f"{resources[which]['cpu']}, {resources[which]['memory']}" for which in ("requests", "limits")
+        )
+
+    given = {name: VALUES[name]["resources"] for name in ("controller", "webhook", "reverser")}
+    agent = {
+        which: {what: str(SYNC[f"agent.resources.{which}.{what}"]) for what in ("cpu", "memory")}
+        for which in ("requests", "limits")
+    }
+    for name, resources in {**given, "agent": agent}.items():
+        assert f"| {name} | {said(resources)} |" in PAGE
