@@ -50,7 +50,7 @@ def test_a_gateway_is_kept_at_its_branch_until_told_to_stop(tmp_path: Path, git_
 
         watch = [*stoker, "sync", "--watch", *flags, "--interval=1s", "--drift-interval=1s"]
         watch += [f"--gateway={gateway.url}", f"--api-key-file={tmp_path / 'key'}"]
-        watch += ["--health-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0"]
+        watch += ["--health-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0", "--dashboard-address=0"]
         with Process.start("stoker", watch, log=log) as process:
 
             def until(what: str) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stoker.domain.clock import SystemClock, rfc3339
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.cluster.release import HOME, Release
 from stoker.testing.forges.gitea import Gitea
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import ReverserSite
+from stoker.testing.waiting import eventually
+
+from .clinic import SECRET, Clinic, Ward
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +41,43 @@ def site(
     """A namespace in which reversers work."""
     with ReverserSite(kinds, namespace, tmp_path, git_http.url(prod.path.name)) as site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
+    """A cluster with a release of the chart; tests that use it belong into the group `doctor`."""
+    values = {"crds": {"conversion": False}, "controller": {"letGo": {"enabled": False}}}
+    with (
+        ControlPlane.start(tmp_path_factory.mktemp("plane")) as plane,
+        Release(plane, tmp_path_factory.mktemp("release"), values) as release,
+    ):
+        plane.create_namespace(HOME)
+        release.install()
+        release.start("webhook", "controller")
+        found = Clinic(plane, release)
+        found.until_led()
+        yield found
+
+
+@pytest.fixture
+def ward(clinic: Clinic, tmp_path: Path, git_http: GitHttpServer) -> Ward:
+    """A namespace with one resource, its Secrets, and a gateway that is synced."""
+    repository = Repository.create(git_http.root / "plant.git")
+    repository.commit({"services/site/projects/P/project.json": "{}"})
+    git_http.users["x-access-token"] = SECRET
+    namespace = f"plant-{uuid.uuid4().hex[:8]}"
+    clinic.cluster.create_namespace(namespace)
+    ward = Ward(clinic.cluster, namespace, tmp_path, clinic=clinic)
+    ward.secret("git-credentials", token=SECRET)
+    ward.secret("ignition-api-key", apiKey=f"stoker:{SECRET}")
+    auth = {"token": {"secretRef": {"name": "git-credentials", "key": "token"}}}
+    git = {"repo": git_http.url("plant.git"), "ref": "main", "auth": auth}
+    key = {"name": "ignition-api-key", "key": "apiKey"}
+    head = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "metadata": {"name": "line-1"}}
+    spec = {"git": git, "gateway": {"apiKeySecretRef": key}}
+    ward.post("/apis/stoker.io/v1alpha1", "stokers", {**head, "spec": spec})
+    pod = ward.pod("filler-0", "line-1", gateway="filler")
+    ward.until_told("line-1", commit=repository.tip())
+    pod.report(str(repository.tip()), heartbeat_at=rfc3339(SystemClock().now()))
+    eventually(lambda: ward.ready() == "True", 30.0, lambda: str(ward.status("Stoker", "line-1")))
+    return ward

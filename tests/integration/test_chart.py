@@ -127,6 +127,25 @@ VALUES: dict[str, dict[str, Any]] = {
             }
         }
     },
+    "dashboard": {"dashboard": {"enabled": True}, "reverser": {"enabled": True}},
+    "dashboard of two namespaces": {
+        "controller": {"watchNamespaces": ["line-1", "line-2"]},
+        "reverser": {"enabled": True},
+        "dashboard": {
+            "enabled": True,
+            "aggregateRoles": True,
+            "service": {"type": "LoadBalancer", "port": 443, "annotations": {"a.example/b": "c"}},
+            "tls": {"secretName": "dashboard-tls"},
+            "trustedProxies": ["10.0.0.0/8"],
+            "ingress": {
+                "enabled": True,
+                "className": "nginx",
+                "annotations": {"nginx.ingress.kubernetes.io/affinity": "cookie"},
+                "host": "stoker.plant.example",
+                "tlsSecretName": "plant-tls",
+            },
+        },
+    },
     "reverser without authors": {"reverser": {"enabled": True, "authors": {"enabled": False}}},
     "everything else": {
         "imagePullSecrets": [{"name": "registry"}],
@@ -180,6 +199,8 @@ ROLES = (
     "reverser without Secrets",
     "reverser in two namespaces",
     "reverser without the preset",
+    "dashboard",
+    "dashboard of two namespaces",
 )
 
 
@@ -593,6 +614,7 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
 
     free: tuple[str, ...] = ("defaults.", "webhook.namespaceSelector.", "reverser.credentialSecrets.")
     free += ("networkPolicy.metrics.namespaceSelector.", "monitoring.dashboards.labels.")
+    free += ("dashboard.ingress.annotations.",)
     for component in ("controller", "webhook", "reverser"):
         free += tuple(
             f"{component}.{name}" for name in ("podSecurityContext.", "securityContext.", "resources.")

@@ -63,6 +63,17 @@ def plain(helm: Helm) -> Installed:
     return Installed(helm.template({"networkPolicy": {"enabled": True}, "reverser": {"enabled": True}}))
 
 
+def test_browsers_reach_the_dashboard_where_there_is_one(helm: Helm, plain: Installed) -> None:
+    assert not plain.lets_in("controller", 8090, ANYONE)
+    policy = {"enabled": True, "dashboard": {"cidrs": ["198.51.100.0/24"]}}
+    narrow = Installed(helm.template({"networkPolicy": policy, "dashboard": {"enabled": True}}))
+    assert narrow.lets_in("controller", 8090, FORGE)
+    assert not narrow.lets_in("controller", 8090, ANYONE)
+    assert not narrow.lets_in("webhook", 8090, FORGE)
+    open_ = Installed(helm.template({"networkPolicy": {"enabled": True}, "dashboard": {"enabled": True}}))
+    assert open_.lets_in("controller", 8090, ANYONE)
+
+
 def test_there_are_none_unless_they_are_wanted_and_then_they_have_the_papers_names(
     helm: Helm, plain: Installed
 ) -> None:

@@ -15,10 +15,27 @@ from pathlib import Path
 
 import pytest
 
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.plain_objects import PlainObjects
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.waiting import eventually
 
 ESCAPE = b"\x1b["
+STOKER = [sys.executable, "-m", "stoker"]
+MANIFEST = """\
+apiVersion: stoker.io/v1alpha1
+kind: Stoker
+metadata: {name: line}
+spec:
+  git: {repo: "URL", ref: main}
+  gateway: {port: 0, apiKeySecretRef: {name: none, key: none}}
+---
+apiVersion: stoker.io/v1alpha1
+kind: SyncProfile
+metadata: {name: line}
+spec:
+  mappings: [{source: s, destination: projects/P}]
+"""
 
 
 class Terminal:
@@ -51,6 +68,29 @@ def terminal() -> Iterator[Terminal]:
         os.close(writing)
         thread.join()
         os.close(reading)
+
+
+class Reader:
+    """Reads a pipe to its end, beside everything else."""
+
+    def __init__(self, fd: int) -> None:
+        self.text = b""
+        self.thread = threading.Thread(target=self._read, args=(fd,))
+        self.thread.start()
+
+    def _read(self, fd: int) -> None:
+        with open(fd, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                self.text += chunk
+
+
+def resource(cluster: ClusterAccess, namespace: str) -> PlainObjects:
+    """A resource that no controller looks at."""
+    objects = PlainObjects(cluster, namespace)
+    head = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "metadata": {"name": "line"}}
+    spec = {"git": {"repo": "https://git.example.net/plant/config.git", "ref": "main"}}
+    objects.post("/apis/stoker.io/v1alpha1", "stokers", {**head, "spec": spec})
+    return objects
 
 
 class Site:
@@ -131,3 +171,66 @@ def test_what_is_done_at_once_has_no_bar(site: Site) -> None:
     with terminal() as screen:
         site.run(screen.fd)
     assert screen.seen == b""
+
+
+def test_who_goes_back_at_a_terminal_sees_that_it_takes_its_time(site: Site) -> None:
+    """A script of the site's own keeps it waiting."""
+    manifest = site.place / "line.yaml"
+    manifest.write_text(MANIFEST.replace("URL", (site.place / "plant.git").as_uri()))
+    before = Repository(site.place / "plant.git").tip()
+    where = [f"--data-dir={site.data}", f"--cache-dir={site.place / 'cache'}", f"--filename={manifest}"]
+    site.command = [*STOKER, "sync", *where]
+    site.run(subprocess.PIPE)
+    slow = [f"--hooks-dir={site.place / 'hooks'}"]
+    with terminal() as screen:
+        site.command = [*STOKER, "rollback", f"--to={before}", *where, *slow]
+        site.run(screen.fd)
+    assert ESCAPE in screen.seen
+    assert b"going back" in screen.seen
+
+
+@pytest.mark.parametrize("verb", ["status", "history", "doctor", "export"])
+def test_what_a_cluster_verb_says_is_plain_text_in_a_pipe(
+    verb: str, kinds: ClusterAccess, namespace: str, tmp_path: Path
+) -> None:
+    resource(kinds, namespace)
+    named = [f"--namespace={namespace}", f"--kubeconfig={kinds.kubeconfig()}"]
+    named += [f"--to={tmp_path / 'out'}"] if verb == "export" else ["--name=line"]
+    done = subprocess.run(
+        [*STOKER, verb, *named],
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env=os.environ | {"TERM": "xterm-256color", "FORCE_COLOR": ""},
+    )
+    assert done.stdout
+    assert b"\x1b" not in done.stdout + done.stderr
+
+
+def test_status_clears_the_screen_of_a_terminal_and_never_a_pipe(
+    kinds: ClusterAccess, namespace: str
+) -> None:
+    objects = resource(kinds, namespace)
+    command = [*STOKER, "status", f"--namespace={namespace}", f"--kubeconfig={kinds.kubeconfig()}", "--watch"]
+    reading, writing = os.pipe()
+    with (
+        terminal() as screen,
+        subprocess.Popen(command, stdout=screen.fd) as at_terminal,
+        subprocess.Popen(command, stdout=writing) as in_pipe,
+    ):
+        os.close(writing)
+        seen = Reader(reading)
+
+        def shown(times: int) -> bool:
+            return {screen.seen.count(b" line "), seen.text.count(b" line ")} == {times}
+
+        try:
+            eventually(lambda: shown(1), 60.0, lambda: f"both show it: {screen.seen!r} {seen.text!r}")
+            objects.patch(objects.path_of("Stoker", "line"), {"spec": {"paused": True}})
+            eventually(lambda: shown(2), 60.0, lambda: f"both show it anew: {screen.seen!r} {seen.text!r}")
+        finally:
+            at_terminal.terminate()
+            in_pipe.terminate()
+        seen.thread.join()
+    assert b"\x1b[H\x1b[2J" in screen.seen
+    assert b"\x1b" not in seen.text

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-import os
 import signal
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from stoker.testing.processes import Process, free_port
-from stoker.testing.repositories.bare import Repository
+from stoker.testing.processes import free_port
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.sites.watched_folder import PATIENCE, WatchedFolder, Watching
 from stoker.testing.waiting import eventually
-
-PATIENCE = 30.0
 
 RESOURCES = """\
 apiVersion: stoker.io/v1alpha1
@@ -40,92 +33,12 @@ spec: {mappings: [{source: s, destination: projects/P, required: true}]}
 """
 
 
-class Site:
-    def __init__(self, place: Path, server: GitHttpServer) -> None:
-        self.place = place
-        self.server = server
-        self.repository = Repository.create(server.root / "plant.git")
-        self.repository.commit({"s/a": "1"})
-        self.url = server.url("plant.git")
-        self.data = place / "data"
-        self.data.mkdir()
-        self.log = place / "log"
-        (place / "secret").write_text("s3cret\n")
-
-    def content(self, name: str = "a") -> str:
-        path = self.data / "projects/P" / name
-        return path.read_text() if path.is_file() else ""
-
-    @contextmanager
-    def watching(self, *more: str, flags: bool = True, interval: str = "1h") -> Iterator[Watching]:
-        command = [sys.executable, "-m", "stoker", "sync", "--watch", f"--data-dir={self.data}"]
-        command += [f"--cache-dir={self.place / 'cache'}", "--log-format=json"]
-        command += ["--health-address=127.0.0.1:0", "--metrics-address=127.0.0.1:0"]
-        if flags:
-            command += [f"--repo={self.url}", "--ref=main", "--map=s:projects/P", f"--interval={interval}"]
-        with Process.start("watch", [*command, *more], log=self.log) as process:
-            yield Watching(self, process)
-
-
-class Watching:
-    def __init__(self, site: Site, process: Process) -> None:
-        self.site = site
-        self.process = process
-
-    def lines(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.site.log.read_text().splitlines() if line.startswith("{")]
-
-    def events(self) -> list[object]:
-        return [line["event"] for line in self.lines() if "event" in line]
-
-    def until(self, name: str, content: str) -> None:
-        eventually(
-            lambda: self.alive() and self.site.content(name) == content, PATIENCE, f"{name} is {content}"
-        )
-
-    def until_logged(self, event: str) -> dict[str, object]:
-        def found() -> dict[str, object] | None:
-            self.alive()
-            return next((line for line in self.lines() if line.get("event") == event), None)
-
-        line = eventually(found, PATIENCE, f"{event} is logged")
-        assert line is not None
-        return line
-
-    def alive(self) -> bool:
-        self.process.check()
-        return True
-
-    def port(self, path: str) -> object:
-        def found() -> object:
-            listening = [line for line in self.lines() if line.get("event") == "probe.listening"]
-            return next((line["port"] for line in listening if path in line["paths"]), None)  # type: ignore[operator]
-
-        return eventually(found, PATIENCE, f"{path} is served")
-
-    def ask(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port(path)}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    def signal(self, number: signal.Signals) -> None:
-        os.kill(self.process.pid, number)
-
-    def stop(self) -> int | None:
-        self.signal(signal.SIGTERM)
-        assert self.process.wait(PATIENCE)
-        return self.process.returncode
-
-
 @pytest.fixture
-def site(tmp_path: Path, git_http: GitHttpServer) -> Site:
-    return Site(tmp_path, git_http)
+def site(tmp_path: Path, git_http: GitHttpServer) -> WatchedFolder:
+    return WatchedFolder(tmp_path, git_http)
 
 
-def test_it_follows_a_branch_and_ends_with_0_when_told_to_stop(site: Site) -> None:
+def test_it_follows_a_branch_and_ends_with_0_when_told_to_stop(site: WatchedFolder) -> None:
     with site.watching(interval="1s") as watching:
         watching.until("a", "1")
         site.repository.commit({"s/a": "2", "s/b": "new"})
@@ -136,7 +49,7 @@ def test_it_follows_a_branch_and_ends_with_0_when_told_to_stop(site: Site) -> No
         assert "Traceback" not in site.log.read_text()
 
 
-def test_it_is_silent_while_nothing_happens(site: Site) -> None:
+def test_it_is_silent_while_nothing_happens(site: WatchedFolder) -> None:
     with site.watching(interval="1s") as watching:
         watching.until_logged("sync.done")
         before = len(site.server.requests)
@@ -147,7 +60,7 @@ def test_it_is_silent_while_nothing_happens(site: Site) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_makes_it_look(site: Site, number: signal.Signals) -> None:
+def test_a_signal_makes_it_look(site: WatchedFolder, number: signal.Signals) -> None:
     with site.watching() as watching:
         watching.until("a", "1")
         watching.until_logged("sync.done")
@@ -157,7 +70,7 @@ def test_a_signal_makes_it_look(site: Site, number: signal.Signals) -> None:
         eventually(lambda: watching.events().count("sync.done") == 2, PATIENCE, "the second pass is told")
 
 
-def test_a_webhook_makes_it_look_if_it_is_signed(site: Site) -> None:
+def test_a_webhook_makes_it_look_if_it_is_signed(site: WatchedFolder) -> None:
     more = [f"--webhook-secret-file={site.place / 'secret'}", "--webhook-address=127.0.0.1:0"]
     with site.watching(*more) as watching:
         port = watching.until_logged("webhook.listening")["port"]
@@ -182,7 +95,7 @@ def test_a_webhook_makes_it_look_if_it_is_signed(site: Site) -> None:
         assert "s3cret" not in site.log.read_text()
 
 
-def test_the_webhook_of_a_file_is_served_at_its_port_for_its_secret(site: Site) -> None:
+def test_the_webhook_of_a_file_is_served_at_its_port_for_its_secret(site: WatchedFolder) -> None:
     port = free_port()
     webhook = f"  webhook: {{port: {port}, secretRef: {{name: hook, key: hmac}}}}\n"
     file = site.place / "line.yaml"
@@ -204,7 +117,7 @@ def test_the_webhook_of_a_file_is_served_at_its_port_for_its_secret(site: Site) 
         assert "webhook.listening" not in watching.events()
 
 
-def test_a_repository_that_vanishes_is_told_once_and_followed_again(site: Site) -> None:
+def test_a_repository_that_vanishes_is_told_once_and_followed_again(site: WatchedFolder) -> None:
     with site.watching(interval="1s") as watching:
         watching.until_logged("sync.done")
         hidden = site.repository.path.rename(site.repository.path.with_name("hidden.git"))
@@ -219,7 +132,7 @@ def test_a_repository_that_vanishes_is_told_once_and_followed_again(site: Site) 
         assert watching.stop() == 0
 
 
-def test_health_and_metrics_tell_how_it_stands(site: Site) -> None:
+def test_health_and_metrics_tell_how_it_stands(site: WatchedFolder) -> None:
     with site.watching("--gateway-name=filler") as watching:
         eventually(lambda: watching.ask("/readyz")[0] == 200, PATIENCE, "it is ready")
         assert watching.ask("/healthz") == (200, "ok\n")
@@ -232,7 +145,7 @@ def test_health_and_metrics_tell_how_it_stands(site: Site) -> None:
         assert f"ignition_sync_sync_duration_seconds_count{{{labels}}} 1.0" in page
 
 
-def test_it_is_not_ready_while_the_source_is_away_and_recovers(site: Site) -> None:
+def test_it_is_not_ready_while_the_source_is_away_and_recovers(site: WatchedFolder) -> None:
     site.server.users["somebody"] = "else"
     with site.watching() as watching:
         failed = watching.until_logged("sync.failed")
@@ -246,7 +159,7 @@ def test_it_is_not_ready_while_the_source_is_away_and_recovers(site: Site) -> No
         assert watching.stop() == 0
 
 
-def test_a_port_in_use_is_wrong_input_and_nothing_is_written(site: Site) -> None:
+def test_a_port_in_use_is_wrong_input_and_nothing_is_written(site: WatchedFolder) -> None:
     with site.watching() as watching:
         taken = watching.port("/healthz")
         watching.until_logged("sync.done")
@@ -257,7 +170,7 @@ def test_a_port_in_use_is_wrong_input_and_nothing_is_written(site: Site) -> None
             assert f"port {taken} is already in use" in site.log.read_text()
 
 
-def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: Site) -> None:
+def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: WatchedFolder) -> None:
     file = site.place / "line.yaml"
     text = RESOURCES.replace("URL", site.url)
     file.write_text(text)
@@ -275,7 +188,7 @@ def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: Si
         assert watching.stop() == 0
 
 
-def test_a_stop_in_the_middle_of_a_pass_lets_it_finish(site: Site) -> None:
+def test_a_stop_in_the_middle_of_a_pass_lets_it_finish(site: WatchedFolder) -> None:
     count = 3000
     site.repository.commit({f"s/{n % 50}/{n}": str(n) for n in range(count)})
     with site.watching() as watching:
@@ -285,7 +198,7 @@ def test_a_stop_in_the_middle_of_a_pass_lets_it_finish(site: Site) -> None:
         assert not (site.data / ".sync-staging").exists()
 
 
-def test_changes_are_objects_on_standard_output_when_asked_for(site: Site) -> None:
+def test_changes_are_objects_on_standard_output_when_asked_for(site: WatchedFolder) -> None:
     with site.watching("--output=json", interval="1s") as watching:
         watching.until("a", "1")
         site.repository.commit({"s/a": "2"})

@@ -121,6 +121,7 @@ def test_a_resource_on_disk_can_ask_for_it_as_in_a_cluster(site: Site, field: st
         (("--to=line-20200101-000000", "--release"), Exit.WRONG_INPUT),
         (("--to=line-20200101-000000",), Exit.STALLED),
         (("--list", "--name=line"), Exit.WRONG_INPUT),
+        (("--to=line-20200101-000000", "--replace"), Exit.WRONG_INPUT),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(site: Site, flags: tuple[str, ...], code: Exit) -> None:
@@ -141,7 +142,13 @@ def test_in_a_cluster_it_writes_the_field_and_empties_it(kinds: ClusterAccess, n
 
     assert stoker("rollback", *where, "--to=filler-20260212-103005")[0] == Exit.DONE
     assert field() == {"toSnapshot": "filler-20260212-103005"}
-    assert stoker("rollback", *where, f"--to={'a' * 40}")[0] == Exit.DONE
+    again = stoker("rollback", *where, "--to=filler-20260212-103005")
+    assert again[0] == Exit.DONE, "that is where it is"
+    code, said, _ = stoker("rollback", *where, f"--to={'a' * 40}")
+    assert (code, said["reason"]) == (Exit.STALLED, "RolledBack")
+    assert "already taken back to filler-20260212-103005" in said["message"]
+    assert field() == {"toSnapshot": "filler-20260212-103005"}
+    assert stoker("rollback", *where, f"--to={'a' * 40}", "--replace")[0] == Exit.DONE
     assert field() == {"toCommit": "a" * 40}
     assert stoker("rollback", *where, "--release")[0] == Exit.DONE
     assert not field()
