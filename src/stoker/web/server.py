@@ -20,7 +20,7 @@ from typing import Self
 from aiohttp import web
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.errors import Misconfigured
+from stoker.domain.errors import Misconfigured, StokerError
 from stoker.serving.connections import CallServer
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import parse_address
@@ -120,6 +120,11 @@ class Dashboard:
             return refused(error, self._answers.allowed(request.path))
         except ConnectionError:
             raise
+        except StokerError as error:
+            log.warning(
+                "dashboard.unanswered", path=request.path[:200], reason=error.reason, error=error.message
+            )
+            return failed(error)
         except Exception as error:
             log.exception("dashboard.failed", path=request.path[:200])
             return failed(error)

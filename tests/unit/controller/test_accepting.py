@@ -483,6 +483,26 @@ async def test_a_file_that_is_renamed_on_the_gateway_after_it_came_is_renamed_in
         assert files[f"site/{LATE}.moved"] == LINES.encode()
 
 
+async def test_a_deletion_of_what_was_proposed_in_conflict_is_named_and_merged(tmp_path: Path) -> None:
+    more = "projects/hmi/more.json"
+    async with world(tmp_path) as it:
+        before = it.repository.tip()
+        edit, deletion = it.edit(VIEW, LINES.replace("two", "TWO")), it.edit(VIEW, None)
+        it.repository.commit({f"site/{VIEW}": LINES.replace("two", "others")})
+        it.send(edit, it.edit(OTHER, "[]"), it.edit(more, LINES), base=before)  # more resembles what goes
+        await it.rounds()
+        it.repository.commit({"README.md": "reviewed\n"}, branch=BRANCH)
+        it.repository.commit({f"site/{OTHER}": "[1]"})
+        name = it.send(deletion, base=before)
+        await it.rounds()
+        assert it.published["press"].id == name
+        assert f"deleted, in conflict: site/{VIEW}" in it.repository.messages(BRANCH)[0]
+        assert it.standings["press"].conflicts == (VIEW,)
+        assert f"`{VIEW}`" in it.forge.bodies[1].partition("in conflict")[2]
+        it.forge.merge(1, squash=True)
+        assert set(it.repository.files()) == {"README.md", f"site/{OTHER}", f"site/{more}"}
+
+
 @pytest.mark.parametrize("line", ["two", "five"], ids=["the same line", "another line"])
 async def test_what_was_proposed_before_is_put_together_with_the_ref_or_named(
     tmp_path: Path, line: str

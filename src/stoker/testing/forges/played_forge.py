@@ -105,7 +105,9 @@ class PlayedForge:
             return self.repository.git("merge-tree", "--write-tree", base, head).decode().split()[0]
         except GitFailed:
             fork = self.repository.git("merge-base", base, head).decode().strip()
-        names = self.repository.git("diff", "--name-only", "-z", fork, head).decode().split("\0")
+        # Of a rename only the new name would be listed, and the old file would stay.
+        listed = self.repository.git("diff", "--no-renames", "--name-only", "-z", fork, head)
+        names = listed.decode().split("\0")
         theirs = self.repository.files(head)
         scratch = "resolved"
         self.repository.commit({name: theirs.get(name) for name in names if name}, branch=scratch, onto=base)
