@@ -67,3 +67,15 @@ class Retry(StokerError):
     def __init__(self, message: str, *, after: float | None = None, reason: Reason | None = None) -> None:
         super().__init__(message, reason=reason)
         self.after = after
+
+
+def let_go(error: BaseException) -> None:
+    """Part a foreign error, which nobody will see, from the frames that it came through.
+
+    An HTTP client keeps the error in the stream that broke, and the traceback's frames keep the stream:
+    ten kilobytes and fifty objects for each lost connection, until Python next looks for cycles.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__

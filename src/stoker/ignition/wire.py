@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import aiohttp
 from yarl import URL
 
-from stoker.domain.errors import Misconfigured, Retry
+from stoker.domain.errors import Misconfigured, Retry, let_go
 from stoker.domain.reasons import Reason
 from stoker.ignition.addressing import GatewayAddress
 from stoker.ignition.answers import Answer, one_line
@@ -77,6 +77,7 @@ class Wire:
         except (aiohttp.ClientError, OSError, TimeoutError, _TooLong) as error:
             sentence = f"{what}: the gateway at {self._address} {_why(error, within)}"
             reason = _reason(error)
+            let_go(error)
         raise Retry(sentence, reason=reason) from None
 
 

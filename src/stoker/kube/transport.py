@@ -27,7 +27,7 @@ import aiohttp
 from yarl import URL
 
 from stoker.domain.clock import Clock
-from stoker.domain.errors import InvalidValue
+from stoker.domain.errors import InvalidValue, let_go
 from stoker.kube import faults
 from stoker.kube.config import ClusterConfig
 from stoker.kube.credentials import Identity
@@ -231,6 +231,7 @@ class Transport:
             if isinstance(error, aiohttp.ClientConnectorCertificateError):
                 self._tls = None  # the authority's file may be newer than what was read of it
             sentence = f"{request.what}: {self._config.server} {faults.why(error, seconds)}"
+            let_go(error)
         else:
             return
         raise Unreachable(sentence) from None
