@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from structlog.testing import capture_logs
 from stoker.cli.exits import Exit, exit_code
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.reasons import Reason
-from stoker.kube.running import Part, PartFailed, Unit, run
+from stoker.kube.running import COLLECT_AFTER, Part, PartFailed, Unit, run
 from stoker.testing.clock import ManualClock
 from stoker.testing.processes import Process
 from stoker.testing.waiting import eventually
@@ -324,6 +325,36 @@ def test_a_command_that_comes_to_its_end_returns() -> None:
 
     run(main)
     assert loops == [True]
+
+
+class Knot:
+    """What no reference count ever frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def loading() -> Iterator[None]:
+    """Cycles are hardly looked for, as while a command loads its modules."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(50_000)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("loading")
+def test_what_ended_in_cycles_does_not_pile_up_in_a_process_that_stays() -> None:
+    left = []
+
+    async def main() -> None:
+        for _ in range(20_000):
+            Knot()
+        left.append(sum(type(one) is Knot for one in gc.get_objects()))
+
+    run(main)
+    assert left[0] <= COLLECT_AFTER
 
 
 def test_errors_of_the_command_reach_its_caller() -> None:
