@@ -69,6 +69,8 @@ class Sidecar:
     async def run(self) -> None:
         """Keep the gateway until cancelled."""
         settings, clock, identity = self._settings, self._clock, self._settings.identity
+        startup = Startup(settings.places, clock)
+        self._hold_the_gateway(startup)
         probes = ProbeServer(
             self._health,
             self._metrics,
@@ -77,7 +79,6 @@ class Sidecar:
         )
         async with probes, Client(settings.config, clock=clock, user_agent="stoker-agent") as client:
             await settle_in()
-            startup = Startup(settings.places, clock)
             publisher = Publisher(client, identity, clock)
 
             def changed(by: str) -> None:
@@ -99,7 +100,7 @@ class Sidecar:
                 self._export(),
             )
             watcher = Watcher(assigner.assign, meter=meter, clock=clock)
-            self._answer_for(watcher, startup)
+            self._health.live.add("watcher", watcher.heartbeat.check)
             log.info("agent.started", pod=identity.pod, kind=str(identity.door), resource=identity.resource)
             parts = [
                 Part("observing", observed.run),
@@ -148,9 +149,11 @@ class Sidecar:
             gateway=identity.gateway or identity.pod,
         )
 
-    def _answer_for(self, watcher: Watcher, startup: Startup) -> None:
-        """Live as long as the loop turns; started and ready once the gateway may start, and from then on."""
-        self._health.live.add("watcher", watcher.heartbeat.check)
+    def _hold_the_gateway(self, startup: Startup) -> None:
+        """Started and ready once the gateway may start, and from then on.
+
+        Before anybody can ask: a kubelet that heard once that this has started starts the gateway.
+        """
         self._health.started.add("initial sync", startup.why_not)
         self._health.ready.add("initial sync", startup.why_not)
 

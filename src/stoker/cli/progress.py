@@ -7,6 +7,7 @@ the one for a server. The library that draws it is loaded only then.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from types import TracebackType
@@ -54,6 +55,8 @@ class ProgressBar:
                 self._bar.stop()
 
     def _appear(self) -> None:
+        # rich is hidden while that module loads, perhaps in another thread; importing it waits for its end.
+        importlib.import_module("stoker.telemetry.lean")
         from rich.console import Console  # noqa: PLC0415 - a third of a second of CPU, for people only
         from rich.progress import Progress  # noqa: PLC0415
 
