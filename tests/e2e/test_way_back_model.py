@@ -53,11 +53,9 @@ TOKEN = re.compile(r"edit-\d+-")
 
 
 def histories() -> list[Sequence[int]]:
-    chosen = os.environ.get("STOKER_SEEDS", "")
-    if chosen:
-        first, _, last = chosen.partition("-")
-        return [range(int(first), int(last or first) + 1)]
-    return [range(first, first + TOGETHER) for first in range(0, SEEDS, TOGETHER)]
+    first, _, last = (os.environ.get("STOKER_SEEDS") or f"0-{SEEDS - 1}").partition("-")
+    end = int(last or first) + 1
+    return [range(one, min(one + TOGETHER, end)) for one in range(int(first), end, TOGETHER)]
 
 
 class DictSender(Sender):

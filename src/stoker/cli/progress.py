@@ -7,7 +7,6 @@ the one for a server. The library that draws it is loaded only then.
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from types import TracebackType
@@ -55,8 +54,7 @@ class ProgressBar:
                 self._bar.stop()
 
     def _appear(self) -> None:
-        # rich is hidden while that module loads, perhaps in another thread; importing it waits for its end.
-        importlib.import_module("stoker.telemetry.lean")
+        _let_logs_load()
         from rich.console import Console  # noqa: PLC0415 - a third of a second of CPU, for people only
         from rich.progress import Progress  # noqa: PLC0415
 
@@ -76,3 +74,8 @@ class ProgressBar:
                 bar.update(before, total=1, completed=1)
             self._steps[step] = bar.add_task(step, total=total or None)
         bar.update(self._steps[step], completed=done, total=total or None)
+
+
+def _let_logs_load() -> None:
+    """rich is hidden while that module loads, perhaps in another thread; importing it waits for its end."""
+    import stoker.telemetry.lean  # noqa: F401, PLC0415
