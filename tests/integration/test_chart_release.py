@@ -25,7 +25,7 @@ from stoker.testing.waiting import eventually
 
 from .test_chart import VALUES
 
-pytestmark = pytest.mark.xdist_group("chart")
+pytestmark = [pytest.mark.xdist_group("chart"), pytest.mark.timeout(300)]
 
 PATIENCE = 60.0
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
