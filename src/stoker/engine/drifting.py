@@ -13,7 +13,7 @@ from stoker.domain.intent.files import Excludes
 from stoker.domain.paths import RelPath
 from stoker.engine.ledger import Ledger
 from stoker.engine.live import Live, LiveKind
-from stoker.engine.protecting import MADE_THERE, Protection
+from stoker.engine.protecting import Protection
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,7 @@ def drift(ledger: Ledger, live: Live) -> Drift:
             and path not in ledger.kept
             and path not in ledger.intended
             and _mirrored(path, ledger)
-            and not protection.covers(RelPath(path))
-            and not MADE_THERE.matches(path)
+            and not protection.spares(RelPath(path))
         ):
             extra.append(path)
     return Drift(tuple(sorted(modified)), tuple(sorted(missing)), tuple(sorted(extra)))

@@ -19,7 +19,6 @@ from stoker.engine.ledger import Ledger
 from stoker.engine.live import Live, LiveKind
 from stoker.engine.mapping import Desired
 from stoker.engine.objects import Note
-from stoker.engine.protecting import MADE_THERE
 
 
 class Strangers:
@@ -34,7 +33,7 @@ class Strangers:
         self._default = desired.orphans.get("", deletion.orphans)
         self._rules: dict[str, tuple[bool, bool]] = {}
         found = dict(self._found())
-        covered = _left_alone(desired, Batch(found)) if found else set()
+        covered = desired.protection.sparing(Batch(found)) if found else set()
         files = {path for path in found.keys() - covered if found[path] is LiveKind.FILE}
         self.deletable: frozenset[str] = frozenset(
             path
@@ -116,10 +115,6 @@ class Strangers:
         rules = self._desired.orphans
         said = next((rules[place] for place in _at_and_above(folder) if place in rules), self._default)
         return said is Orphans.MIRROR
-
-
-def _left_alone(desired: Desired, found: Batch) -> set[str]:
-    return desired.protection.covering(found) | MADE_THERE.matching(found)
 
 
 def _at_and_above(path: str) -> tuple[str, ...]:

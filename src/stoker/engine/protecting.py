@@ -41,8 +41,7 @@ SHIELD = Globs(
 
 # People make these on the gateway itself. Where the repository holds them they are delivered; but a key
 # that git does not have may be the one by which we reach the gateway, or a colleague does.
-MADE_THERE = Globs(("config/resources/*/ignition/api-token/",), ignore_case=True)
-"""Where files of others stay, also in a folder that mirrors its source."""
+_MADE_THERE = Globs(("config/resources/*/ignition/api-token/",), ignore_case=True)
 
 
 class Protection:
@@ -80,3 +79,11 @@ class Protection:
     def covers(self, path: str) -> bool:
         """Whether what lies there on disk is left alone."""
         return self._excluded.matches(path) or self._mandatory.matches(path) or SHIELD.matches(path)
+
+    def sparing(self, paths: Batch) -> set[str]:
+        """Those of many paths where a file of others stays, also in a folder that mirrors its source."""
+        return self.covering(paths) | _MADE_THERE.matching(paths) if paths.paths else set()
+
+    def spares(self, path: str) -> bool:
+        """Whether a file of others stays there."""
+        return self.covers(path) or _MADE_THERE.matches(path)

@@ -7,10 +7,12 @@ end, and as many of them as there are file descriptors; both belong to strangers
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 from aiohttp import web
 
-from stoker.telemetry.probes import QuietHandler
+from stoker.domain.errors import Misconfigured
+from stoker.telemetry.probes import Address, QuietHandler
 
 MOST_CONNECTIONS = 1024
 FIRST_REQUEST_SECONDS = 10.0
@@ -33,6 +35,20 @@ class CallServer(web.Server):
             read_bufsize=BUFFER_BYTES,
             auto_decompress=False,
         )
+
+
+async def listen(
+    server: CallServer, address: Address, purpose: str, *, tls: ssl.SSLContext | None, shutdown_seconds: float
+) -> web.ServerRunner:
+    """Let strangers in; whoever has the runner cleans it up."""
+    runner = web.ServerRunner(server, shutdown_timeout=shutdown_seconds)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise Misconfigured(f"cannot listen on {address} for {purpose}: {error.strerror}") from error
+    return runner
 
 
 class _Handler(QuietHandler):

@@ -20,8 +20,8 @@ from typing import Self
 from aiohttp import web
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.errors import Misconfigured, StokerError
-from stoker.serving.connections import CallServer
+from stoker.domain.errors import StokerError
+from stoker.serving.connections import CallServer, listen
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import parse_address
 from stoker.web import guarding
@@ -89,18 +89,9 @@ class Dashboard:
         self._files = self._files if self._files is not None else StaticFiles()
         # A stream whose page is gone ends at once; an order is shielded from that.
         server = CallServer(self._answer, handler_cancellation=True)
-        self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, self._address.host or None, self._address.port, ssl_context=self._tls
+        self._runner = await listen(
+            server, self._address, "the dashboard", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS
         )
-        try:
-            await site.start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise Misconfigured(
-                f"cannot listen on {self._address} for the dashboard: {error.strerror}"
-            ) from error
         self.port = self._runner.addresses[0][1]
         log.info("dashboard.listening", address=str(self._address), port=self.port, tls=self._tls is not None)
         return self

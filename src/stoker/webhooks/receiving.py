@@ -28,12 +28,12 @@ from aiohttp import web
 from stoker.api.adapters.requests import TRACEPARENT
 from stoker.domain.callers import MAX_BODY, claims_to_know, read_capped
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
+from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.intent.intents import FrontDoor, Identity
 from stoker.domain.traces import HEADER
 from stoker.kube.deadlines import deadline
 from stoker.kube.errors import NotFound
-from stoker.serving.connections import CallServer
+from stoker.serving.connections import CallServer, listen
 from stoker.serving.limiting import Lane, Limiter, networks, source_of
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
@@ -122,16 +122,10 @@ class Receiver:
     async def __aenter__(self) -> Self:
         if self._address is None:
             return self
-        self._runner = web.ServerRunner(CallServer(self._answer), shutdown_timeout=SHUTDOWN_SECONDS)
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner, self._address.host or None, self._address.port, ssl_context=self._tls
+        server = CallServer(self._answer)
+        self._runner = await listen(
+            server, self._address, "webhooks", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS
         )
-        try:
-            await site.start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise Misconfigured(f"cannot listen on {self._address} for webhooks: {error.strerror}") from error
         self.port = self._runner.addresses[0][1]
         log.info("webhook.listening", address=str(self._address), port=self.port, tls=self._tls is not None)
         return self

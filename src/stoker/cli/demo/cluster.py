@@ -20,7 +20,7 @@ from typing import Any
 from stoker.agent.starting import MARKER
 from stoker.api.generate import crd_yaml
 from stoker.api.registry import KINDS
-from stoker.cli.demo.commits import show_commit
+from stoker.cli.demo.commits import PATIENCE_SECONDS, merge_edit
 from stoker.cli.demo.dashboards import Dashboard
 from stoker.cli.demo.gateways import GatewayProcess
 from stoker.cli.demo.recipes import NAMESPACE as RECIPES
@@ -44,7 +44,6 @@ NAMESPACE, RESOURCE, GATEWAY = "plant", "line-1", "labeler"
 BRANCH = f"gateway-changes/{NAMESPACE}/{GATEWAY}"
 VIEW = f"projects/{GATEWAY}/{VIEWS}/Overview"
 AUTHORS = "authors"
-PATIENCE_SECONDS = 90.0
 BUILD = "from stoker.testing.assets import finding; finding.ensure(finding.CONTROL_PLANE)"
 
 
@@ -92,20 +91,10 @@ class Cluster:
         act("A designer saves a view on a gateway: git has a branch with it", number)
         say(f"a real API server, stoker controller, and stoker agent beside gateway {GATEWAY}")
         self.show_dashboard()
-        began = time.monotonic()
         for name, text in view("Labeler overview, with a counter of jams").items():
             self._gateway.save(f"{VIEW}/{name}", text)
         say(f"saved {VIEW}/view.json", by=GATEWAY)
-        eventually(
-            lambda: self._repository.has_branch(BRANCH),
-            PATIENCE_SECONDS,
-            lambda: f"branch {BRANCH}: {self._told()}",
-        )
-        say(f"branch {BRANCH} after {time.monotonic() - began:.1f} s", by="git")
-        tip = show_commit(self._repository, f"refs/heads/{BRANCH}", f"services/{GATEWAY}/{VIEW}/view.json")
-        self._repository.set_branch("main", str(tip))
-        self._repository.delete_branch(BRANCH)
-        say(f"somebody merges it: main is at {tip.short}", by="git")
+        tip = merge_edit(self._repository, BRANCH, f"services/{GATEWAY}/{VIEW}/view.json", self._told)
         self._until_at(str(tip))
         self._dashboard.show_synced(GATEWAY, tip)
         say(stoker("status", "--namespace", NAMESPACE, "--name", RESOURCE, "--kubeconfig", str(self._admin)))

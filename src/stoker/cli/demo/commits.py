@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from stoker.cli.demo.stage import WIDTH, say
 from stoker.domain.refs import CommitId
 from stoker.testing.repositories.bare import Repository
+from stoker.testing.waiting import eventually
 
 MOST_LINES = 6
+PATIENCE_SECONDS = 90.0
 
 
 def show_commit(repository: Repository, ref: str, path: str) -> CommitId:
@@ -18,6 +23,18 @@ def show_commit(repository: Repository, ref: str, path: str) -> CommitId:
     for line in _changed(repository, commit, path):
         say(line, by="git")
     return commit
+
+
+def merge_edit(repository: Repository, branch: str, path: str, told: Callable[[], str]) -> CommitId:
+    """Wait for the branch with somebody's edit, show it, and merge it as a person would."""
+    began = time.monotonic()
+    eventually(lambda: repository.has_branch(branch), PATIENCE_SECONDS, lambda: f"branch {branch}: {told()}")
+    say(f"branch {branch} after {time.monotonic() - began:.1f} s", by="git")
+    tip = show_commit(repository, f"refs/heads/{branch}", path)
+    repository.set_branch("main", str(tip))
+    repository.delete_branch(branch)
+    say(f"somebody merges it: main is at {tip.short}", by="git")
+    return tip
 
 
 def author_of(repository: Repository, path: str, branch: str = "main") -> str:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from stoker.cli.demo.commits import show_commit
+from stoker.cli.demo.commits import PATIENCE_SECONDS, merge_edit
 from stoker.cli.demo.dashboards import Dashboard
 from stoker.cli.demo.recipes import PERSON, Recipes
 from stoker.cli.demo.stage import act, say, show_command, stoker
@@ -43,7 +43,6 @@ LINE = ("filler", "capper", "labeler", "packer", "palletizer")
 NAMESPACE, RESOURCE = "plant", "line-1"
 VALUES = {"reverser": {"enabled": True}, "dashboard": {"enabled": True}}
 KEY = "demo-webhook-key"
-PATIENCE_SECONDS = 90.0
 
 
 class OperatorDemo:
@@ -140,20 +139,11 @@ class OperatorDemo:
     def edit_on_a_gateway(self, number: int) -> None:
         act("A designer saves a view on a gateway: git has a branch with it", number)
         branch, folder = f"gateway-changes/{NAMESPACE}/labeler", f"projects/labeler/{VIEWS}/v0"
-        began = time.monotonic()
         for name, text in view("Labeler overview, with a counter of jams").items():
             self._site.gateway("labeler").save(f"{folder}/{name}", text.encode())
         say(f"saved {folder}/view.json", by="labeler")
-        eventually(
-            lambda: self._repository.has_branch(branch),
-            PATIENCE_SECONDS,
-            lambda: f"branch {branch}: {self._site.tell('Stoker', RESOURCE)}",
-        )
-        say(f"branch {branch} after {time.monotonic() - began:.1f} s", by="git")
-        tip = show_commit(self._repository, f"refs/heads/{branch}", f"services/labeler/{folder}/view.json")
-        self._repository.set_branch("main", str(tip))
-        self._repository.delete_branch(branch)
-        say(f"somebody merges it: main is at {tip.short}", by="git")
+        edited = f"services/labeler/{folder}/view.json"
+        tip = merge_edit(self._repository, branch, edited, lambda: self._site.tell("Stoker", RESOURCE))
         self._call(tip)
         self._site.until_synced("Stoker", RESOURCE, tip, len(LINE))
         say(self._kubectl("get", "stokers"))
