@@ -153,10 +153,16 @@ class History:
                 ledger = self.keeper.read(folder)
             if ledger is not None and path in ledger.files:
                 self.expected[path] = None
-                self.absent.discard(path)
+                if not self._is_proposed_gone(path):
+                    self.absent.discard(path)
             else:  # who takes back what he made himself has changed nothing that we wrote
                 self.expected.pop(path, None)
             self.log.append(f"  {path}")
+
+    def _is_proposed_gone(self, path: str) -> bool:
+        """Whether the branch is without it already, so that nobody needs a second commit that says so."""
+        files = self.repository.files(BRANCH) if self.repository.has_branch(BRANCH) else None
+        return files is not None and f"{FOLDER}/{path}" not in files
 
     def others_push(self) -> None:
         path = self.chance.choice(PATHS)
