@@ -45,7 +45,7 @@ Changes = dict[str, str | bytes | None]
 _IMPORT_ALL = """
 from importlib import import_module
 from pkgutil import walk_packages
-import stoker.cli.agent
+import stoker.cli.serving.agent
 for room in ("agent", "fs", "git", "ignition", "kube", "telemetry"):
     package = import_module("stoker." + room)
     for module in walk_packages(package.__path__, package.__name__ + "."):

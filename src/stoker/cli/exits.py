@@ -37,6 +37,14 @@ _BY_REASON = {
     Reason.NETWORK_ERROR: Exit.UNREACHABLE,
 }
 
+_OF_AN_ANSWER = {
+    Reason.NOT_FOUND: Exit.WRONG_INPUT,
+    Reason.RBAC_DENIED: Exit.UNREACHABLE,
+    Reason.API_SERVER_ERROR: Exit.UNREACHABLE,
+    Reason.TOO_MANY_REQUESTS: Exit.UNREACHABLE,
+}
+"""What an API server answered to a verb; a part of a process that broke with it is another matter."""
+
 BY_RESULT = {
     Result.DONE: Exit.DONE,
     Result.HELD: Exit.PARTIAL,
@@ -54,4 +62,6 @@ def exit_code(error: StokerError) -> Exit:
         return Exit.WRONG_INPUT
     if error.reason in _BY_REASON:
         return _BY_REASON[error.reason]
-    return Exit.STALLED if isinstance(error, Stalled | Wait | Retry) else Exit.PARTIAL
+    if not isinstance(error, Stalled | Wait | Retry):
+        return Exit.PARTIAL
+    return _OF_AN_ANSWER.get(error.reason, Exit.STALLED)

@@ -7,16 +7,34 @@ pay for the parser of the command line.
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 
 from stoker import __version__
 
+_OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE, errno.EIO)
+
 
 def main() -> None:
     """Run the command line; never shows a traceback for an error that was foreseen."""
+    try:
+        _run()
+        if sys.stdout is not None:  # a shell may have closed it
+            sys.stdout.flush()
+    except OSError as error:
+        # A full disk behind `>`, most of all: verbs say it themselves, help and version have nobody else.
+        if error.filename is not None or error.errno not in _OF_OUTPUT:
+            raise
+        if error.errno != errno.EPIPE:  # then whoever read has read enough
+            sys.stderr.write(f"stoker: standard output: {error.strerror}\n")
+        sys.stdout = None  # or Python would try once more on its way out, and say it by a traceback
+        sys.exit(1)
+
+
+def _run() -> None:
     if sys.argv[1:] == ["--version"]:
-        sys.stdout.write(f"stoker {__version__}\n")
+        print(f"stoker {__version__}")  # noqa: T201 - unlike write, it bears that there is no output
         return
     gc.set_threshold(50_000)  # loading modules makes no garbage, and looking for it takes a fifth of the time
     from stoker.cli.exits import exit_code  # noqa: PLC0415 - the version is told without it

@@ -18,16 +18,24 @@ class Verb(NamedTuple):
 
 GROUPS = {
     "Without a cluster": {
-        "sync": Verb("stoker.cli.sync", "sync_command", "Bring a folder to a commit, once or for ever."),
-        "plan": Verb("stoker.cli.plan", "plan_command", "Show what a sync would do, and change nothing."),
-        "verify": Verb("stoker.cli.verify", "verify_command", "Find what changed since the last sync."),
+        "sync": Verb(
+            "stoker.cli.syncing.sync", "sync_command", "Bring a folder to a commit, once or for ever."
+        ),
+        "plan": Verb(
+            "stoker.cli.syncing.plan", "plan_command", "Show what a sync would do, and change nothing."
+        ),
+        "verify": Verb(
+            "stoker.cli.syncing.verify", "verify_command", "Find what changed since the last sync."
+        ),
         "rollback": Verb(
-            "stoker.cli.rollback", "rollback_command", "Go back to a snapshot or a commit, and stay there."
+            "stoker.cli.syncing.rollback",
+            "rollback_command",
+            "Go back to a snapshot or a commit, and stay there.",
         ),
         "doctor": Verb(
-            "stoker.cli.doctor", "doctor_command", "Say what is wrong with a cluster or a gateway."
+            "stoker.cli.examining.doctor", "doctor_command", "Say what is wrong with a cluster or a gateway."
         ),
-        "dev": Verb("stoker.cli.dev", "dev_group", "Try edits on a gateway as they are saved."),
+        "dev": Verb("stoker.cli.syncing.dev", "dev_group", "Try edits on a gateway as they are saved."),
         "testing": Verb("stoker.cli.testing", "testing_group", "Start a gateway to test against."),
         "demo": Verb("stoker.cli.demo", "demo_command", "See the main job done for real on this machine."),
         "completion": Verb(
@@ -36,12 +44,16 @@ GROUPS = {
     },
     "Out of a cluster": {
         "export": Verb(
-            "stoker.cli.export", "export_command", "Write what a cluster holds to a folder or a repository."
+            "stoker.cli.exporting.export",
+            "export_command",
+            "Write what a cluster holds to a folder or a repository.",
         ),
     },
     "For a resource in a cluster": {
         "migrate": Verb(
-            "stoker.cli.migrate", "migrate_command", "Make resources out of what another tool was told."
+            "stoker.cli.migrating.migrate",
+            "migrate_command",
+            "Make resources out of what another tool was told.",
         ),
         "status": Verb(
             "stoker.cli.fleet.status", "status_command", "Show how resources and their gateways stand."
@@ -51,7 +63,7 @@ GROUPS = {
         ),
         "diff": Verb("stoker.cli.fleet.history", "diff_command", "Show what a sync of a gateway changed."),
         "approve": Verb(
-            "stoker.cli.approve", "approve_command", "Agree to the plan that a resource waits with."
+            "stoker.cli.fleet.approve", "approve_command", "Agree to the plan that a resource waits with."
         ),
         "pause": Verb(
             "stoker.cli.fleet.pausing",
@@ -63,16 +75,24 @@ GROUPS = {
         ),
     },
     "In a cluster": {
-        "controller": Verb("stoker.cli.controller", "controller_command", "Run the operator's controller."),
-        "webhook": Verb(
-            "stoker.cli.webhook", "webhook_command", "Put agents into pods, and judge resources (admission)."
+        "controller": Verb(
+            "stoker.cli.serving.controller", "controller_command", "Run the operator's controller."
         ),
-        "agent": Verb("stoker.cli.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."),
+        "webhook": Verb(
+            "stoker.cli.serving.webhook",
+            "webhook_command",
+            "Put agents into pods, and judge resources (admission).",
+        ),
+        "agent": Verb(
+            "stoker.cli.serving.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."
+        ),
         "reverser": Verb(
-            "stoker.cli.reverser", "reverser_command", "Write the state of the cluster to git, as it changes."
+            "stoker.cli.serving.reverser",
+            "reverser_command",
+            "Write the state of the cluster to git, as it changes.",
         ),
         "fetcher": Verb(
-            "stoker.cli.fetcher", "fetcher_command", "Keep a mirror on a volume that agents share."
+            "stoker.cli.serving.fetcher", "fetcher_command", "Keep a mirror on a volume that agents share."
         ),
     },
 }

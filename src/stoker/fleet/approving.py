@@ -95,7 +95,7 @@ async def approve(client: Client, named: Named, digest: str | None, clock: Clock
     }
     body = {"metadata": {"annotations": {f"{seen.group}/{name}": value for name, value in said.items()}}}
     await patch(client, seen.kind, named, body)
-    return f"{who} approved plan {request.digest} of commit {request.commit[:8]}"
+    return f"{who} approved plan {(request.digest or '')[:12]} of commit {request.commit[:8]}"
 
 
 def _open_request(named: Named, seen: Seen, digest: str | None) -> ApprovalRequest:

@@ -107,9 +107,13 @@ class Standing(NamedTuple):
 
 async def read(client: Client, scope: Scope) -> list[Standing]:
     """All that the scope means, by namespace and name; a kind that is not installed is passed over."""
-    found = [one for kind in _kinds(scope) for one in await _of_kind(client, kind, scope)]
+    kinds = _kinds(scope)
+    answers = [await _of_kind(client, kind, scope) for kind in kinds]
+    found = [one for answer in answers for one in answer or ()]
     if scope.name and not found:
         raise InvalidValue(f"{scope.namespace}/{scope.name} does not exist")
+    if all(answer is None for answer in answers):
+        raise InvalidValue(f"this cluster knows no {' and no '.join(kinds)}: `stoker doctor` says more")
     return sorted(found, key=lambda one: (one.namespace, one.name, one.kind))
 
 
@@ -117,7 +121,8 @@ def _kinds(scope: Scope) -> Sequence[str]:
     return (scope.kind,) if scope.kind is not None else KINDS
 
 
-async def _of_kind(client: Client, kind: str, scope: Scope) -> list[Standing]:
+async def _of_kind(client: Client, kind: str, scope: Scope) -> list[Standing] | None:
+    """None where the kind, or the one object that is meant, is not there."""
     resource = RESOURCES[kind]
     try:
         if scope.name:
@@ -125,7 +130,7 @@ async def _of_kind(client: Client, kind: str, scope: Scope) -> list[Standing]:
         else:
             bodies = await client.list(resource, scope.namespace, into=Body)
     except NotFound:
-        return []
+        return None
     return [standing_of(kind, one) for one in bodies]
 
 

@@ -22,9 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from stoker.testing.faults.failpoints import Failure, arm
+from stoker.testing.secrecy.evidence import keep
 
 # By name: the command is above this module in the house.
-_USED = ("cli.main", "cli.verbs", "cli.sync", "cli.plan", "cli.orders", "cli.keepers", "cli.resources")
+_USED = (
+    *("cli.main", "cli.verbs"),
+    *(f"cli.syncing.{name}" for name in ("sync", "plan", "orders", "keepers", "resources")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,9 @@ class Commands:
         self._parent.stdin.write(json.dumps([arguments, failures, str(self._out), str(self._err)]) + "\n")
         self._parent.stdin.flush()
         code = int(self._parent.stdout.readline())
-        return Ended(code, self._out.read_text(encoding="utf-8"), self._err.read_text(encoding="utf-8"))
+        ended = Ended(code, self._out.read_text(encoding="utf-8"), self._err.read_text(encoding="utf-8"))
+        keep("said", f"the output of {arguments[0]}", ended.out, ended.err)
+        return ended
 
 
 def _become(arguments: list[str], failures: list[str], out: str, err: str) -> int:

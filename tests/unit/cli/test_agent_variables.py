@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.cli.agent_variables import agent_environment
+from stoker.cli.serving.agent_variables import agent_environment
 from stoker.domain.errors import StokerError
 
 

@@ -8,13 +8,12 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -31,10 +30,11 @@ from stoker.cli.examining.cases import Case, Chain, Operator, Subject, follow
 from stoker.cli.examining.gateways import GATEWAYS
 from stoker.cli.examining.handshakes import Untrusted, shown_by
 from stoker.cli.examining.operators import FINDING, OPERATOR
-from stoker.cli.examining.resources import RESOURCE, SOURCE
+from stoker.cli.examining.resources import RESOURCE
 from stoker.cli.examining.servers import GROUND
+from stoker.cli.examining.sources import SOURCE
 from stoker.cli.exits import Exit
-from stoker.cli.in_cluster import Place
+from stoker.cli.speaking.in_cluster import Place
 from stoker.cli.verbs import cli
 from stoker.controller.seeing.fleets import fleet_of
 from stoker.controller.seeing.objects import SYNCED_KINDS, ResourceKey, keep_object, read
@@ -46,9 +46,7 @@ from stoker.domain.reasons import Reason
 from stoker.kube.store import ObjectKey
 from stoker.testing.certificates import Authority, Certificate, KeyPair, private_pem
 from stoker.testing.clock import ManualClock
-
-Answer = Callable[[str, dict[str, str]], object]
-"""From a path and its query to what the API server says; None is what nobody may see."""
+from stoker.testing.cluster.played_api import kubeconfig_for, played_api
 
 VERSION = {"major": "1", "minor": "31+", "gitVersion": "v1.31.2"}
 PLACE = "/apis/stoker.io/v1alpha1/namespaces/plant/stokers"
@@ -80,7 +78,7 @@ async def test_of_a_repository_that_is_not_reached_from_here_the_controllers_wor
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{reserved.getsockname()[1]}/plant.git"
-        case = case_of(kubeconfig(tmp_path, "http://127.0.0.1:1"))
+        case = case_of(kubeconfig_for("http://127.0.0.1:1", tmp_path))
         case.subject = subject_of(line(nowhere), *([told] if status else []))
         (found,) = await looked(SOURCE[-1:], case)
     assert (found.check, found.mark) == ("git", mark)
@@ -120,8 +118,8 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
             return {"metadata": {}, "items": [whole] if labelled else []}
         return whole if path == f"{PLACE}/line-1" else {"metadata": {}, "items": []}
 
-    with api_server(answer) as address:
-        found = await looked((*FINDING, *RESOURCE), case_of(kubeconfig(tmp_path, address)))
+    with played_api(answer) as address:
+        found = await looked((*FINDING, *RESOURCE), case_of(kubeconfig_for(address, tmp_path)))
     assert [one.mark for one in found] == [Mark.WELL, mark]
     assert [(one["labelSelector"], one["fieldSelector"]) for one in asked] == [
         (SELECTOR, "metadata.name=line-1")
@@ -133,16 +131,16 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
 
 async def test_who_may_not_list_resources_is_not_told_that_one_is_left_out(tmp_path: Path) -> None:
     whole = line("https://git.example.net/plant.git")
-    with api_server(lambda path, _: whole if path == f"{PLACE}/line-1" else None) as address:
-        case = case_of(kubeconfig(tmp_path, address))
+    with played_api(lambda path, _: whole if path == f"{PLACE}/line-1" else None) as address:
+        case = case_of(kubeconfig_for(address, tmp_path))
         case.operator = Operator("home", labels=SELECTOR)
         (found,) = await looked(RESOURCE, case)
     assert found.mark is Mark.WELL
 
 
 async def test_a_namespace_without_an_operator_is_not_said_to_have_one(tmp_path: Path) -> None:
-    with api_server(lambda *_: {"metadata": {}, "items": []}) as address:
-        case = case_of(kubeconfig(tmp_path, address), home="typo")
+    with played_api(lambda *_: {"metadata": {}, "items": []}) as address:
+        case = case_of(kubeconfig_for(address, tmp_path), home="typo")
         (found,) = await looked(FINDING, case)
     assert (found.mark, found.reason) == (Mark.WRONG, Reason.CONTROLLER_SILENT)
     assert found.said == "neither a Deployment nor a Lease of the controller is in namespace typo"
@@ -173,8 +171,8 @@ async def test_a_lease_is_watched_before_its_holder_is_called_dead(
         one = {"metadata": metadata, "spec": {"holderIdentity": holder, **renewed}}
         return {"metadata": {}, "items": [one]} if path.endswith("/leases") else one
 
-    with api_server(answer) as address:
-        case = case_of(kubeconfig(tmp_path, address))
+    with played_api(answer) as address:
+        case = case_of(kubeconfig_for(address, tmp_path))
         case.operator = Operator("home")
         (found,) = await looked(OPERATOR[:1], case)
     assert found.said.endswith(said)
@@ -182,8 +180,8 @@ async def test_a_lease_is_watched_before_its_holder_is_called_dead(
 
 
 async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> None:
-    with api_server(lambda *_: {"status": {"allowed": False}}) as address:
-        case = case_of(kubeconfig(tmp_path, address))
+    with played_api(lambda *_: {"status": {"allowed": False}}) as address:
+        case = case_of(kubeconfig_for(address, tmp_path))
         case.subject = subject_of(line("https://git.example.net/plant.git"))
         case.subject.fleet = fleet_of([POD], {})
         (found,) = await looked([one for one in GATEWAYS if one[0] == "agent role"], case)
@@ -197,8 +195,8 @@ async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> N
 
 
 def test_machines_are_told_how_much_was_not_seen(tmp_path: Path) -> None:
-    with api_server(lambda path, _: VERSION if path == "/version" else None) as address:
-        command = ["doctor", f"--kubeconfig={kubeconfig(tmp_path, address)}", "--output=json"]
+    with played_api(lambda path, _: VERSION if path == "/version" else None) as address:
+        command = ["doctor", f"--kubeconfig={kubeconfig_for(address, tmp_path)}", "--output=json"]
         done = CliRunner().invoke(cli, command)
     said = json.loads(done.stdout)
     assert (done.exit_code, said["well"]) == (Exit.DONE, True)
@@ -215,9 +213,9 @@ async def test_the_age_of_a_report_is_told_by_the_clock_of_the_cluster(
 ) -> None:
     now = datetime.now(UTC)
     marks = []
-    with api_server(lambda *_: VERSION) as address:
+    with played_api(lambda *_: VERSION) as address:
         for age in (timedelta(), timedelta(minutes=30)):
-            case = case_of(kubeconfig(tmp_path, address))
+            case = case_of(kubeconfig_for(address, tmp_path))
             case.clock = ManualClock(now + off)
             case.subject = subject_of(line("https://git.example.net/plant.git"))
             case.subject.fleet = fleet_of([POD], {"filler": report(now - age)})
@@ -271,58 +269,6 @@ def deployment(*flags: str) -> dict[str, Any]:
     pod = {"serviceAccountName": "stoker", "containers": [{"args": ["controller", *flags]}]}
     metadata = {"name": "manager", "namespace": "home", "labels": labels}
     return {"metadata": metadata, "spec": {"template": {"spec": pod}}}
-
-
-def kubeconfig(folder: Path, server: str) -> Path:
-    config = {
-        "clusters": [{"name": "a", "cluster": {"server": server}}],
-        "users": [{"name": "a", "user": {"token": "x"}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "current-context": "a",
-    }
-    place = folder / "kubeconfig"
-    place.write_text(json.dumps(config))
-    return place
-
-
-@contextmanager
-def api_server(answer: Answer) -> Iterator[str]:
-    """A port that answers as an API server would."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            said = answer(parts.path, dict(parse_qsl(parts.query)))
-            code = 200 if said is not None else 403
-            forbidden = {
-                "kind": "Status",
-                "status": "Failure",
-                "reason": "Forbidden",
-                "message": "no",
-                "code": 403,
-            }
-            body = json.dumps(said if said is not None else forbidden).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            """Tests are quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @contextmanager

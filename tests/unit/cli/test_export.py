@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stoker.cli.export_orders import HERE, Wanted, digest_keys, job_from, repository_of
+from stoker.cli.exporting.orders import HERE, Wanted, digest_keys, job_from, repository_of
 from stoker.cli.verbs import cli
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
 from stoker.reverser.export.exports import Budget

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -48,6 +49,20 @@ def test_the_version_costs_next_to_nothing() -> None:
     version, loaded = done.stdout.splitlines()
     assert version == f"stoker {__version__}"
     assert not {"click", "asyncio", "structlog", "msgspec", "aiohttp", "typing"} & set(loaded.split())
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["completion", "bash"]])
+def test_a_disk_that_is_full_is_a_sentence(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "stoker", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (1, "stoker: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests import read_manifests
 from stoker.cli.migrating.gateway_sync import from_gateway_sync
 from stoker.cli.migrating.git_sync import from_git_sync
+from stoker.cli.migrating.reading import from_file, text_of
 from stoker.domain.errors import InvalidValue
 
 GIT_SYNC = {
@@ -66,6 +69,45 @@ def test_the_third_version_counted_seconds_and_named_branches() -> None:
     assert manifest["spec"]["git"] == {"repo": "https://git.example.net/a.git", "ref": "main"}
 
 
+@pytest.mark.parametrize(
+    ("settings", "ref"),
+    [
+        ({"GIT_SYNC_BRANCH": "release", "GIT_SYNC_REV": "HEAD"}, "release"),
+        ({"GIT_SYNC_BRANCH": "release", "GIT_SYNC_REV": "v7"}, "v7"),
+        ({"GIT_SYNC_BRANCH": "release", "GITSYNC_REF": "v8"}, "v8"),
+        ({}, "HEAD"),
+    ],
+)
+def test_the_revision_of_a_branch_is_its_end_unless_somebody_said_otherwise(
+    settings: dict[str, str], ref: str
+) -> None:
+    (manifest,) = from_git_sync({"GITSYNC_REPO": "https://h.example/a.git", **settings}, "a", "b").manifests
+    assert manifest["spec"]["git"]["ref"] == ref
+
+
+@pytest.mark.parametrize(
+    ("period", "interval", "remarked"),
+    [
+        ("15.0", "15.0s", False),
+        ("1m30s", "1m30s", False),
+        ("0.5", "1s", True),
+        ("0", "1s", True),
+        ("soon", "60s", True),
+    ],
+)
+def test_every_period_becomes_one_that_the_api_takes(period: str, interval: str, remarked: bool) -> None:
+    made = from_git_sync({"GITSYNC_REPO": "https://h.example/a.git", "GIT_SYNC_WAIT": period}, "a", "b")
+    (resource,) = read_manifests(made.text().encode(), "result")
+    assert isinstance(resource, IgnitionSync)
+    assert made.manifests[0]["spec"]["polling"]["interval"] == interval
+    assert any(f"polling: {period} is" in one for one in made.remarks) is remarked
+
+
+def test_that_the_servers_keys_were_checked_is_not_forgotten_in_silence() -> None:
+    (said,) = [one for one in from_git_sync(GIT_SYNC, "site", "site1").remarks if "known_hosts" in one]
+    assert "spec.git.auth.sshKey.knownHostsSecretRef" in said
+
+
 def test_a_github_app_is_taken_over() -> None:
     app = {"GITSYNC_GITHUB_APP_APPLICATION_ID": "12", "GITSYNC_GITHUB_APP_INSTALLATION_ID": "34"}
     made = from_git_sync({"GITSYNC_REPO": "https://github.com/a/b.git", **app}, "a", "b")
@@ -78,6 +120,14 @@ def test_a_github_app_is_taken_over() -> None:
     [
         ({}, "names no repository"),
         ({"GITSYNC_REPO": "ext::sh -c evil"}, "repository address"),
+        (
+            {
+                "GITSYNC_REPO": "https://h.example/a.git",
+                "GITSYNC_GITHUB_APP_APPLICATION_ID": "Iv1.abc",
+                "GITSYNC_GITHUB_APP_INSTALLATION_ID": "34",
+            },
+            "is no number: 'Iv1.abc'",
+        ),
         ({"GITSYNC_REPO": "https://u:p4ss@git.example.net/a.git"}, "repository address"),
     ],
 )
@@ -197,6 +247,45 @@ def test_a_key_with_a_dot_in_it_is_one_key() -> None:
 def test_something_else_is_refused(found: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
         from_gateway_sync(found)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "sentence"),
+    [
+        ({"source": "a", "destination": "b", "patches": ["x"]}, "has a patch that is no object"),
+        ({"source": "a", "destination": "b", "patches": "x"}, "patches of the GatewaySync is no list"),
+        ({"source": "a", "destination": "b", "patches": [{"set": ["x"]}]}, "set of the GatewaySync is no"),
+        ("x", "has a mapping that is no object"),
+    ],
+)
+def test_what_is_not_of_its_form_is_a_sentence(mapping: object, sentence: str) -> None:
+    profiles = {"one": {"mappings": [mapping]}}
+    with pytest.raises(InvalidValue, match=sentence):
+        from_gateway_sync({**GATEWAY_SYNC, "spec": {**GATEWAY_SYNC["spec"], "sync": {"profiles": profiles}}})
+
+
+def test_everything_in_a_file_is_migrated(tmp_path: Path) -> None:
+    """As `kubectl get gatewaysyncs -o yaml` and `helm template` print it."""
+    other = {**GATEWAY_SYNC, "metadata": {"name": "other", "namespace": "plant"}}
+    listed = {"apiVersion": "v1", "kind": "List", "items": [GATEWAY_SYNC, other]}
+    maps: list[object] = [
+        {"kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        for name, data in (("settings", {"a": "b"}), ("north", GIT_SYNC), ("south", GIT_SYNC))
+    ]
+    file = tmp_path / "all.yaml"
+    file.write_text("---\n".join(json.dumps(one) + "\n" for one in (listed, *maps)))
+    resources = read_manifests(text_of(from_file(str(file), "plant", None)).encode(), "result")
+    assert [(type(one), one.metadata.name) for one in resources if not isinstance(one, SyncProfile)] == [
+        (Stoker, "line"),
+        (Stoker, "other"),
+        (IgnitionSync, "north"),
+        (IgnitionSync, "south"),
+    ]
+    with pytest.raises(InvalidValue, match="--name is for one ConfigMap"):
+        from_file(str(file), "plant", "site")
+    file.write_text(json.dumps(maps[0]))
+    with pytest.raises(InvalidValue, match="names no repository"):
+        from_file(str(file), "plant", None)
 
 
 def test_what_the_api_would_refuse_is_refused() -> None:

@@ -8,21 +8,21 @@ from pathlib import Path
 import click
 import pytest
 
-from stoker.cli.agent import agent_command
-from stoker.cli.approve import approve_command
-from stoker.cli.controller import controller_command
-from stoker.cli.dev import dev_watch_command
-from stoker.cli.doctor import doctor_command
-from stoker.cli.export import export_command
+from stoker.cli.examining.doctor import doctor_command
+from stoker.cli.exporting.export import export_command
+from stoker.cli.fleet.approve import approve_command
 from stoker.cli.fleet.history import diff_command, history_command
 from stoker.cli.fleet.pausing import pause_command, resume_command
 from stoker.cli.fleet.status import status_command
-from stoker.cli.migrate import migrate_command
-from stoker.cli.plan import plan_command
-from stoker.cli.reverser import reverser_command
-from stoker.cli.rollback import rollback_command
-from stoker.cli.sync import sync_command
-from stoker.cli.verify import verify_command
+from stoker.cli.migrating.migrate import migrate_command
+from stoker.cli.serving.agent import agent_command
+from stoker.cli.serving.controller import controller_command
+from stoker.cli.serving.reverser import reverser_command
+from stoker.cli.syncing.dev import dev_watch_command
+from stoker.cli.syncing.plan import plan_command
+from stoker.cli.syncing.rollback import rollback_command
+from stoker.cli.syncing.sync import sync_command
+from stoker.cli.syncing.verify import verify_command
 from stoker.testing.gateway.command import gateway_command
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()

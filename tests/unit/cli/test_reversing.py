@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoker.cli.reverser import reverser_command
-from stoker.cli.reversing import settings_of
+from stoker.cli.serving.reverser import reverser_command
+from stoker.cli.serving.reversing import settings_of
 from stoker.kube.config import ClusterConfig
 
 

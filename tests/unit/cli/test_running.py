@@ -1,6 +1,12 @@
 """How a verb's coroutine is run to its end."""
 
-from stoker.cli.running import run
+import asyncio
+import os
+import signal
+
+import pytest
+
+from stoker.cli.speaking.running import run
 
 
 class Large:
@@ -21,3 +27,19 @@ def test_what_a_verb_returns_is_never_spelled_out() -> None:
 
     assert run(work()) is result
     assert Large.spelled_out == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_is_told_to_stop_tidies_up_and_ends_as_the_shell_expects(number: signal.Signals) -> None:
+    tidied = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            tidied.append(number)
+
+    with pytest.raises(SystemExit) as ended:
+        run(work())
+    assert (ended.value.code, tidied) == (128 + number, [number])

@@ -27,6 +27,12 @@ def test_a_long_cell_does_not_push_the_others_off_the_screen() -> None:
     assert line.endswith("…  y")
 
 
+def test_what_is_wrong_is_told_to_its_end() -> None:
+    sentence = "the repository cannot be reached: " + "x" * 120 + ": no route to host"
+    (_, line) = table(("GATEWAY", "WHY"), [["filler", sentence]])
+    assert line.endswith(sentence)
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (200_000, "2d")]
 )

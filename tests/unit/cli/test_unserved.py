@@ -11,7 +11,7 @@ import yaml
 from stoker.api.adapters.pods import Key
 from stoker.api.generate import crd_yaml
 from stoker.api.registry import KINDS
-from stoker.cli.unserved import (
+from stoker.cli.syncing.unserved import (
     ANNOTATIONS,
     GATES,
     OF_THE_PROFILE,

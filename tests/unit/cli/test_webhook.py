@@ -8,8 +8,8 @@ import click
 import pytest
 
 from stoker.api.adapters import NO_DEFAULTS
+from stoker.cli.serving.webhook import _folder, _selector, _self_made, defaults_in, secret_key_in
 from stoker.cli.verbs import cli
-from stoker.cli.webhook import _folder, _selector, _self_made, defaults_in, secret_key_in
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.source import SecretKey
 
@@ -79,10 +79,9 @@ def test_a_certificate_of_our_own_needs_a_name_and_knows_whom_to_tell() -> None:
         _self_made("tls", "", "stoker", (), (), (), ())
 
 
-def test_without_any_certificate_it_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("stoker.cli.webhook.CERT_DIR", tmp_path / "none")
+def test_without_any_certificate_it_does_not_start(tmp_path: Path) -> None:
+    nothing = tmp_path / "none"
     with pytest.raises(Misconfigured, match="--cert-secret"):
-        _folder(None)
-    assert _folder(tmp_path) == tmp_path
-    monkeypatch.setattr("stoker.cli.webhook.CERT_DIR", tmp_path)
-    assert _folder(None) == tmp_path
+        _folder(None, mounted=nothing)
+    assert _folder(tmp_path, mounted=nothing) == tmp_path
+    assert _folder(None, mounted=tmp_path) == tmp_path

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.reverser import reverser_command
-from stoker.cli.witnesses import CERT_DIR, _settings, author_seams
+from stoker.cli.serving.reverser import reverser_command
+from stoker.cli.serving.witnesses import CERT_DIR, _settings, author_seams
 from stoker.domain.errors import Misconfigured
 from stoker.reverser.authors.authoring import Authors
 from stoker.serving.certifying import SelfMade

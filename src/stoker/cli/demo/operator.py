@@ -33,6 +33,7 @@ from stoker.testing.kubelet.containers import GatewayImage, Image, Program
 from stoker.testing.kubelet.process_kubelet import ProcessKubelet
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.agent_plant import project
 from stoker.testing.sites.gateway_site import GATEWAY, IGNITION
 from stoker.testing.sites.operated_site import OperatedSite
@@ -42,7 +43,7 @@ from stoker.testing.waiting import eventually
 LINE = ("filler", "capper", "labeler", "packer", "palletizer")
 NAMESPACE, RESOURCE = "plant", "line-1"
 VALUES = {"reverser": {"enabled": True}, "dashboard": {"enabled": True}}
-KEY = "demo-webhook-key"
+KEY = planted("demo-webhook-key")
 
 
 class OperatorDemo:

@@ -19,10 +19,11 @@ from stoker.domain.refs import CommitId
 from stoker.git.opening.access import TOKEN_USER
 from stoker.testing.repositories.bare import Files, Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.plant import GATEWAYS, VIEWS, plant, view
 
-TOKEN = "demo-token"  # noqa: S105 - it opens a server that lives as long as the demo
-KEY = "demo:key"
+TOKEN = planted("demo-token")
+KEY = f"demo:{planted('demo-key')}"
 SCRIPT = "shared/scripts/line/code.py"
 LINE_VIEW = f"services/filler/projects/filler/{VIEWS}/Line"
 CLEANING = "services/filler/projects/cleaning/project.json"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.blocks.status import SyncStatus
-from stoker.cli.examining.mends import mend_for
-from stoker.cli.in_cluster import Place
+from stoker.cli.examining.mends import look_up, mend_for
+from stoker.cli.speaking.in_cluster import Place
 from stoker.controller.seeing.fleets import Fleet
 from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.clock import Clock, SystemClock
@@ -143,7 +143,13 @@ def unseen(check: str, error: Forbidden) -> Finding:
 
 
 def trouble(check: str, error: StokerError, mend: str = "") -> Finding:
-    return Finding(check, Mark.WRONG, error.message, mend or mend_for(error.reason), error.reason)
+    return Finding(
+        check,
+        Mark.WRONG,
+        error.message,
+        mend or mend_for(error.reason) or look_up(error.reason),
+        error.reason,
+    )
 
 
 def wrong(check: str, said: str, mend: str, reason: Reason) -> Finding:

@@ -14,9 +14,10 @@ from stoker.cli.examining.admission import ADMISSION
 from stoker.cli.examining.cases import Case, Chain, follow
 from stoker.cli.examining.gateways import GATEWAYS, VERDICT
 from stoker.cli.examining.operators import FINDING, OPERATOR
-from stoker.cli.examining.resources import RESOURCE, SOURCE
+from stoker.cli.examining.resources import RESOURCE
 from stoker.cli.examining.servers import GROUND, unreachable
-from stoker.cli.in_cluster import Place
+from stoker.cli.examining.sources import SOURCE
+from stoker.cli.speaking.in_cluster import Place
 from stoker.domain.errors import Misconfigured
 from stoker.domain.findings import Finding
 
@@ -58,6 +59,7 @@ STAGES = (
 async def examine(place: Place, home: str) -> AsyncIterator[Finding]:
     """Finding after finding; `home` is the operator's namespace, where somebody said it."""
     try:
+        place = place.settled()
         client = place.client()
     except Misconfigured as error:
         yield unreachable(error)

@@ -13,7 +13,7 @@ import msgspec
 
 from stoker.agent.publishing import HEARTBEAT
 from stoker.cli.examining.cases import Case, Chain, Subject, some, well, wrong
-from stoker.cli.examining.mends import gateway_mend, mend_for
+from stoker.cli.examining.mends import gateway_mend, look_up, mend_for
 from stoker.cli.examining.resources import reason_of, subject_of
 from stoker.cli.examining.rights import Need, lacking
 from stoker.controller.providing.granting import role_name
@@ -145,7 +145,7 @@ def _failed(subject: Subject, gateway: Gateway, report: GatewayReport) -> Findin
     )
     said = f"gateway {gateway.name}: {report.error_message or 'its agent gives no reason'}"
     mend = gateway_mend(reason, report.error_message, key=where, tls=access.tls)
-    return wrong("gateway", said, mend or _look_up(reason), reason)
+    return wrong("gateway", said, mend or look_up(reason), reason)
 
 
 async def _ready(case: Case) -> Finding:
@@ -163,7 +163,7 @@ async def _ready(case: Case) -> Finding:
         return well("ready", found.message or found.reason)
     if found.status == "Unknown" or reason in (Reason.PAUSED, Reason.RECONCILING):
         return Finding("ready", Mark.NOTE, found.message or found.reason, "", reason)
-    return wrong("ready", found.message, mend_for(reason) or _look_up(reason), reason)
+    return wrong("ready", found.message, mend_for(reason) or look_up(reason), reason)
 
 
 GATEWAYS: Chain = (
@@ -222,10 +222,6 @@ async def _reports(case: Case, subject: Subject) -> Mapping[str, GatewayReport]:
             if report is not None and (key not in found or found[key].heartbeat_at < report.heartbeat_at):
                 found[key] = report
     return found
-
-
-def _look_up(reason: Reason) -> str:
-    return f"docs/troubleshooting.md explains {reason}."
 
 
 def _moment(text: str) -> datetime:

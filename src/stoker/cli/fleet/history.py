@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli import in_cluster, options
 from stoker.cli.exits import Exit
-from stoker.cli.running import run, told
-from stoker.cli.sections import SentenceCommand, applied, option
-from stoker.cli.showing import show_lines, show_object
+from stoker.cli.speaking import in_cluster, options
+from stoker.cli.speaking.running import run, told
+from stoker.cli.speaking.sections import SentenceCommand, applied, option
+from stoker.cli.speaking.showing import show_lines, show_object
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def diff_command(
 
         standing = run(_standing(rest, namespace, name))
         if gateway is None and len(standing.gateways) > 1:
-            raise InvalidValue(f"{namespace}/{name} has {len(standing.gateways)} gateways: say --gateway")
+            raise InvalidValue(
+                f"{standing.namespace}/{name} has {len(standing.gateways)} gateways: say --gateway"
+            )
         past = chosen(pasts(standing, gateway), number)
         show_object(past.as_json()) if output == "json" else show_lines(diff_lines(past))
         return Exit.DONE
@@ -100,9 +102,9 @@ async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> S
 
     if not name:
         raise InvalidValue("--name is missing: it says which resource is meant")
-    place = in_cluster.Place.taken_from(rest, namespace, name)
+    place = in_cluster.Place.taken_from(rest, namespace, name).settled()
     async with place.client() as client:
         found = await read(client, Scope(place.namespace, place.name, place.kind))
     if len(found) > 1:
-        raise InvalidValue(f"{namespace}/{name} is a Stoker and an IgnitionSync: say --kind")
+        raise InvalidValue(f"{place.named} is a Stoker and an IgnitionSync: say --kind")
     return found[0]

@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from stoker.cli import in_cluster, options
 from stoker.cli.exits import Exit
-from stoker.cli.running import run, told
-from stoker.cli.sections import SentenceCommand, applied, option
-from stoker.cli.showing import show_lines, show_object
+from stoker.cli.speaking import in_cluster, options
+from stoker.cli.speaking.running import run, told
+from stoker.cli.speaking.sections import SentenceCommand, applied, option
+from stoker.cli.speaking.showing import show_lines, show_object
 from stoker.domain.errors import InvalidValue
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -61,11 +61,12 @@ def _carry_out(
     output: str,
     **rest: Any,
 ) -> None:
-    place = in_cluster.Place.taken_from(rest, namespace, name or "")
+    given = in_cluster.Place.taken_from(rest, namespace, name or "")
 
     def work() -> int:
         if bool(name) == everything:
             raise InvalidValue("say either --name, for one resource, or --everything")
+        place = given.settled()
         message = run(_stop_all(place, paused=paused) if everything else _hold(place, paused=paused))
         show_object({"message": message}) if output == "json" else show_lines([message])
         return Exit.DONE

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli import in_cluster, options
 from stoker.cli.exits import Exit
-from stoker.cli.running import run, told
-from stoker.cli.sections import SentenceCommand, applied, option
-from stoker.cli.showing import show_lines, show_object
-from stoker.domain.errors import InvalidValue
+from stoker.cli.speaking import in_cluster, options
+from stoker.cli.speaking.running import run, told
+from stoker.cli.speaking.sections import SentenceCommand, applied, option
+from stoker.cli.speaking.showing import complain, show_lines, show_object
+from stoker.domain.errors import InvalidValue, Retry
 
 if TYPE_CHECKING:
     from stoker.fleet.standings import Scope, Standing
@@ -47,14 +47,15 @@ def status_command(
     **rest: Any,
 ) -> None:
     """Show how resources and their gateways stand."""
-    place = in_cluster.Place.taken_from(rest, namespace, name or "")
+    given = in_cluster.Place.taken_from(rest, namespace, name or "")
 
     def work() -> int:
         if everywhere and name:
             raise InvalidValue("--all-namespaces does not go with --name: a name means one namespace")
         from stoker.fleet.standings import Scope  # noqa: PLC0415 - --help needs none of it
 
-        scope = Scope(None if everywhere else namespace, place.name, place.kind)
+        place = given.settled()
+        scope = Scope(None if everywhere else place.namespace, place.name, place.kind)
         standings = run(_look(place, scope, stay=stay, output=output))
         ready = all(one.verdict()[0] == "True" for one in standings)
         return Exit.DIFFERENT if tell and not ready else Exit.DONE
@@ -63,15 +64,31 @@ def status_command(
 
 
 async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: str) -> list[Standing]:
-    """Shown once, or for ever whenever something is different; what was seen last."""
+    """Shown once, or for ever whenever something is different; what was seen last.
+
+    Whoever watches is told once that the cluster does not answer, and goes on watching: it does again.
+    """
     import asyncio  # noqa: PLC0415 - --help needs none of it
 
     from stoker.fleet.standings import read  # noqa: PLC0415
 
     shown: list[Standing] | None = None
+    away = False
     async with place.client() as client:
         while True:
-            seen = await read(client, scope)
+            try:
+                seen = await read(client, scope)
+            except Retry as error:
+                if shown is None:
+                    raise
+                if not away:
+                    complain(f"stoker status: {error.reason}: {error.message}; it is asked again")
+                away = True
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            if away:
+                complain("stoker status: the cluster answers again")
+                away = False
             if seen != shown:
                 _show(seen, scope, output=output, again=shown is not None)
                 shown = seen

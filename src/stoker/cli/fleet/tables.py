@@ -7,11 +7,13 @@ from datetime import datetime
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _LONGEST_CELL = 80
+_LONGEST_END = 1000
+"""The last column may be a sentence, and what is wrong stands at its end as often as not."""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Aligned lines; the last column runs on, and an empty cell is a dash so that `awk` can count."""
-    cells = [[_cell(one) for one in row] for row in rows]
+    cells = [[*(_cell(one) for one in row[:-1]), _cell(row[-1], _LONGEST_END)] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     for row in (head, *cells):
         yield "  ".join(one.ljust(width) for one, width in zip(row, widths, strict=True)).rstrip()
@@ -28,6 +30,6 @@ def age(since: datetime | None, now: datetime) -> str:
     return "0s"
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, longest: int = _LONGEST_CELL) -> str:
     shown = "".join(one if one.isprintable() else " " for one in text)
-    return (shown if len(shown) <= _LONGEST_CELL else shown[: _LONGEST_CELL - 1] + "…") or "-"
+    return (shown if len(shown) <= longest else shown[: longest - 1] + "…") or "-"

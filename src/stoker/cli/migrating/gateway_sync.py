@@ -60,9 +60,9 @@ def _stoker_spec(
         made["polling"] = dict(_block(spec, "polling"))
     made["gateway"] = _gateway(_block(spec, "gateway"), remarks)
     if defaults.get("excludePatterns"):
-        made["excludePatterns"] = list(defaults["excludePatterns"])
-    policies = {one.get("designerSessionPolicy", defaults.get("designerSessionPolicy")) for one in profiles}
-    policies.discard(None)
+        made["excludePatterns"] = _list(defaults, "excludePatterns")
+    said = (one.get("designerSessionPolicy", defaults.get("designerSessionPolicy")) for one in profiles)
+    policies = {str(one) for one in said if one is not None}
     if len(policies) > 1:
         remarks.append(
             f"designerSessionPolicy differs between profiles ({', '.join(sorted(policies))}); here it counts "
@@ -114,7 +114,7 @@ def _profile(
     remarks.extend(_unknown(wanted, _PROFILE, f"profile {title}"))
     patches: list[Manifest] = []
     spec: Manifest = {
-        "mappings": [_mapping(one, title, patches, remarks) for one in wanted.get("mappings") or ()]
+        "mappings": [_mapping(one, title, patches, remarks) for one in _list(wanted, "mappings")]
     }
     if patches:
         spec["patches"] = patches
@@ -123,7 +123,7 @@ def _profile(
         spec["vars"] = variables
     own = wanted.get("excludePatterns")
     if own and own is not defaults.get("excludePatterns"):  # those of the defaults stand in the Stoker
-        spec["excludePatterns"] = list(own)
+        spec["excludePatterns"] = _list(wanted, "excludePatterns")
     for key in ("syncPeriod", "dryRun", "paused"):
         if wanted.get(key) is not None:
             spec[key] = wanted[key]
@@ -146,10 +146,13 @@ def _mapping(one: Any, title: str, patches: list[Manifest], remarks: list[str]) 
         remarks.append(f"mapping {source} of profile {title} says no type; dir was taken")
     made: Manifest = {"source": source, "destination": destination, "type": kind}
     made |= {key: True for key in ("required", "template") if one.get(key)}
-    for patch in one.get("patches") or ():
+    for patch in _list(one, "patches"):
+        if not isinstance(patch, dict):
+            raise InvalidValue(f"mapping {source} of profile {title} has a patch that is no object")
         file = patch.get("file", "")
         place = destination if not file else f"{destination}/{file}".removeprefix("./")
-        patches.append({"file": place, "set": {_path(key): value for key, value in patch["set"].items()}})
+        wanted = {_path(str(key)): value for key, value in _block(patch, "set").items()}
+        patches.append({"file": place, "set": wanted})
     return made
 
 
@@ -173,6 +176,15 @@ def _block(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise InvalidValue(f"{key} of the GatewaySync is no object")
     return found
+
+
+def _list(of: Mapping[str, Any], key: str) -> list[Any]:
+    found = of.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise InvalidValue(f"{key} of the GatewaySync is no list")
+    return list(found)
 
 
 def _strictness(policy: str) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from stoker.api.loading import load_documents
-from stoker.cli.in_cluster import Place
-from stoker.cli.manifest_files import content_of
 from stoker.cli.migrating.gateway_sync import from_gateway_sync
-from stoker.cli.migrating.git_sync import from_git_sync
+from stoker.cli.migrating.git_sync import from_git_sync, is_git_sync
 from stoker.cli.migrating.migrated import Migrated
+from stoker.cli.speaking.in_cluster import Place
+from stoker.cli.speaking.manifest_files import content_of
 from stoker.domain.errors import InvalidValue
 from stoker.kube.resources import CONFIG_MAPS, Resource
 
@@ -34,22 +35,47 @@ async def from_kind(place: Place) -> Migrated:
     return from_gateway_sync(found)
 
 
-def from_file(file: str, namespace: str, name: str | None) -> Migrated:
-    """The first document that is a ConfigMap or a GatewaySync."""
-    for document in load_documents(content_of(file)):
-        if not isinstance(document, dict):
-            continue
-        if document.get("kind") == "GatewaySync":
-            return from_gateway_sync(document)
-        if document.get("kind") == "ConfigMap":
-            return _of_map(document, namespace, name)
-    raise InvalidValue(f"{file} holds neither a ConfigMap nor a GatewaySync")
+def from_file(file: str, namespace: str, name: str | None) -> list[Migrated]:
+    """All of git-sync's ConfigMaps and all GatewaySyncs; what else stands there concerns nobody here."""
+    found = [one for document in load_documents(content_of(file)) for one in _objects(document)]
+    syncs = [one for one in found if one.get("kind") == "GatewaySync"]
+    maps = [one for one in found if one.get("kind") == "ConfigMap"]
+    of_git_sync = [one for one in maps if is_git_sync(_settings(one))]
+    if not syncs and not maps:
+        raise InvalidValue(f"{file} holds neither a ConfigMap nor a GatewaySync")
+    if name is not None and (syncs or len(of_git_sync) > 1):
+        raise InvalidValue("--name is for one ConfigMap of git-sync, and there are others in the file")
+    chosen = of_git_sync or ([] if syncs else maps[:1])  # the only one says what is missing in it
+    return [from_gateway_sync(one) for one in syncs] + [_of_map(one, namespace, name) for one in chosen]
+
+
+def text_of(made: Sequence[Migrated]) -> str:
+    """One file, with the remarks on each in front of it."""
+    return "---\n".join(one.text() for one in made)
+
+
+def _objects(document: object) -> Iterator[dict[str, Any]]:
+    """The object, or those of a list, which is what `kubectl get` prints of several."""
+    if not isinstance(document, dict):
+        return
+    items = document.get("items")
+    if str(document.get("kind", "")).endswith("List") and isinstance(items, list):
+        for one in items:
+            yield from _objects(one)
+    else:
+        yield document
+
+
+def _settings(document: dict[str, Any]) -> dict[str, str]:
+    data = document.get("data") or {}
+    if not isinstance(data, dict):
+        raise InvalidValue("data of the ConfigMap is no object")
+    return {str(key): str(value) for key, value in data.items()}
 
 
 def _of_map(document: dict[str, Any], namespace: str, name: str | None) -> Migrated:
-    metadata, data = document.get("metadata") or {}, document.get("data") or {}
-    if not isinstance(metadata, dict) or not isinstance(data, dict):
-        raise InvalidValue("metadata or data of the ConfigMap is no object")
-    settings = {str(key): str(value) for key, value in data.items()}
+    metadata = document.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise InvalidValue("metadata of the ConfigMap is no object")
     called = name or str(metadata.get("name", ""))
-    return from_git_sync(settings, called, str(metadata.get("namespace") or namespace))
+    return from_git_sync(_settings(document), called, str(metadata.get("namespace") or namespace))

@@ -1,0 +1,57 @@
+"""`stoker approve`: agree, in one's own name, to what a resource in a cluster waits with.
+
+It writes the annotations that `kubectl annotate` would, bound to the plan: who it is says the
+API server, and the admission webhook checks both. Exit codes: 0 done, 2 wrong input, 3 there
+is nothing to approve or something else waits, 4 the cluster cannot be reached or does not let us.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stoker.cli.exits import Exit
+from stoker.cli.speaking import in_cluster, options
+from stoker.cli.speaking.running import run, told
+from stoker.cli.speaking.sections import SentenceCommand, applied, option
+from stoker.cli.speaking.showing import show_lines, show_object
+from stoker.domain.errors import InvalidValue
+
+
+@click.command("approve", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.REACHING, options.OUTPUT))
+@option(
+    "--digest",
+    section=in_cluster.SECTION,
+    metavar="DIGEST",
+    help="The plan that was looked at; another one is not approved.",
+)
+@click.pass_context
+def approve_command(
+    context: click.Context,
+    /,
+    *,
+    name: str | None,
+    namespace: str,
+    digest: str | None,
+    output: str,
+    **rest: Any,
+) -> None:
+    """Agree to the plan that a resource waits with."""
+
+    def work() -> int:
+        if not name:
+            raise InvalidValue("--name is missing: it says which resource is meant")
+        message = run(_approve(in_cluster.Place.taken_from(rest, namespace, name).settled(), digest))
+        show_object({"message": message}) if output == "json" else show_lines([message])
+        return Exit.DONE
+
+    told(context, "approve", output, work)
+
+
+async def _approve(place: in_cluster.Place, digest: str | None) -> str:
+    from stoker.fleet.approving import approve  # noqa: PLC0415 - --help needs none of it
+
+    async with place.client() as client:
+        return await approve(client, place.named, digest)
