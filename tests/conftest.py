@@ -96,6 +96,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
                 session.config.stash[PLANES].join(kind)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave them while the run still waits for this worker: what they have is looked through at its end."""
+    session.config.stash[PLANES].leave()
+
+
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> ClusterAccess:
     """etcd and kube-apiserver with RBAC; no controllers."""

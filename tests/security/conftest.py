@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -15,3 +16,10 @@ def scene(kinds: ClusterAccess, namespace: str, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     return Scene(kinds, namespace, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def asked_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxies of a scene are for its programs: urllib would remember them for all tests that follow."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    monkeypatch.setattr(urllib.request, "_opener", direct)

@@ -26,7 +26,6 @@ import pytest
 
 from stoker.agent.starting import MARKER
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.canaries import Onlooker
 from stoker.testing.certificates import Authority
 from stoker.testing.forges.gitlab import GitLab
 from stoker.testing.gateway.settings import ApiKey, Settings
@@ -34,6 +33,7 @@ from stoker.testing.gateway.simulated import SimulatedGateway
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.canaries import Onlooker
 from stoker.testing.services.alert_services import PATHS, ROUTING_KEY, AlertServices
 from stoker.testing.services.s3 import S3
 from stoker.testing.sites.agent_plant import project

@@ -22,7 +22,6 @@ from obstore.store import S3Store
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
 from stoker.snapshots import buckets
-from stoker.testing.canaries import Canaries, Onlooker
 from stoker.testing.cluster.chart_rules import CONTROLLER
 from stoker.testing.faults.http_proxy import HttpProxy
 from stoker.testing.forges.github import GitHub
@@ -32,6 +31,7 @@ from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.repositories.ssh_keys import make_ssh_key
 from stoker.testing.reverser.site import ReverserSite
+from stoker.testing.secrecy.canaries import Canaries, Onlooker
 from stoker.testing.services import published
 from stoker.testing.services.gcs import Gcs
 from stoker.testing.services.registry import Registry

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stoker.domain.errors import StokerError
+from stoker.testing.secrecy.evidence import keep_metrics
 from stoker.testing.stopping import Stopped
 
 GRACE_SECONDS = 5.0
@@ -129,6 +130,7 @@ class Process(Stopped):
     def stop(self, grace: float = GRACE_SECONDS) -> None:
         """Ask it to end, insist after `grace` seconds, and take its children with it."""
         if self.running:
+            keep_metrics(self.name, self.log)
             self._signal(signal.SIGTERM)
             self.wait(grace)
         self.kill()

@@ -17,6 +17,7 @@ packages, so building the controller manager costs as much as building the set.
 helm is looked for by itself, in its own cache folder and on PATH, and built in the
 same way; so are versitygw, which stands for an object store, and a registry of OCI
 artifacts. Gitea, which stands for a forge, is built as itself (`stoker.testing.assets.gitea_build`).
+Definitions of kinds of others are fetched, and not built (`stoker.testing.assets.kinds_of_others`).
 
 What runs pods on a real node (kubelet, containerd, network plug-ins) is a set of its own
 that only `node` makes sure of.
@@ -38,7 +39,7 @@ from pathlib import Path
 from stoker.domain.errors import StokerError
 from stoker.testing.assets import build as asset_build
 from stoker.testing.assets import download as asset_download
-from stoker.testing.assets import gitea_build
+from stoker.testing.assets import gitea_build, kinds_of_others
 from stoker.testing.assets.cache import cache_folder, missing, node_folder, tool_folder
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
@@ -144,6 +145,7 @@ def main() -> int:
         gitea_build.ensure()
         versitygw()
         registry()
+        kinds_of_others.ensure()
     except StokerError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1

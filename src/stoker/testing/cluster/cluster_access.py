@@ -23,6 +23,8 @@ import msgspec
 
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.testing.certificates import Authority, KeyPair, write_private
+from stoker.testing.secrecy.evidence import keep_objects
+from stoker.testing.secrecy.planting import known
 
 STATE_FILE = "control-plane.json"
 REQUEST_SECONDS = 30.0
@@ -35,6 +37,8 @@ class Answer:
 
     status: int
     body: bytes
+    warnings: tuple[str, ...] = ()
+    """What it took but thinks little of, such as a version that will go."""
 
     def json(self) -> object:
         return json.loads(self.body)
@@ -90,7 +94,7 @@ class ClusterAccess:
         answer = self.request("POST", account, request)
         if answer.status != 201:
             raise CommandFailed(f"no token for service account {namespace}/{name}: {answer.body.decode()}")
-        token = str(msgspec.json.decode(answer.body)["status"]["token"])
+        token = known("account-token", str(msgspec.json.decode(answer.body)["status"]["token"]))
         return self._write_kubeconfig(f"serviceaccount-{namespace}-{name}", {"token": token}, namespace)
 
     def certificate_kubeconfig(self, user: str, pair: KeyPair, *, namespace: str = "default") -> Path:
@@ -144,10 +148,15 @@ class ClusterAccess:
         opener = urllib.request.build_opener(trust, urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=timeout) as answer:
-                return Answer(answer.status, answer.read())
+                return Answer(answer.status, answer.read(), tuple(answer.headers.get_all("Warning") or ()))
         except urllib.error.HTTPError as error:
             with error:
                 return Answer(error.code, error.read())
+
+    def keep_objects(self) -> None:
+        """Have what is in it now looked through when the run of tests is over, should it go before."""
+        if "admin" in self.tokens:
+            keep_objects(self.url, self.tokens["admin"], self.ca_file)
 
     def create_namespace(self, name: str) -> None:
         """Make a namespace as admin."""

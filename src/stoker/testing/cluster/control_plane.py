@@ -26,6 +26,7 @@ from stoker.testing.assets import finding as assets
 from stoker.testing.certificates import LOCAL_NAMES, Authority, private_pem, write_private
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import GRACE_SECONDS, PortTaken, Process, on_free_ports
+from stoker.testing.secrecy.planting import known
 from stoker.testing.stopping import Stopped
 
 USERS: Mapping[str, Sequence[str]] = {
@@ -63,7 +64,8 @@ class ControlPlane(ClusterAccess, Stopped):
         apiserver_flags: Sequence[str],
         address: str,
     ) -> None:
-        tokens = {user: secrets.token_urlsafe(24) for user in (*users, CONTROLLER_MANAGER_USER, *NODE_USERS)}
+        everybody = (*users, CONTROLLER_MANAGER_USER, *NODE_USERS)
+        tokens = {user: known(f"token of {user}", secrets.token_urlsafe(24)) for user in everybody}
         super().__init__(folder, url="", tokens=tokens, binaries=binaries)
         self._controller_manager = controller_manager
         self._address = address
@@ -111,6 +113,8 @@ class ControlPlane(ClusterAccess, Stopped):
 
     def stop(self) -> None:
         """End all servers, last started first; a temporary folder goes with them."""
+        if "kube-apiserver" in self._processes:
+            self.keep_objects()
         self._end_all(GRACE_SECONDS)
         if self._is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)

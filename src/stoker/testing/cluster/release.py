@@ -27,15 +27,23 @@ from stoker.testing.waiting import eventually
 PATIENCE = 60.0
 NAME, HOME = "stoker", "stoker-system"
 CONFIGURATION = "stoker-webhook"
+CONFIGURATIONS = {
+    "webhook": {"mutating": CONFIGURATION, "validating": CONFIGURATION},
+    "reverser": {"validating": "stoker-reverser"},
+}
+"""What the API server is told about each program that it asks."""
 LET_GO = "let-go"
 SHARD = "stoker.io/shard"
-PORTS = (
+ADDRESSES = (
     "health-probe-bind-address",
     "metrics-bind-address",
     "receiver-bind-address",
-    "webhook-port",
     "dashboard-bind-address",
+    "health-port",
+    "metrics-port",
 )
+PORTS = ("webhook-port", "peers-port")
+"""Options that are a number; the others may name an address as well."""
 
 
 @dataclass
@@ -96,8 +104,10 @@ class Release(Stopped):
         """
         for verb in verbs or tuple(self.pods):
             self.running[verb] = self._run(verb, self.pods[verb])
+        for verb in CONFIGURATIONS if reachable else ():
+            if verb in self.running:
+                self._lead_to(verb)
         if "webhook" in self.running and reachable:
-            self._lead_to_webhook()
             eventually(self._is_asked, PATIENCE, lambda: f"pods are looked at:\n{self.said()}", interval=0.2)
 
     def stop_program(self, verb: str) -> None:
@@ -125,15 +135,19 @@ class Release(Stopped):
 
     def _run(self, verb: str, pod: Mapping[str, Any]) -> Process:
         account = self.cluster.service_account_kubeconfig(HOME, pod["serviceAccountName"])
-        ports = self.ports.setdefault(verb, dict(zip(PORTS, free_ports(len(PORTS)), strict=True)))
-        changed = {f"--{name}": f"127.0.0.1:{port}" for name, port in ports.items()}
-        changed |= {"--defaults": str(self.folder / "defaults.yaml"), "--webhook-port": str(ports[PORTS[3]])}
+        names = (*ADDRESSES, *PORTS)
+        ports = self.ports.setdefault(verb, dict(zip(names, free_ports(len(names)), strict=True)))
+        changed = {f"--{name}": f"127.0.0.1:{ports[name]}" for name in ADDRESSES}
+        changed |= {f"--{name}": str(ports[name]) for name in PORTS}
+        changed |= {"--defaults": str(self.folder / "defaults.yaml"), "--work-dir": str(self.folder / "work")}
+        changed["--peers-service"] = f"127.0.0.1:{ports['peers-port']}"
         words = [
             f"{flag}={changed[flag]}" if (flag := word.partition("=")[0]) in changed else word
             for word in pod["containers"][0]["args"]
         ]
-        if verb == "webhook":
-            words += ["--cert-name=127.0.0.1", "--webhook-host=127.0.0.1", "--drain-seconds=0"]
+        if verb in CONFIGURATIONS:
+            name = "cert-name" if verb == "webhook" else "webhook-cert-name"
+            words += [f"--{name}=127.0.0.1", "--webhook-host=127.0.0.1", "--drain-seconds=0"]
         command = [sys.executable, "-m", "stoker", *words, f"--kubeconfig={account}"]
         log = self.folder / f"{verb}.log"
         return Process.start(f"stoker {verb}", command, log=log)
@@ -158,14 +172,14 @@ class Release(Stopped):
             "PATCH", f"{path}/{name}/status", status, content_type="application/merge-patch+json"
         )
 
-    def _lead_to_webhook(self) -> None:
+    def _lead_to(self, verb: str) -> None:
         """Name the process where the chart names its Service."""
-        base = f"https://127.0.0.1:{self.ports['webhook']['webhook-port']}"
-        for kind in ("mutating", "validating"):
-            path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{CONFIGURATION}"
+        base = f"https://127.0.0.1:{self.ports[verb]['webhook-port']}"
+        for kind, configuration in CONFIGURATIONS[verb].items():
+            path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{configuration}"
             found: Any = self.cluster.request("GET", path).json()
             patch = []
-            for number, one in enumerate(found["webhooks"]):
+            for number, one in enumerate(found.get("webhooks", ())):
                 service = one["clientConfig"].get("service")
                 if service is not None:
                     place = f"/webhooks/{number}/clientConfig"

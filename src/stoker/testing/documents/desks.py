@@ -17,12 +17,36 @@ from stoker.testing.documents.pages import ROOT
 from stoker.testing.gateway.simulated import KEY, SimulatedGateway
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.plant import plant
 from stoker.testing.stopping import Stopped
 
-TOKEN = "token-of-the-stage"  # noqa: S105 - it opens a server that lives as long as the stage
+TOKEN = planted("stage-token")
 SHOWN = ("charts", "config", "deploy", "examples")
 """What the reader has of the repository."""
+GITCONFIG = """[user]
+    name = Reader
+    email = reader@plant.example
+[credential]
+    helper = store
+"""
+PUSH = """#!/bin/sh
+set -e
+clone=$(mktemp -d)
+git clone --quiet '{repository}' "$clone"
+for gateway in filler packer; do
+    printf '{{"title": "%s", "enabled": true, "description": "%s"}}\\n' "$gateway" "$clone" \\
+        > "$clone/services/$gateway/projects/$gateway/project.json"
+done
+git -C "$clone" commit --quiet --all --message 'Describe both projects'
+git -C "$clone" push --quiet
+rm -rf "$clone"
+"""
+EDIT = """#!/bin/sh
+file=$(find '{root}' -path '*/projects/filler/project.json' -not -path '*/.sync-*')
+echo '{{"title": "Edited by hand", "enabled": true}}' > "$file"
+"""
+"""What somebody does whom the reader does not see, by the words of a mark `first`."""
 
 
 class Desk:
@@ -32,7 +56,8 @@ class Desk:
         self.folder = folder / "here"
         self._etc = folder / "etc" / "stoker"
         self._bin = folder / "bin"
-        for made in (self.folder, self._etc, self._bin, folder / "home"):
+        home = folder / "home"
+        for made in (self.folder, self._etc, self._bin, home):
             made.mkdir(parents=True)
         for name in SHOWN:
             (self.folder / name).symlink_to(ROOT / name)
@@ -44,23 +69,32 @@ class Desk:
         users = {TOKEN_USER: TOKEN}
         root = folder / "repositories"
         self._server = stack.enter_context(GitHttpServer.start(root, users=users, public=True))
+        address = self._server.url("plant/config.git")
+        (home / ".gitconfig").write_text(GITCONFIG)
+        (home / ".git-credentials").write_text(address.replace("://", f"://{TOKEN_USER}:{TOKEN}@") + "\n")
+        self.script("somebody-pushes", PUSH.format(repository=address))
         self.secret("token", TOKEN)
         self.secret("api-key", KEY)
         self.secret("secrets/git-credentials/token", TOKEN)
         self.secret("secrets/ignition-api-key/apiKey", KEY)
         self.names = {
-            "https://git.example.net/plant/config.git": self._server.url("plant/config.git"),
+            "https://git.example.net/plant/config.git": address,
             "/etc/stoker": str(self._etc),
         }
         kept = {name: text for name, text in os.environ.items() if not name.lower().endswith("_proxy")}
         path = f"{self._bin}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**kept, "PATH": path, "HOME": str(folder / "home"), "GIT_TERMINAL_PROMPT": "0"}
+        self.environment = {**kept, "PATH": path, "HOME": str(home), "GIT_TERMINAL_PROMPT": "0"}
         for name in ("XDG_CACHE_HOME", "KUBECONFIG"):
             self.environment.pop(name, None)
 
     def program(self, path: Path) -> None:
         """Have a program on the PATH."""
         (self._bin / path.name).symlink_to(path)
+
+    def script(self, name: str, text: str) -> None:
+        """Have a program on the PATH that is made here."""
+        (self._bin / name).write_text(text)
+        (self._bin / name).chmod(0o700)
 
     def secret(self, name: str, text: str) -> None:
         path = self._etc / name
@@ -79,6 +113,7 @@ class Standalone(Stopped):
         self.gateway = self._stack.enter_context(
             SimulatedGateway.start(folder / "data", tls=pair, scan_seconds=0.0)
         )
+        desk.script("somebody-edits", EDIT.format(root=self.gateway.data_dir))
         port = self.gateway.url.rpartition(":")[2]
         self.folder, self.environment = desk.folder, desk.environment
         self.names = {
@@ -86,6 +121,7 @@ class Standalone(Stopped):
             "localhost:8043": f"https://localhost:{port}",  # 8043 means TLS; another port has to say so
             "port: 8043": f"port: {port}",
             "/var/lib/ignition/data": str(self.gateway.data_dir),
+            "/mnt/git-mirror": str(folder / "git-mirror"),
         }
 
     def tell(self) -> str:

@@ -12,13 +12,18 @@ GATEWAYS = ("filler", "packer")
 VERSION = "stoker.io/v1alpha1"
 
 
-def objects(address: str) -> dict[str, Any]:
-    """What the quick start applies, with the address of the repository."""
+def stoker(address: str) -> dict[str, Any]:
+    """The spec of the resource; a push arrives within a second, which no reader could wait for."""
     login = {"token": {"secretRef": {"name": "git-credentials", "key": "token"}}}
     source = {"repo": address, "ref": "main", "auth": login}
+    return {"git": source, "gateway": GATEWAY, "polling": {"interval": "1s"}}
+
+
+def objects(address: str) -> dict[str, Any]:
+    """What the quick start applies, with the address of the repository."""
     mapping = {"source": "services/{{.GatewayName}}/projects", "destination": "projects", "required": True}
     items = [
-        _object(VERSION, "Stoker", RESOURCE, {"git": source, "gateway": GATEWAY}),
+        _object(VERSION, "Stoker", RESOURCE, stoker(address)),
         _object(VERSION, "SyncProfile", PROFILE, {"mappings": [mapping]}),
         *(_pod(name) for name in GATEWAYS),
     ]

@@ -20,8 +20,8 @@ from stoker.testing.documents.elsewhere import foreign_key
 from stoker.testing.documents.pages import ROOT
 
 VALUES = "values of the chart"
-_FILE = re.compile(r"# ([\w./-]+\.(?:ya?ml|json))")
-_PART = re.compile(r"# (?:part of: )?(.+)")
+_FILE = re.compile(r"# ([\w./-]+\.(?:ya?ml|json))(?:, part of: \w+)?")
+_PART = re.compile(r"# (?:(?:[\w./-]+, )?part of: )?(.+)")
 _PODS = {"containers": [{"name": "gateway", "image": "inductiveautomation/ignition:8.3"}]}
 _LABELS: dict[str, Any] = {"labels": {"app": "filler"}}
 _WORKLOAD = {"selector": {"matchLabels": _LABELS["labels"]}, "template": {"metadata": _LABELS, "spec": _PODS}}
@@ -38,6 +38,16 @@ SMALLEST: Mapping[str, dict[str, Any]] = {
         "kind": "StatefulSet",
         "metadata": {"name": "filler"},
         "spec": {**_WORKLOAD, "serviceName": "filler"},
+    },
+    "Application": {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": "bottling", "namespace": "argocd"},
+        "spec": {
+            "project": "default",
+            "source": {"repoURL": "https://git.example.net/plant/deploy.git", "path": "sites/plant"},
+            "destination": {"server": "https://kubernetes.default.svc", "namespace": "plant"},
+        },
     },
     "Namespace": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "plant"}},
 }

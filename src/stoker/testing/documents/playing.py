@@ -21,8 +21,8 @@ from stoker.testing.documents.manifests import file_name
 from stoker.testing.documents.pages import Fence, Page
 
 SIGN = "\x1e"
-RUNS_ON, EXIT, NOT_PLAYED, SHOWS = "runs on", "exit", "not played", "shows"
-MARKS = (RUNS_ON, EXIT, NOT_PLAYED, SHOWS)
+RUNS_ON, EXIT, NOT_PLAYED, SHOWS, FIRST = "runs on", "exit", "not played", "shows", "first"
+MARKS = (RUNS_ON, EXIT, NOT_PLAYED, SHOWS, FIRST)
 
 
 class Stage(Protocol):
@@ -66,7 +66,7 @@ def plays(pages: Sequence[Page]) -> list[Play]:
     return found
 
 
-def play(play: Play, stage: Stage, seconds: float) -> None:
+def play_and_check(play: Play, stage: Stage, seconds: float) -> None:
     """Run it; PlayFailed with the fence at which it ended and what it said."""
     script = "\n".join(_script(play, stage.names))
     log = stage.folder.parent / f"{play.name.replace('/', '-')}.log"
@@ -87,6 +87,8 @@ def _script(play: Play, names: Mapping[str, str]) -> Iterator[str]:
     for number, fence in enumerate(play.fences):
         text = _named(fence.text, names)
         yield f"printf '{SIGN}{number} after %s s\\n' $SECONDS"
+        if (what := fence.mark(FIRST)) is not None:
+            yield what.replace(" ", "-")
         if fence.language == "yaml":
             if (name := file_name(fence.text)) is not None:
                 yield f"cat > {_named(name, names)} <<'END-OF-FENCE'\n{text}END-OF-FENCE"

@@ -109,8 +109,9 @@ async def _joined(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> N
         while chunk := await reader.read(CHUNK_BYTES):
             writer.write(chunk)
             await writer.drain()
-        with contextlib.suppress(OSError, NotImplementedError):
-            writer.write_eof()
+        if writer.can_write_eof():
+            with contextlib.suppress(OSError):
+                writer.write_eof()
 
     pumps = [asyncio.create_task(pump(*way)) for way in ways]
     try:

@@ -24,6 +24,7 @@ from aiohttp import web
 
 from stoker.testing.loop_thread import LoopThread
 from stoker.testing.repositories.bare import git_environment
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.stopping import Stopped
 from stoker.testing.web_listener import WebListener
 
@@ -87,8 +88,8 @@ class ForgeDouble(Stopped):
         self._listener = WebListener()
 
     @classmethod
-    def start(cls, token: str = "t0ken-of-the-forge") -> Self:  # noqa: S107 - it opens this double alone
-        forge = cls(token)
+    def start(cls, token: str = "") -> Self:
+        forge = cls(token or planted("forge-token"))
         forge._loop.run(forge._listen())
         return forge
 

@@ -30,6 +30,7 @@ from stoker.domain.errors import StokerError
 from stoker.testing.assets import gitea_build
 from stoker.testing.certificates import write_private
 from stoker.testing.processes import Process, on_free_ports
+from stoker.testing.secrecy.planting import known
 from stoker.testing.stopping import Stopped
 
 READY_SECONDS = 60.0
@@ -154,7 +155,7 @@ LEVEL = Warn
         made = self._admin(
             "user", "generate-access-token", f"--username={self.user}", "--scopes=all", "--raw"
         )
-        self.token = made.strip().splitlines()[-1]
+        self.token = known("gitea-token", made.strip().splitlines()[-1])
 
     def _admin(self, *arguments: str) -> str:
         done = subprocess.run(

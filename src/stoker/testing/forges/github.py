@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import known
 
 MAX_STATEMENT_SECONDS = 600
 _TOKENS = re.compile(r"/api/v3/app/installations/(\d+)/access_tokens")
@@ -53,11 +54,13 @@ class GitHub(GitHttpServer):
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._keys[app_id] = key.public_key()
         self._installations[installation_id] = app_id
-        return key.private_bytes(
+        pem = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.TraditionalOpenSSL,
             serialization.NoEncryption(),
         )
+        known("app-key", pem.decode())
+        return pem
 
     def revoke_all(self) -> None:
         """Let no token that was given out open anything any more."""
@@ -92,7 +95,7 @@ class GitHub(GitHttpServer):
             return web.json_response({"message": "A JSON web token could not be decoded"}, status=401)
         if self._installations.get(installation) != app:
             return web.json_response({"message": "Not Found"}, status=404)
-        token = f"ghs_{secrets.token_hex(18)}"
+        token = known("app-token", f"ghs_{secrets.token_hex(18)}")
         self.tokens.add(token)
         self.given.append(token)
         expires = datetime.fromtimestamp(self.now() + self.lifetime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

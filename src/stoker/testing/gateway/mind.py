@@ -1,7 +1,7 @@
 """What goes on inside the test gateway: its state, its scans, its restarts.
 
 No HTTP here; `gateway_routes` asks it. Everything runs in one event loop, only the
-reading of the folder is handed to a thread. A scan is asked for now, reads the
+reading of the folder is handed to a thread. A scan is asked for at once, reads the
 folder a while later and then publishes what it loaded, as the real one does.
 """
 

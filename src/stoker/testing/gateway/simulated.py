@@ -35,11 +35,13 @@ from stoker.testing.gateway.settings import ApiKey, Settings
 from stoker.testing.gateway.sightings import Sightings
 from stoker.testing.gateway.witness import Mishap
 from stoker.testing.loop_thread import LoopThread
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.stopping import Stopped
 from stoker.testing.web_listener import WebListener
 
 SCAN_SECONDS = 0.05
-KEY = "stoker:testing-secret"
+SECRET = planted("gateway-key")
+KEY = f"stoker:{SECRET}"
 """The key that opens a gateway which was started without others."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from stoker.testing.certificates import write_private
+from stoker.testing.secrecy.planting import known
 
 
 class KeyKind(StrEnum):
@@ -35,8 +37,19 @@ def make_ssh_key(path: Path, kind: KeyKind = KeyKind.ED25519) -> SshKey:
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    for line in _own_lines(private.decode(), public.decode()):
+        known("ssh-key", line)
     write_private(path, private)
     return SshKey(path, public.decode())
+
+
+def _own_lines(private: str, public: str) -> list[str]:
+    """The last lines of a private key that hold anything but its public half, which is in there twice."""
+    lines = private.splitlines()[1:-1]
+    shown, hidden = base64.b64decode(public.split()[1]), base64.b64decode("".join(lines))
+    width = len(lines[0])
+    parts = (hidden[width * number * 3 // 4 + 1 :][: width * 3 // 4 - 2] for number in range(len(lines)))
+    return [line for line, part in zip(lines, parts, strict=True) if part not in shown][-3:-1]
 
 
 def _generate(

@@ -28,7 +28,7 @@ from stoker.testing.faults.failpoints import Failure, arm
 from stoker.testing.processes import TAIL_BYTES
 from stoker.testing.stopping import Stopped
 
-_LOADED = ("stoker.cli.reverser", "stoker.reverser.operating", "stoker.reverser.authors.witnessing")
+_LOADED = ("stoker.cli.serving.reverser", "stoker.reverser.operating", "stoker.reverser.authors.witnessing")
 _PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 15.0
 

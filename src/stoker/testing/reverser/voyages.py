@@ -86,7 +86,7 @@ class Voyage:
         self._failed: dict[int, BaseException] = {}
         self._over = threading.Event()
 
-    def sail(self, *, stormy: bool = True) -> None:
+    def sail_and_check(self, *, stormy: bool = True) -> None:
         """Play all of it, and raise with everything that there is to know if something is wrong.
 
         In calm weather connections to git are cut and nothing else happens, no stranger pushes either: then

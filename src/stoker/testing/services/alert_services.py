@@ -21,14 +21,15 @@ from aiohttp import web
 
 from stoker.testing.certificates import KeyPair
 from stoker.testing.loop_thread import LoopThread
+from stoker.testing.secrecy.planting import known, mark, planted
 from stoker.testing.stopping import Stopped
 from stoker.testing.web_listener import WebListener
 
-ROUTING_KEY = "0123456789abcdef0123456789abcdef"
+ROUTING_KEY = known("pagerduty", mark() * 2)
 PATHS = {
-    "slack": "/services/T00000000/B00000000/slack-s3cret",
-    "teams": "/workflows/teams-s3cret/triggers/manual/paths/invoke?api-version=1&sig=s1gnature",
-    "webhook": "/alerts/webhook-s3cret",
+    "slack": f"/services/T00000000/B00000000/{planted('slack')}",
+    "teams": f"/workflows/{planted('teams')}/triggers/manual/paths/invoke?api-version=1&sig={planted('sig')}",
+    "webhook": f"/alerts/{planted('webhook')}",
     "pagerduty": "/v2/enqueue",
 }
 MAX_TEAMS_BYTES = 28 * 1024

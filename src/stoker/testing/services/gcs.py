@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from stoker.domain.intent.policies import Bucket
 from stoker.domain.secrets import Secret
+from stoker.testing.secrecy.planting import known
 from stoker.testing.stopping import Stopped
 
 ACCOUNT = "stoker@plant.iam.gserviceaccount.com"
@@ -68,7 +69,7 @@ class Gcs(Stopped):
             "type": "service_account",
             "client_email": ACCOUNT,
             "private_key_id": "1",
-            "private_key": pem.decode(),
+            "private_key": known("account-key", pem.decode()),
         }
         return {"serviceAccount.json": Secret(json.dumps(account))}
 

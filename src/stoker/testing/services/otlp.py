@@ -18,6 +18,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from stoker.testing.loop_thread import LoopThread
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.stopping import Stopped
 from stoker.testing.waiting import eventually
 from stoker.testing.web_listener import WebListener
@@ -65,7 +66,11 @@ class TraceCollector(Stopped):
     @property
     def environment(self) -> dict[str, str]:
         """What a process is to be started with; spans are sent as soon as they end."""
-        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "50"}
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.url,
+            "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={planted('collector-key')}",
+            "OTEL_BSP_SCHEDULE_DELAY": "50",
+        }
 
     def named(self, name: str) -> list[SpanSeen]:
         return [one for one in list(self.spans) if one.name == name]

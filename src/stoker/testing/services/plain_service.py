@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+
+from stoker.testing.certificates import KeyPair
 
 
 @dataclass
@@ -26,7 +29,7 @@ class PlainService:
 
     @classmethod
     @contextmanager
-    def start(cls) -> Iterator[PlainService]:
+    def start(cls, tls: KeyPair | None = None) -> Iterator[PlainService]:
         service = cls()
 
         class Handler(BaseHTTPRequestHandler):
@@ -47,9 +50,14 @@ class PlainService:
                 """Nobody reads it."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            if tls is not None:
+                context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                context.load_cert_chain(tls.certificate, tls.key)
+                server.socket = context.wrap_socket(server.socket, server_side=True)
             serving = Thread(target=server.serve_forever)
             serving.start()
-            service.url = f"http://127.0.0.1:{server.server_address[1]}"
+            scheme = "http" if tls is None else "https"
+            service.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
             try:
                 yield service
             finally:

@@ -24,6 +24,7 @@ from urllib.parse import urljoin
 from stoker.testing.assets import finding as assets
 from stoker.testing.certificates import Authority
 from stoker.testing.processes import Process, on_free_ports
+from stoker.testing.secrecy.planting import known
 from stoker.testing.services.published import Published
 from stoker.testing.services.token_service import TokenService
 from stoker.testing.stopping import Stopped
@@ -185,4 +186,4 @@ def _made_up(log: str) -> str:
     """The password that the registry gives to its only user where nobody named any."""
     found = re.search(r'password="?([A-Za-z0-9_=-]+)"?', log)
     assert found is not None, log  # noqa: S101
-    return found[1]
+    return known("registry-password", found[1])

@@ -21,6 +21,7 @@ from stoker.domain.intent.policies import Bucket
 from stoker.domain.secrets import Secret
 from stoker.testing.assets import finding as assets
 from stoker.testing.processes import Process, on_free_ports
+from stoker.testing.secrecy.planting import known
 from stoker.testing.stopping import Stopped
 
 READY_SECONDS = 30.0
@@ -34,7 +35,7 @@ class S3(Stopped):
         self.url = ""
         self.credentials = {
             "accessKeyId": Secret(secrets.token_hex(8)),
-            "secretAccessKey": Secret(secrets.token_urlsafe(16)),
+            "secretAccessKey": Secret(known("bucket-key", secrets.token_urlsafe(16))),
         }
         self._folder = folder
         self._binary = binary

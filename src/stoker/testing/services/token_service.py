@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.stopping import Stopped
 
 SERVICE, ISSUER, KEY_ID = "plant-registry", "plant-tokens", "key-1"
@@ -31,7 +32,7 @@ class TokenService(Stopped):
     """One service with one user."""
 
     def __init__(self, folder: Path) -> None:
-        self.username, self.password = "robot", secrets.token_urlsafe(12)
+        self.username, self.password = "robot", planted("registry-password")
         self.asked: list[str] = []
         """The scopes that were asked for, also in vain."""
         self._key = ec.generate_private_key(ec.SECP256R1())

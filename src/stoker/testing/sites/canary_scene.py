@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stoker.testing.canaries import Canaries, Onlooker
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.secrecy.canaries import Canaries, Onlooker
 
 ENOUGH = 10
 MOUNTED = ("etc", "var", "sshd", "keys")

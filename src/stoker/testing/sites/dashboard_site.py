@@ -22,6 +22,7 @@ from stoker.domain.secrets import Secret
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.helm import Helm
 from stoker.testing.cluster.plain_objects import PlainObjects, require
+from stoker.testing.secrecy.planting import known
 
 RBAC = "rbac.authorization.k8s.io"
 OWN_ROLE = "stoker-controller-dashboard"
@@ -70,7 +71,8 @@ class House:
     def token(self, name: str) -> Secret:
         path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{name}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        return Secret(require(self.cluster.request("POST", path, body), 201)["status"]["token"])
+        token = require(self.cluster.request("POST", path, body), 201)["status"]["token"]
+        return Secret(known("dashboard-token", token))
 
     def grant(self, role: str, account: str, rules: list[dict[str, Any]], *, namespace: str = "") -> None:
         """Rules in a namespace, the account's own unless another is named."""

@@ -58,6 +58,7 @@ class FleetScene:
         self._mode = mode
         self._shown: Versions[ResourceNow | DestinationNow | Stop] = Versions()
         self._stopped = Stop()
+        self._unseen: tuple[str, ...] = ()
         self.pasts: Callable[[ResourceNow, str], GatewayPast | None] = fleet_values.past_of
 
     @property
@@ -82,6 +83,11 @@ class FleetScene:
         self._stopped = Stop(active=active, since=_now() if active else None)
         self._shown.set("stop", self._stopped)
 
+    def set_unseen(self, *kinds: str) -> None:
+        """These can no longer be read."""
+        self._unseen = kinds
+        self._shown.begin_anew()
+
     def resource(self, key: str) -> ResourceNow:
         found = self._shown.get(key)
         if not isinstance(found, ResourceNow):
@@ -97,6 +103,7 @@ class FleetScene:
             stop=self._stop(sight),
             resources=tuple(_seen_by(sight, every)),
             destinations=tuple(one for one in every if isinstance(one, DestinationNow)),
+            unseen=self._unseen,
         )
 
     def changes(self, seen: int, sight: Sight) -> Changes | None:
@@ -175,13 +182,17 @@ class FleetGate:
     """Who brings which token sees this much."""
 
     sights: dict[str, Sight] = field(default_factory=lambda: {EDITOR: _EVERYTHING, VIEWER: _LOOKING})
+    names: dict[str, str] = field(default_factory=dict)
+    """Those who are not called by the first word of their token."""
 
     def known(self, token: Secret) -> Visitor | None:
         return None
 
     async def admit(self, token: Secret) -> Visitor | None:
-        known = token.reveal() in self.sights
-        return Visitor(f"{token.reveal().split('-')[0]}@plant.example", (), token) if known else None
+        text = token.reveal()
+        if text not in self.sights:
+            return None
+        return Visitor(self.names.get(text, f"{text.split('-')[0]}@plant.example"), (), token)
 
     async def sight(self, visitor: Visitor) -> Sight:
         found = self.sights.get(visitor.token.reveal())
@@ -218,6 +229,9 @@ class ServedFleet(Stopped):
 
     def set_stop(self, *, active: bool) -> None:
         self._loop.call(self.scene.set_stop, active=active)
+
+    def set_unseen(self, *kinds: str) -> None:
+        self._loop.call(self.scene.set_unseen, *kinds)
 
     def resource(self, key: str) -> ResourceNow:
         return self._loop.call(self.scene.resource, key)

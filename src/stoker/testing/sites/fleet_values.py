@@ -214,7 +214,7 @@ def past_of(of: ResourceNow, name: str) -> GatewayPast | None:
             changes=changes,
         )
         entry = PassDone(
-            number=4 - number,
+            number=number + 1,
             timestamp=ago(hours=hours),
             result=result,
             commit=commit(ref),
@@ -268,8 +268,9 @@ def destinations() -> tuple[DestinationNow, ...]:
         recent=(
             Written(commit=commit("d"), author="carla", subject="Secret energy/vpn", at=ago(minutes=26)),
         ),
-        lag_seconds=430.0,
+        lag_seconds=12.0,
         pending=7,
+        pending_since=ago(minutes=7),
         ready="True",
         **place,
     )
@@ -280,6 +281,7 @@ def destinations() -> tuple[DestinationNow, ...]:
         folder="clusters/qa",
         lag_seconds=None,
         pending=3,
+        pending_since=ago(minutes=3),
         ready="False",
         reason="AuthFailed",
         message="git.example.net did not accept the login of Secret git-credentials",

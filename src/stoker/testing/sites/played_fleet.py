@@ -14,13 +14,16 @@ from datetime import UTC, datetime, timedelta
 from stoker.api.blocks.status import GatewayStatus
 from stoker.api.blocks.status import SyncStatus as Status
 from stoker.controller.releasing import Checked, Release, Situation, release
+from stoker.controller.releasing.agreeing import ahead
 from stoker.controller.seeing.fleets import Fleet, Gateway
 from stoker.controller.seeing.pods import AgentState, SeenPod
+from stoker.controller.stating.verdicts import pending
 from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
 from stoker.domain.intent.requests import GivenApproval, Requests
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, PendingPlan, SyncStatus, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
+from stoker.kube.conditions import Moment, put
 
 BEGIN = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 
@@ -110,7 +113,16 @@ class PlayedFleet:
             GatewayStatus(name=one.name, pod_name=one.pod.name, synced_commit=one.synced_commit or None)
             for one in fleet.gateways
         )
-        self.status = Status(release=made.progress, approval=made.approval, discovered_gateways=seen)
+        said = pending(fleet, made, ahead(self.given, self.status, self.now))
+        at = Moment(1, self.now)
+        self.status = Status(
+            release=made.progress,
+            approval=made.approval,
+            discovered_gateways=seen,
+            conditions=put(
+                self.status.conditions or (), said.type, said.status, said.reason, said.message, at=at
+            ),
+        )
         return made
 
     def act(self, name: str, *, fails: bool = False) -> None:

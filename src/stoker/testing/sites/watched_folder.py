@@ -15,9 +15,11 @@ from pathlib import Path
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import NeverHappened, eventually
 
 PATIENCE = 30.0
+SECRET = planted("webhook-key")
 
 
 class WatchedFolder:
@@ -32,7 +34,7 @@ class WatchedFolder:
         self.data = place / "data"
         self.data.mkdir()
         self.log = place / "log"
-        (place / "secret").write_text("s3cret\n")
+        (place / "secret").write_text(f"{SECRET}\n")
 
     def content(self, name: str = "a") -> str:
         path = self.data / "projects/P" / name

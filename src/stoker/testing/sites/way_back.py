@@ -99,7 +99,7 @@ class PlayedController:
 
     def look(self) -> Accepted:
         """The first half of a pass."""
-        return self.acceptor.look(KEY, self._ask(), Accepted(self.published, self.standings))
+        return self.acceptor.look(KEY, self.ask(), Accepted(self.published, self.standings))
 
     def publish(self) -> None:
         """Its second half: agents are told of the commit and of the answers at once."""
@@ -131,7 +131,7 @@ class PlayedController:
             GatewayPolicies(bidirectional=self.policy),
         )
 
-    def _ask(self) -> Ask:
+    def ask(self) -> Ask:
         return Ask(
             self.policy,
             self.source,

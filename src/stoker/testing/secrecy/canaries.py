@@ -63,6 +63,11 @@ class Canaries:
     def names(self) -> set[str]:
         return set(self._names.values())
 
+    @property
+    def forms(self) -> list[bytes]:
+        """All that is looked for."""
+        return sorted(self._names)
+
     def in_bytes(self, content: bytes) -> set[str]:
         """The names of those that stand in it."""
         if self._pattern is None:
