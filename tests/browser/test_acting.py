@@ -31,6 +31,19 @@ def opened(page: Page, name: str) -> None:
     page.locator("#gateways").get_by_role("link", name=name, exact=True).click()
 
 
+def test_a_plan_is_approved_where_it_is_looked_at_from_near(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url, size=(390, 844))
+    page.locator("#gateways").get_by_role("link", name="line-3", exact=True).click()
+    plan = page.get_by_role("complementary").get_by_role("region", name="Plan")
+    expect(plan).to_contain_text("waits for approval, for 4 gateways of line-3")
+    plan.get_by_role("button", name="Approve").click()
+    page.get_by_role("dialog").get_by_role("button", name="Approve", exact=True).click()
+    expect(plan).to_be_hidden()
+    assert [(one.action, one.digest) for one in fleet.orders] == [
+        ("approve", f"sha256:{fleet_values.commit('plan')}")
+    ]
+
+
 def test_approve_names_the_plan_that_was_shown(fleet: ServedFleet, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     card = page.locator(".approval")

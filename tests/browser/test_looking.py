@@ -11,7 +11,15 @@ from stoker.testing.faults.fault_proxy import FaultProxy
 from stoker.testing.faults.streams import Fault, FaultKind
 from stoker.testing.sites import fleet_values
 from stoker.testing.sites.fleet_scene import EDITOR, VIEWER, ServedFleet
-from stoker.web.pictures import ChangedPath, DestinationNow, GatewayPast, PassDiff, Written
+from stoker.web.pictures import (
+    ChangedPath,
+    DestinationNow,
+    GatewayPast,
+    PassDiff,
+    PassDone,
+    Rollback,
+    Written,
+)
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -58,6 +66,18 @@ def test_problems_stand_first_and_each_gateway_tells_how_it_is(
     held = page.get_by_role("row").filter(has_text="line-2-filler")
     assert "anna (Bottling) and ben (Reports)" in held.inner_text()
     assert "git.example.net did not answer" in group(page, "energy/Stoker/utilities")
+
+
+def test_who_sees_nothing_is_told_why_that_may_be(open_page: OpenPage) -> None:
+    with ServedFleet.start() as served:
+        page = open_page(served.url, token=VIEWER)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to see yet")
+        said = page.locator("#nothing")
+        expect(said).to_contain_text("none that your account may see")
+        expect(said).to_contain_text("signed in as viewer@plant.example")
+        served.put(fleet_values.resource("line-1"))
+        expect(page.get_by_role("heading", level=1)).to_have_text("No gateways yet")
+        expect(said).to_be_hidden()
 
 
 def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:
@@ -163,7 +183,9 @@ def test_destinations_tell_commits_authors_and_lag(fleet: ServedFleet, open_page
     failed, behind, fine = (cards.nth(number).inner_text() for number in range(3))
     assert "Failed" in failed
     assert "did not accept the login" in failed
-    assert "7 changes not yet in git, the oldest for 7 min." in behind
+    assert "3 changes, the oldest for 3 min" in failed
+    assert "7 changes, the oldest for 7 min" in behind
+    assert "Not in git yet" not in fine
     assert "anna and ben" in fine
     assert "ConfigMap plant/recipes: dose 12 ml" in fine
     assert "anna 2 min ago" in fine
@@ -176,8 +198,19 @@ def test_a_reverser_alone_shows_destinations_alone(open_page: OpenPage) -> None:
         expect(page.locator("#fleet")).to_be_hidden()
 
 
+def test_what_cannot_be_read_is_said_in_words(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    expect(page.locator("#unseen")).to_be_hidden()
+    fleet.set_unseen("GitDestination", "Stoker in plant", "emergency stop")
+    missing = page.get_by_role("region", name="What is missing")
+    expect(missing).to_contain_text("no longer tells of GitDestination and Stoker in plant")
+    expect(missing).to_contain_text("Whether the emergency stop is on cannot be read")
+    expect(page.locator("#link")).to_have_text("Live")
+    fleet.set_unseen()
+    expect(missing).to_be_hidden()
+
+
 def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> None:
-    """A cluster tells how long the last change took, and not how many wait."""
     fine = fleet_values.destinations()[0]
     with ServedFleet.start(msgspec.structs.replace(fine, lag_seconds=90.0)) as served:
         page = open_page(served.url)
@@ -188,6 +221,35 @@ def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> 
         expect(card).to_contain_text("Not yet seen")
         served.put(msgspec.structs.replace(fine, suspended=True))
         expect(card).to_contain_text("Suspended")
+
+
+def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage) -> None:
+    old = fleet_values.commit("v11")
+    back = fleet_values.gateway("filler", commit=old, taken_back=True)
+    way = Rollback(to_commit=old, state="Succeeded")
+    with ServedFleet.start(fleet_values.resource("line-1", back, rollback=way)) as served:
+        past = PassDone(number=1, timestamp=fleet_values.ago(hours=1), result="RolledBack", commit=old)
+        served.scene.pasts = lambda resource, name: GatewayPast(gateway=back, history=(past,))
+        page = open_page(served.url)
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway waiting, none failed")
+        expect(page.locator("#gateways .marks")).to_have_text(f"Rolled back to {old[:8]}")
+        row = page.get_by_role("row").filter(has_text="does not follow its ref")
+        expect(row).to_contain_text("Taken back")
+        page.locator("#gateways").get_by_role("link", name="filler").click()
+        side = page.get_by_role("complementary")
+        expect(side.locator(".trouble")).to_contain_text("does not follow its ref")
+        expect(side.locator(".history [data-standing=failed]")).to_have_count(0)
+        expect(side.locator(".history")).to_contain_text("Taken back")
+
+
+def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> None:
+    with ServedFleet.start(fleet_values.resource("line-1")) as served:
+        name = "system:serviceaccount:plant:shift-lead"
+        served.gate.names[EDITOR] = name
+        page = open_page(served.url)
+        expect(page.locator("#user")).to_have_text("shift-lead")
+        page.locator("#menu summary").click()
+        expect(page.locator("#who")).to_have_text(f"Signed in as {name}")
 
 
 def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:

@@ -5,6 +5,7 @@
     answering    the API, path by path                   replies    answers with strict headers
     sessions     who is signed in                        streaming  events for as long as somebody reads
     static_files the page itself                         securing   TLS from a folder
+    metering     what it measures of itself
     versions     which values changed since a number that a page remembers
 
     standalone   the place that `stoker sync --watch` keeps

@@ -20,6 +20,7 @@ from stoker.kube.deadlines import deadline
 from stoker.serving.limiting import Lane, Limiter, networks, source_of
 from stoker.telemetry.logs import get_logger
 from stoker.web import guarding
+from stoker.web.metering import Login, Meter, Ordered
 from stoker.web.pictures import MAX_ORDER, Done, Order, SessionNow, SignIn, You
 from stoker.web.replies import answered
 from stoker.web.seams import Gate, GatewayKey, Hands, Refused, Scene, Visitor
@@ -55,6 +56,7 @@ class Answers:
         sessions: Sessions,
         streams: Streams,
         clock: Clock,
+        meter: Meter,
         *,
         trusted_proxies: Sequence[str] = (),
         secure: bool = False,
@@ -65,6 +67,7 @@ class Answers:
         self._sessions = sessions
         self._streams = streams
         self._clock = clock
+        self._meter = meter
         self._trusted = networks(trusted_proxies)
         self._secure = secure
         self._logins = Limiter(FAILED_LOGINS, FAILED_LOGINS_OVERALL, clock)
@@ -117,6 +120,7 @@ class Answers:
         if before is not None:
             self._sessions.end(before)  # nobody's old id becomes the id of somebody else
         secret, session = self._sessions.begin(visitor)
+        self._meter.login(Login.ACCEPTED)
         log.info("dashboard.login", user=visitor.name, source=source)
         response = answered(self._now(session))
         secure = self._is_secure(request)
@@ -133,9 +137,15 @@ class Answers:
             return visitor
         wait = self._logins.admit(source, Lane.WITH_PROOF)
         if wait > 0:
+            self._meter.login(Login.LIMITED)
             raise Refused(429, "too many logins failed; wait a little", after=wait)
-        visitor = await self._gate.admit(Secret(token)) if is_one else None
+        try:
+            visitor = await self._gate.admit(Secret(token)) if is_one else None
+        except StokerError:
+            self._meter.login(Login.FAILED)
+            raise
         if visitor is None:
+            self._meter.login(Login.REFUSED)
             log.warning("dashboard.login_refused", source=source)
             raise Refused(401, "that token opens nothing here")
         self._logins.believed(source, Lane.WITH_PROOF)
@@ -178,6 +188,7 @@ class Answers:
         who = session.visitor
         wait = self._orders.admit(who.name, Lane.WITH_PROOF)
         if wait > 0:
+            self._meter.order(order.action, Ordered.LIMITED)
             raise Refused(429, "that is too much at once; wait a little", after=wait)
         await self._sessions.sight(session)  # whose token is no longer good gives no orders
         keys = {
@@ -195,11 +206,14 @@ class Answers:
         try:
             message = await asyncio.shield(task)
         except Refused as error:
+            self._meter.order(order.action, Ordered.REFUSED)
             log.warning("dashboard.action_refused", **keys, status=error.status, why=error.sentence)
             raise
         except StokerError as error:
+            self._meter.order(order.action, Ordered.FAILED)
             log.warning("dashboard.action_failed", **keys, reason=error.reason, error=error.message)
             raise
+        self._meter.order(order.action, Ordered.DONE)
         log.info("dashboard.action", **keys, message=message)
         return answered(Done(message=message))
 

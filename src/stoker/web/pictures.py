@@ -52,6 +52,8 @@ class GatewayNow(_Shape, frozen=True, kw_only=True):
     drift: int = 0
     drift_paths: tuple[str, ...] = ()
     held_by: tuple[Holder, ...] = ()
+    taken_back: bool = False
+    """It is where a way back led, and does not follow the ref."""
     reason: str = ""
     message: str = ""
     stage: str = ""
@@ -74,6 +76,10 @@ class Approval(_Shape, frozen=True, kw_only=True):
     ref: str = ""
     digest: str = ""
     """What an approval must name, so that nobody approves what they have not seen."""
+    stage: str = ""
+    """The stage of a release that waits; empty: the whole resource."""
+    message: str = ""
+    """Why an approval that is there does not count."""
     since: str | None = None
     expires: str | None = None
     added: int = 0
@@ -146,7 +152,10 @@ class DestinationNow(_Shape, frozen=True, kw_only=True):
     authors: tuple[str, ...] = ()
     recent: tuple[Written, ...] = ()
     lag_seconds: float | None = None
+    """How long the last change took to get into git."""
     pending: int = 0
+    pending_since: str | None = None
+    """When the first of the changes was seen that are not in git yet."""
     ready: str = "Unknown"
     reason: str = ""
     message: str = ""
@@ -176,6 +185,8 @@ class Picture(_Shape, frozen=True, kw_only=True):
     stop: Stop = Stop()
     resources: tuple[ResourceNow, ...] = ()
     destinations: tuple[DestinationNow, ...] = ()
+    unseen: tuple[str, ...] = ()
+    """Kinds, some with a namespace, and `emergency stop`, that can no longer be read."""
 
 
 class Changes(_Shape, frozen=True, kw_only=True):
@@ -207,7 +218,7 @@ class PassDiff(_Shape, frozen=True, kw_only=True):
 
 
 class PassDone(_Shape, frozen=True, kw_only=True):
-    """One entry of a gateway's history, the newest with the greatest number."""
+    """One entry of a gateway's history; 1 is the newest, as in `stoker history`."""
 
     number: int
     timestamp: str

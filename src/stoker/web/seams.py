@@ -114,7 +114,7 @@ class Gate(Protocol):
         ...
 
     async def sight(self, visitor: Visitor) -> Sight:
-        """Asked again every 30 s, so that a right that was taken away is gone.
+        """Asked again every few seconds, so that a right that was taken away is gone.
 
         An equal value where nothing changed (its `may` is the same object), or pages are sent
         everything again. Raises `Refused(401, …)` where the token itself is no longer good:

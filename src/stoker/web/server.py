@@ -26,6 +26,7 @@ from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import parse_address
 from stoker.web import guarding
 from stoker.web.answering import Answers
+from stoker.web.metering import Meter
 from stoker.web.replies import failed, refused, static
 from stoker.web.seams import Gate, Hands, Refused, Scene
 from stoker.web.sessions import Sessions
@@ -61,6 +62,7 @@ class Dashboard:
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         files: StaticFiles | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._settings = settings if settings is not None else Settings()
         self._address = parse_address(self._settings.address)
@@ -69,6 +71,8 @@ class Dashboard:
         clock = clock if clock is not None else SystemClock()
         self.sessions = Sessions(gate, clock)
         self.streams = Streams(scene, self.sessions, clock)
+        meter = meter if meter is not None else Meter()
+        meter.watch(self.sessions, self.streams)
         self._answers = Answers(
             scene,
             hands,
@@ -76,6 +80,7 @@ class Dashboard:
             self.sessions,
             self.streams,
             clock,
+            meter,
             trusted_proxies=self._settings.trusted_proxies,
             secure=tls is not None,
         )

@@ -2,7 +2,7 @@
 
 Bounded in number (all, and for each visitor) and in age (unused, and at all): who comes
 next pushes out whoever was quiet longest. The id and the token behind it are nowhere but
-here; a log line never names either. How far a visitor sees is asked again every 30 s, and
+here; a log line never names either. How far a visitor sees is asked again every moment, and
 a token that is no longer good ends the session, and the streams that look through it.
 """
 
@@ -23,7 +23,8 @@ MOST = 1_000
 MOST_EACH = 50
 IDLE_SECONDS = 3600.0
 LONGEST_SECONDS = 7 * 24 * 3600.0
-SIGHT_SECONDS = 30.0
+SIGHT_SECONDS = 2.5
+"""How often the gate is asked how far somebody sees; what that costs is for the gate to say."""
 ASK_AGAIN = 5.0
 SIGHT_LASTS = 300.0
 """What was known of a visitor's rights holds for so long where nobody can be asked."""

@@ -23,7 +23,7 @@ from stoker.kube.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 from stoker.web.guarding import NO_STORE
 from stoker.web.seams import Refused, Scene, Sight
-from stoker.web.sessions import Session, Sessions
+from stoker.web.sessions import SIGHT_SECONDS, Session, Sessions
 from stoker.web.sharing import Shared, event
 
 MOST_STREAMS = 256
@@ -125,14 +125,18 @@ class _Stream:
             return None
 
     async def _first_of_all(self) -> bool:
-        """Wait for a change, the end of session or server, or 15 s of silence; whether it is a change."""
+        """Wait for a change, the end of session or server, or a moment; whether it is a change.
+
+        A moment: what somebody sees may have to go although nothing of it changes.
+        """
         scene = self._all.scene
         waits = [
             asyncio.ensure_future(one)
             for one in (scene.changed(self._seen), self._session.ended.wait(), self._all.closing.wait())
         ]
         try:
-            async with deadline(self._all.clock, max(0.0, ALIVE_SECONDS - self._silence())):
+            moment = min(SIGHT_SECONDS, max(0.0, ALIVE_SECONDS - self._silence()))
+            async with deadline(self._all.clock, moment):
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             pass

@@ -62,6 +62,12 @@ class Versions(Generic[Value]):
         self._wake()
         return True
 
+    def begin_anew(self) -> None:
+        """Whoever looks next takes the whole, whatever they have seen."""
+        self.version += 1
+        self._forgotten = self.version
+        self._wake()
+
     def get(self, key: str) -> Value | None:
         return self._values.get(key)
 

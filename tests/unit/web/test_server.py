@@ -18,12 +18,14 @@ from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
+from stoker.telemetry.metrics import Metrics
 from stoker.testing.certificates import Authority
 from stoker.testing.sites import fleet_values
 from stoker.testing.sites.dashboard_visit import CSRF, Visit
 from stoker.testing.sites.fleet_scene import EDITOR, VIEWER, FleetGate, FleetHands, FleetScene
 from stoker.testing.waiting import eventually_async
 from stoker.web import streaming
+from stoker.web.metering import Meter
 from stoker.web.pictures import Changes, Order, Picture
 from stoker.web.seams import Refused, Sight, Visitor
 from stoker.web.securing import secured
@@ -95,7 +97,7 @@ async def test_who_signs_in_sees_the_picture_in_the_documented_shape(house: Hous
     assert session["signedIn"] is True
     assert session["user"] == "editor@plant.example"
     picture = (await visit.get("/api/picture")).json
-    assert set(picture) == {"version", "mode", "at", "you", "stop", "resources", "destinations"}
+    assert set(picture) == {"version", "mode", "at", "you", "stop", "resources", "destinations", "unseen"}
     assert picture["you"] == {"name": "editor@plant.example"}
     assert picture["stop"] == {"active": False, "since": None, "may": True}
     assert set(picture["resources"][0]) == {
@@ -104,7 +106,7 @@ async def test_who_signs_in_sees_the_picture_in_the_documented_shape(house: Hous
     }
     assert set(picture["resources"][0]["gateways"][0]) == {
         *("name", "pod", "state", "ref", "commit", "syncedAt", "drift", "driftPaths", "heldBy"),
-        *("reason", "message", "stage"),
+        *("takenBack", "reason", "message", "stage"),
     }
     assert set(picture["destinations"][0]) == {
         *(
@@ -119,7 +121,7 @@ async def test_who_signs_in_sees_the_picture_in_the_documented_shape(house: Hous
             "authors",
             "recent",
         ),
-        *("lagSeconds", "pending", "ready", "reason", "message", "suspended"),
+        *("lagSeconds", "pending", "pendingSince", "ready", "reason", "message", "suspended"),
     }
 
 
@@ -231,6 +233,13 @@ async def test_a_mistake_of_ours_tells_nothing(house: House, capsys: pytest.Capt
     assert b"password" not in said.body
 
 
+def connections_to(house: House) -> int:
+    runner = house.dashboard._runner
+    assert runner is not None
+    assert runner.server is not None
+    return len(runner.server.connections)
+
+
 async def test_an_order_is_finished_although_its_page_is_closed(house: House) -> None:
     visit = await house.visit(EDITOR)
     begun, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -245,9 +254,10 @@ async def test_an_order_is_finished_although_its_page_is_closed(house: House) ->
     house.hands = Slow()
     asking = asyncio.create_task(visit.order(action="sync", **of(house)))
     await asyncio.wait_for(begun.wait(), 5)
+    assert connections_to(house) == 1
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    await asyncio.sleep(0.05)
+    await eventually_async(lambda: not connections_to(house), message="the server knows that nobody listens")
     go_on.set()
     await asyncio.wait_for(done.wait(), 5)
 
@@ -356,8 +366,11 @@ async def test_what_a_visitor_may_not_see_makes_no_event(house: House) -> None:
     visit = await house.visit(VIEWER)
     async with visit.events() as events:
         assert (await anext(events)).data["resources"] == []
-        house.scene.put(fleet_values.resource("secret"))
-        await asyncio.sleep(2 * streaming.CALM_SECONDS)
+        async with (await house.visit(EDITOR)).events() as told:
+            await anext(told)
+            for message in ("first", "second"):  # the second is told after the rest that follows the first
+                house.scene.put(fleet_values.resource("secret", message=message))
+                assert [one["message"] for one in (await anext(told)).data["resources"]] == [message]
         house.scene.put(fleet_values.resource("seen", namespace="line"))
         assert [one["name"] for one in (await anext(events)).data["resources"]] == ["seen"]
 
@@ -570,3 +583,36 @@ async def test_without_the_csrf_token_nothing_is_done(house: House) -> None:
             assert said.status == 403
     assert house.hands.orders == []
     assert (await visit.get("/api/picture")).status == 200
+
+
+async def test_it_counts_who_comes_in_and_what_they_ask_for() -> None:
+    metrics = Metrics()
+    async with House(meter=Meter(metrics)) as house:
+        visit = await house.visit(EDITOR)
+        stranger = await house.visit()
+        assert (await stranger.sign_in("wrong")).status == 401
+        assert (await visit.order(action="pause", **of(house))).status == 200
+        house.hands.refusal = Refused(409, "not now")
+        assert (await visit.order(action="sync", **of(house))).status == 409
+        async with visit.events() as events:
+            await anext(events)
+            page = metrics.page(metrics.read()).decode()
+    for line in (
+        'dashboard_logins_total{result="accepted"} 1.0',
+        'dashboard_logins_total{result="refused"} 1.0',
+        'dashboard_orders_total{kind="pause",result="done"} 1.0',
+        'dashboard_orders_total{kind="sync",result="refused"} 1.0',
+        "dashboard_sessions 1.0",
+        "dashboard_streams 1.0",
+    ):
+        assert f"ignition_sync_{line}" in page
+    assert "editor" not in page
+
+
+async def test_a_page_without_changes_loses_what_its_reader_may_no_longer_see(house: House) -> None:
+    visit = await house.visit(EDITOR)
+    async with visit.events() as events:
+        assert (await anext(events)).data["resources"] != []
+        house.gate.sights[EDITOR] = Sight(False, frozenset(), lambda action, namespace: False, False)
+        told = await asyncio.wait_for(anext(events), 10)
+        assert told.data["resources"] == []

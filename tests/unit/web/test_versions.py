@@ -67,3 +67,15 @@ async def test_whoever_waits_is_woken_by_the_next_change_and_nobody_else() -> No
     assert not later.done()
     values.set("a", 2)
     assert await later == values.version
+
+
+async def test_who_begins_anew_takes_the_whole() -> None:
+    values: Versions[int] = Versions()
+    values.set("a", 1)
+    seen = values.version
+    waiting = asyncio.create_task(values.changed(seen))
+    await asyncio.sleep(0)
+    values.begin_anew()
+    assert await waiting > seen
+    assert values.since(seen) is None
+    assert values.since(values.version) == Since((), ())

@@ -6,8 +6,10 @@
     destinations  a GitDestination as a page shows it
     stopping      the emergency stop
     blindness     what can no longer be read
+    watches       the lists and watches behind the scene
     scene         all of them, kept as the cluster is
     rights        how far a visitor sees and reaches
+    asking        what is asked of the API server about a visitor
     gate          who a visitor is, by TokenReview and SubjectAccessReview
     hands         what is done, with the visitor's own token
     serving       all of that behind a port, as a part of a process

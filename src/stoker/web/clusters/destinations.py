@@ -93,6 +93,8 @@ def seen_destination(raw: bytes) -> SeenDestination:
         authors=tuple(dict.fromkeys(one.author for one in recent if one.author)),
         recent=tuple(map(_written, recent)),
         lag_seconds=_seconds(recent[0].waited) if recent else None,
+        pending=status.pending_changes or 0,
+        pending_since=status.pending_since if status.pending_changes else None,
         ready=ready.status if ready is not None else "Unknown",
         reason=(ready.reason or "") if ready is not None else "NotYetSeen",
         message=(ready.message or "") if ready is not None else "no reverser has looked at it yet",

@@ -1,12 +1,13 @@
 """Who a visitor is and how far they see: both are for the API server to say.
 
-A token is shown to it in a TokenReview; what comes back is known for at most half a minute. How far
-somebody sees is asked by SubjectAccessReviews, first for the whole cluster and, where that is
-refused, for each namespace in which there is something to see. The answer is known for half a
-minute as well, for all sessions of a person, who is asked about once at a time: many pages of
-somebody without any right cost the API server what one costs. So many questions are under way at a
-time, whoever they are about. Where the API server cannot be asked nobody is let in, and nobody sees;
-why it cannot is for the log, and not for who is not let in.
+A token is shown to it in a TokenReview. How far somebody sees is asked by SubjectAccessReviews, first
+for the whole cluster and, where that is refused, for each namespace in which there is something to
+see; all of that every half minute. In between, every few seconds, the token is shown again, and what
+was granted is asked about once more, which is little: so a right that was taken away is gone within
+seconds, and a new one is there within half a minute.
+
+What is known is known for all sessions of a person, who is asked about once at a time: many pages
+cost the API server what one costs. With very many people in, each is asked about less often.
 """
 
 from __future__ import annotations
@@ -17,37 +18,28 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
-
-import msgspec
+from typing import Any, NamedTuple, Protocol
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.errors import Misconfigured, Retry, StokerError
-from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.kube.client import Client
-from stoker.kube.credentials import bearer
 from stoker.kube.deadlines import deadline
-from stoker.kube.resources import CONFIG_MAPS, Resource
+from stoker.kube.resources import CONFIG_MAPS
 from stoker.telemetry.logs import get_logger
+from stoker.web.clusters.asking import PATIENCE_SECONDS, Asked, Reviews, User, together
 from stoker.web.clusters.kinds import ALL, PAUSE_MAP, SYNCED
 from stoker.web.clusters.rights import NOWHERE, Reach, Rights
 from stoker.web.seams import Refused, Sight, Visitor
 
-T = TypeVar("T")
-
 KNOWN_SECONDS = 30.0
+SOON_SECONDS = 5.0
+MOST_CONFIRMED = 60
+"""Rights of one person that are asked about in between; who has more is asked about as a whole."""
+QUESTIONS_A_SECOND = 50.0
+"""In between, about all people together; with more to ask, it is asked less often."""
 MOST_KNOWN = 1_000
-MOST_AT_ONCE = 16
-PATIENCE_SECONDS = 10.0
 MOST_NAMESPACES = 1_000
 """Namespaces of one kind that are asked about for one visitor; what lies in others is not shown."""
-LONGEST_TOKEN = 16 << 10
-
-_TOKENS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
-_ACCESS = Resource(
-    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
-)
 
 log = get_logger(__name__)
 
@@ -60,62 +52,32 @@ class Places(Protocol):
     async def looked(self) -> None: ...
 
 
-class User(msgspec.Struct, frozen=True):
-    """Somebody, as the API server knows them."""
+class _Known(NamedTuple):
+    """Whose a token was."""
 
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] | None = None
-    extra: dict[str, list[str]] | None = None
-
-    def subject(self) -> dict[str, Any]:
-        """As the spec of a SubjectAccessReview names them."""
-        said = {"user": self.username, "uid": self.uid, "groups": self.groups, "extra": self.extra}
-        return {name: value for name, value in said.items() if value}
-
-    def key(self) -> bytes:
-        """What a person is remembered by: all that an authorizer may look at."""
-        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).digest()
-
-
-class _Identified(msgspec.Struct, frozen=True):
-    authenticated: bool = False
-    user: User = User()
-
-
-class _TokenReview(msgspec.Struct, frozen=True):
-    status: _Identified = _Identified()
-
-
-class _Verdict(msgspec.Struct, frozen=True):
-    allowed: bool = False
-
-
-class _AccessReview(msgspec.Struct, frozen=True):
-    status: _Verdict = _Verdict()
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
     user: User
-    until: float
+    at: float
+
+
+class _Found(NamedTuple):
+    """How far somebody sees, and what was granted for that."""
+
+    sight: Sight
+    granted: tuple[Asked, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """How far a person sees; `asked` is the same task for all who want to know."""
 
-    asked: asyncio.Task[Sight]
+    asked: asyncio.Task[_Found]
+    at: float
     until: float
+    """After that everything is asked."""
 
-
-class _Asked(NamedTuple):
-    """One question: a verb, a kind, and where; no namespace is all of them."""
-
-    verb: str
-    resource: Resource
-    namespace: str = ""
-    name: str = ""
+    @property
+    def granted(self) -> tuple[Asked, ...]:
+        return self.asked.result().granted if self.asked.done() and not _failed(self.asked) else ()
 
 
 class ClusterGate:
@@ -130,19 +92,18 @@ class ClusterGate:
         *,
         sight_seconds: float = KNOWN_SECONDS,
     ) -> None:
-        self._client = client
         self._scene = scene
-        self._home = home
+        self._stop = Asked("patch", CONFIG_MAPS, home, PAUSE_MAP)
         self._clock = clock or SystemClock()
+        self._reviews = Reviews(client, self._clock)
         self._sight_seconds = sight_seconds
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
-        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
 
     def known(self, token: Secret) -> Visitor | None:
         """Who brought the token half a minute ago at most."""
         known = self._known.get(_digest(token))
-        if known is None or self._clock.monotonic() >= known.until:
+        if known is None or self._clock.monotonic() >= known.at + KNOWN_SECONDS:
             return None
         return _visitor(known.user, token)
 
@@ -155,33 +116,52 @@ class ClusterGate:
         return None if user is None else _visitor(user, token)
 
     async def sight(self, visitor: Visitor) -> Sight:
-        """The token is shown anew; how far its owner sees is as of half a minute ago at most."""
-        user = await self._identified(visitor.token)
+        """As of a few seconds ago."""
+        known = self._known.get(_digest(visitor.token))
+        if known is not None and self._clock.monotonic() < known.at + self._pace():
+            user: User | None = known.user
+        else:
+            user = await self._identified(visitor.token)
         if user is None or user.username != visitor.name:
             raise Refused(401, "the token is no longer good: sign in again")
-        return await asyncio.shield(self._asked_about(user))  # others may wait for the same answer
+        # Shielded, for others may wait for the same answer.
+        return (await asyncio.shield(self._asked_about(user))).sight
 
-    def _asked_about(self, user: User) -> asyncio.Task[Sight]:
+    def _asked_about(self, user: User) -> asyncio.Task[_Found]:
         key, now = user.key(), self._clock.monotonic()
-        seen = self._seen.pop(key, None)
-        if seen is None or (seen.asked.done() and (now >= seen.until or _failed(seen.asked))):
-            task = asyncio.create_task(self._looked_up(user.subject()), name="dashboard sight")
-            task.add_done_callback(_failed)
-            seen = _Seen(task, now + self._sight_seconds)
-        self._seen[key] = seen
-        while len(self._seen) > MOST_KNOWN:
+        before = self._seen.pop(key, None)
+        self._seen[key] = seen = self._asked_again(before, user, now)
+        while len(self._seen) > 1 and (len(self._seen) > MOST_KNOWN or self._is_forgotten(now)):
             self._seen.popitem(last=False)
         return seen.asked
 
-    async def _looked_up(self, subject: dict[str, Any]) -> Sight:
+    def _is_forgotten(self, now: float) -> bool:
+        """Whether the one who has not looked for longest has not looked for long."""
+        return next(iter(self._seen.values())).until < now - KNOWN_SECONDS
+
+    def _asked_again(self, seen: _Seen | None, user: User, now: float) -> _Seen:
+        """What is known of somebody, or what is being asked now."""
+        if seen is None or (seen.asked.done() and (now >= seen.until or _failed(seen.asked))):
+            return _Seen(_begun(self._looked_up(user.subject())), now, now + self._sight_seconds)
+        granted = seen.granted
+        if not granted or len(granted) > MOST_CONFIRMED or now < seen.at + self._pace():
+            return seen
+        return _Seen(_begun(self._confirmed(user.subject(), seen.asked.result())), now, seen.until)
+
+    async def _looked_up(self, subject: dict[str, Any]) -> _Found:
         await self._settled()
-        stop = _Asked("patch", CONFIG_MAPS, self._home, PAUSE_MAP)
         *found, may_stop = await together(
-            [*(self._of_kind(subject, kind) for kind in ALL), self._allowed(subject, stop)]
+            [*(self._of_kind(subject, kind) for kind in ALL), self._reviews.allowed(subject, self._stop)]
         )
         lists = {kind: lists for kind, (lists, _) in zip(ALL, found, strict=True)}
         patches = {kind: patches for kind, (_, patches) in zip(ALL, found, strict=True) if kind in SYNCED}
-        return Rights(lists, patches).sight(may_stop=may_stop)
+        granted = [*_granted("list", lists), *_granted("patch", patches), *([self._stop] if may_stop else [])]
+        return _Found(Rights(lists, patches).sight(may_stop=may_stop), tuple(granted))
+
+    async def _confirmed(self, subject: dict[str, Any], found: _Found) -> _Found:
+        """The same where all that was granted still is; otherwise whatever is true now."""
+        still = await together([self._reviews.allowed(subject, one) for one in found.granted])
+        return found if all(still) else await self._looked_up(subject)
 
     async def _settled(self) -> None:
         """Who comes in the first moments would be asked about namespaces that nobody knows of yet."""
@@ -189,20 +169,23 @@ class ClusterGate:
             async with deadline(self._clock, PATIENCE_SECONDS):
                 await self._scene.looked()
 
+    def _pace(self) -> float:
+        """Seconds after which somebody is asked about again."""
+        granted = (len(one.granted) for one in self._seen.values())
+        questions = len(self._known) + sum(many for many in granted if many <= MOST_CONFIRMED)
+        return min(self._sight_seconds, max(SOON_SECONDS, questions / QUESTIONS_A_SECOND))
+
     async def _identified(self, token: Secret) -> User | None:
         key = _digest(token)
         self._known.pop(key, None)
-        if not _is_token(token):
+        user = await self._reviews.identified(token)
+        if user is None:
             return None
-        async with self._slots:
-            body = {"spec": {"token": token.reveal()}}
-            review = await self._answer(_TOKENS, body, _TokenReview)
-        if not review.status.authenticated or not review.status.user.username:
-            return None
-        self._known[key] = _Known(review.status.user, self._clock.monotonic() + KNOWN_SECONDS)
-        while len(self._known) > MOST_KNOWN:
+        now = self._clock.monotonic()
+        self._known[key] = _Known(user, now)
+        while len(self._known) > MOST_KNOWN or next(iter(self._known.values())).at < now - KNOWN_SECONDS:
             self._known.popitem(last=False)
-        return review.status.user
+        return user
 
     async def _of_kind(self, subject: dict[str, Any], kind: str) -> tuple[Reach, Reach]:
         """Where somebody sees objects of a kind, and where they may change what they see."""
@@ -216,49 +199,27 @@ class ClusterGate:
         return lists, await self._reach(subject, "patch", kind, seen[:MOST_NAMESPACES])
 
     async def _reach(self, subject: dict[str, Any], verb: str, kind: str, places: Sequence[str]) -> Reach:
-        if await self._allowed(subject, _Asked(verb, ALL[kind])):
+        if await self._reviews.allowed(subject, Asked(verb, ALL[kind])):
             return Reach(everywhere=True)
-        answers = await together([self._allowed(subject, _Asked(verb, ALL[kind], one)) for one in places])
+        answers = await together(
+            [self._reviews.allowed(subject, Asked(verb, ALL[kind], one)) for one in places]
+        )
         return Reach(namespaces=frozenset(one for one, yes in zip(places, answers, strict=True) if yes))
 
-    async def _allowed(self, subject: dict[str, Any], asked: _Asked) -> bool:
-        attributes = {
-            "verb": asked.verb,
-            "group": asked.resource.group,
-            "version": asked.resource.version,
-            "resource": asked.resource.plural,
-            "namespace": asked.namespace,
-            "name": asked.name,
-        }
-        body = {"spec": {**subject, "resourceAttributes": attributes}}
-        async with self._slots:
-            return (await self._answer(_ACCESS, body, _AccessReview)).status.allowed
 
-    async def _answer(self, resource: Resource, body: dict[str, Any], into: type[T]) -> T:
-        try:
-            async with deadline(self._clock, PATIENCE_SECONDS):
-                return await self._client.create(resource, body, into=into)
-        except TimeoutError:
-            error: StokerError = Retry("it does not answer in time", reason=Reason.UNREACHABLE)
-        except StokerError as failed:
-            error = failed
-        log.warning("dashboard.gate_failed", kind=resource.kind, reason=error.reason, error=error.message)
-        raise Retry(
-            "the API server could not be asked who may come in; the log says why", reason=error.reason
-        )
+def _granted(verb: str, reaches: dict[str, Reach]) -> Iterable[Asked]:
+    for kind, reach in reaches.items():
+        for place in ("",) if reach.everywhere else sorted(reach.namespaces):
+            yield Asked(verb, ALL[kind], place)
 
 
-async def together(works: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """All of them at once; the first that fails ends the others, and is what the caller hears."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in works]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    return [task.result() for task in tasks]
+def _begun(work: Coroutine[Any, Any, _Found]) -> asyncio.Task[_Found]:
+    task = asyncio.create_task(work, name="dashboard sight")
+    task.add_done_callback(_failed)
+    return task
 
 
-def _failed(asked: asyncio.Task[Sight]) -> bool:
+def _failed(asked: asyncio.Task[_Found]) -> bool:
     """Whether it has no answer, so that the next one asks anew; looked at, it is no unheard error."""
     return asked.cancelled() or asked.exception() is not None
 
@@ -270,14 +231,3 @@ def _visitor(user: User, token: Secret) -> Visitor:
 def _digest(token: Secret) -> bytes:
     """What a token is remembered by."""
     return hashlib.sha256(token.reveal_bytes()).digest()
-
-
-def _is_token(token: Secret) -> bool:
-    """Whether it could stand in a header at all; nobody is asked about anything else."""
-    if len(token.reveal_bytes()) > LONGEST_TOKEN:
-        return False
-    try:
-        bearer(token, "the visitor")
-    except Misconfigured:
-        return False
-    return True

@@ -43,8 +43,7 @@ def past_of(gateway: str, kept: bytes) -> Past:
 
 
 def _past(one: GatewayStatus) -> Past:
-    entries = one.sync_history or ()
-    history = tuple(_entry(len(entries) - at, entry) for at, entry in enumerate(entries))
+    history = tuple(_entry(number, entry) for number, entry in enumerate(one.sync_history or (), 1))
     return Past(one.name, history, tuple(_snapshots(one)))
 
 

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from stoker.api.blocks.delivery import Rollback as Wanted
 from stoker.api.blocks.status import ApprovalRequest, GatewayStatus, ReleaseProgress
+from stoker.domain.reasons import Reason
 from stoker.fleet.standings import Body, Standing, standing_of
 from stoker.web.clusters.histories import packed
 from stoker.web.pictures import (
@@ -60,11 +62,13 @@ def shown(standing: Standing) -> ResourceNow:
         approval=_approval(status.approval, standing),
         rollback=_rollback(standing),
         release=_release(status.release),
-        gateways=tuple(gateway(one, stages.get(one.name, "")) for one in standing.gateways),
+        gateways=tuple(
+            gateway(one, stages.get(one.name, ""), standing.spec.rollback) for one in standing.gateways
+        ),
     )
 
 
-def gateway(one: GatewayStatus, stage: str = "") -> GatewayNow:
+def gateway(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> GatewayNow:
     drift = one.drift
     held = one.held_projects or ()
     return GatewayNow(
@@ -77,10 +81,18 @@ def gateway(one: GatewayStatus, stage: str = "") -> GatewayNow:
         drift=drift.files if drift is not None else 0,
         drift_paths=(drift.paths or ()) if drift is not None else (),
         held_by=tuple(Holder(user=each.user or "", project=each.project) for each in held),
+        taken_back=_is_back(one, back),
         reason=one.reason or "",
         message=_message(one),
         stage=stage,
     )
+
+
+def _is_back(one: GatewayStatus, wanted: Wanted | None) -> bool:
+    """Whether it is where somebody, or it by itself, has taken it back to."""
+    if one.quarantine is not None or one.reason == Reason.ROLLED_BACK:
+        return True
+    return wanted is not None and bool(wanted.to_commit) and one.synced_commit == wanted.to_commit
 
 
 def _message(one: GatewayStatus) -> str:
@@ -118,6 +130,8 @@ def _approval(request: ApprovalRequest | None, standing: Standing) -> Approval |
         commit=request.commit,
         ref=request.ref or "",
         digest=request.digest or "",
+        stage=request.stage or "",
+        message=request.message or "",
         since=request.requested_at,
         expires=request.expires_at,
         added=request.files_added or 0,

@@ -56,6 +56,16 @@ def sees(sight: Sight, kind: str, namespace: str) -> bool:
     return sight.may.sees(kind, namespace) if isinstance(sight.may, Rights) else sight.sees(namespace)
 
 
+def sees_any(sight: Sight, kind: str, namespace: str | None) -> bool:
+    """Whether there is a namespace in which they would see this kind; with a name, whether it is this one."""
+    if namespace is not None:
+        return sees(sight, kind, namespace)
+    if isinstance(sight.may, Rights):
+        reach = sight.may.lists.get(kind, NOWHERE)
+        return reach.everywhere or bool(reach.namespaces)
+    return sight.everything or bool(sight.namespaces)
+
+
 def buttons(sight: Sight, kind: str, namespace: str) -> tuple[str, ...]:
     """What a visitor may do to a resource of this kind there."""
     if isinstance(sight.may, Rights):

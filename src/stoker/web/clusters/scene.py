@@ -1,29 +1,28 @@
 """All resources and destinations of a cluster as pages show them, kept as the cluster is.
 
-Every replica has one, whether it leads or not: it lists and watches by itself, and keeps of each
-object only what a page shows. A kind that is not installed, or that this account may not read, is
+Every replica has one, whether it leads or not: it lists and watches by itself
+(`stoker.web.clusters.watches`). A kind that is not installed, or that this account may not read, is
 not shown, and the log says so once. One that was shown and cannot be read for a minute is not shown
-as it was: nobody gets a picture until it is read again, and open pages hear of it. What a visitor may
-not see never leaves here; whether they may is asked by `stoker.web.clusters.gate`.
+as it was: pages show the rest and say what is missing, and where nothing can be read nobody gets a
+picture. What a visitor may not see never leaves here; whether they may is asked by
+`stoker.web.clusters.gate`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 
 from stoker.domain.clock import Clock, SystemClock, rfc3339
-from stoker.domain.errors import StokerError
 from stoker.kube.client import Client
 from stoker.kube.reflector import Reflector
-from stoker.kube.resources import CONFIG_MAPS, Resource
-from stoker.kube.store import Change, ObjectKey
-from stoker.telemetry.logs import get_logger
+from stoker.kube.resources import CONFIG_MAPS
+from stoker.kube.store import Change
 from stoker.web.clusters.blindness import Blind, blind_to
 from stoker.web.clusters.destinations import (
     ConfigKey,
@@ -38,24 +37,21 @@ from stoker.web.clusters.kinds import ALL, CONFIG, DESTINATION, PAUSE_MAP, SYNCE
 from stoker.web.clusters.resources import Seen, id_of, seen
 from stoker.web.clusters.rights import buttons, sees
 from stoker.web.clusters.stopping import NOT_STOPPED, SeenStop, seen_stop
+from stoker.web.clusters.watches import Watches
 from stoker.web.pictures import Changes, DestinationNow, GatewayPast, Picture, ResourceNow, Stop
 from stoker.web.seams import CLUSTER, GatewayKey, Sight
 from stoker.web.versions import Versions
 
-T = TypeVar("T")
-Shown: TypeAlias = Seen | tuple[SeenDestination, SeenConfig | None] | SeenStop | Blind
+Shown: TypeAlias = Seen | tuple[SeenDestination, SeenConfig | None] | SeenStop
 
-PAGE = 50
-"""Objects in one page of a list: a status may be half a megabyte, and next to nothing of it is kept."""
 LOOK_SECONDS = 5.0
 _STOP = "stop"
-_BLIND = "blind"
-
-log = get_logger(__name__)
 
 
 class ClusterScene:
     """What can be seen of a cluster, or of some of its namespaces."""
+
+    mode = CLUSTER
 
     def __init__(
         self,
@@ -64,54 +60,38 @@ class ClusterScene:
         namespaces: Collection[str] = (),
         clock: Clock | None = None,
     ) -> None:
-        self._client = client
         self._clock = clock or SystemClock()
-        self._scopes: Collection[str | None] = namespaces or (None,)
         self._shown: Versions[Shown] = Versions()
         self._shown.set(_STOP, NOT_STOPPED)
-        self._unseen: dict[str, str] = {}
-        self._unlisted: set[str] = set()
-        self._looked = asyncio.Event()
         self._configs: dict[ConfigKey, SeenConfig] = {}
         self._uses: defaultdict[ConfigKey, set[str]] = defaultdict(set)
         """The destinations of each repository."""
         self._blind = Blind()
-        self._reflectors: list[Reflector[Any]] = [
-            *(
-                one
-                for kind in SYNCED
-                for one in self._watched(ALL[kind], partial(seen, kind), self._resource(kind))
-            ),
-            *self._watched(ALL[DESTINATION], seen_destination, self._destination),
-            *self._watched(ALL[CONFIG], seen_config, self._config),
-            self._reflector(CONFIG_MAPS, seen_stop, self._stop, home, fields=f"metadata.name={PAUSE_MAP}"),
-        ]
-
-    mode = CLUSTER
+        self._watches = Watches(client, namespaces, self._clock)
+        for kind in SYNCED:
+            self._watches.add(ALL[kind], partial(seen, kind), self._resource(kind))
+        self._watches.add(ALL[DESTINATION], seen_destination, self._destination)
+        self._watches.add(ALL[CONFIG], seen_config, self._config)
+        only = f"metadata.name={PAUSE_MAP}"
+        self._watches.add_one(CONFIG_MAPS, seen_stop, self._stop, home, fields=only)
 
     async def run(self) -> None:
         """Keep it as the cluster is, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"dashboard {reflector.resource}")
-            for reflector in self._reflectors:
-                group.create_task(self._until_listed(reflector))
+            group.create_task(self._watches.run())
             group.create_task(self._watch_over())
 
     async def looked(self) -> None:
         """Wait until each kind was listed once, or could not be: before that there is little to see."""
-        await self._looked.wait()
+        await self._watches.looked()
 
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
-        return tuple(self._reflectors)
+        return tuple(self._watches.reflectors)
 
     def places(self, kind: str) -> set[str]:
         """The namespaces in which there is an object of this kind, or may be."""
-        if None not in self._scopes:
-            return {one for one in self._scopes if one is not None}
-        watched = (one for one in self._reflectors if one.resource == ALL[kind])
-        return {key.namespace for one in watched for key, _ in one.store.items()}
+        return self._watches.places(ALL[kind])
 
     # What a page asks.
 
@@ -131,6 +111,7 @@ class ClusterScene:
             stop=next((one for one in everything if isinstance(one, Stop)), Stop()),
             resources=tuple(one for one in everything if isinstance(one, ResourceNow)),
             destinations=tuple(one for one in everything if isinstance(one, DestinationNow)),
+            unseen=tuple(self._blind.told(sight)),
         )
 
     def changes(self, seen: int, sight: Sight) -> Changes | None:
@@ -153,7 +134,7 @@ class ClusterScene:
     def gateway(self, key: GatewayKey, sight: Sight) -> GatewayPast | None:
         self._blind.check()
         found = self._shown.get(id_of(key.kind, key.namespace, key.name))
-        if not isinstance(found, Seen) or not sees(sight, key.kind, key.namespace):
+        if not isinstance(found, Seen) or not self._sees(sight, key.kind, key.namespace):
             return None
         for one in found.now.gateways:
             if one.name == key.gateway:
@@ -163,19 +144,21 @@ class ClusterScene:
 
     def _told(self, value: Shown, sight: Sight) -> ResourceNow | DestinationNow | Stop | None:
         """As this visitor is told of it; None: not at all."""
-        if isinstance(value, Blind):
-            return None
         if isinstance(value, SeenStop):
             return Stop(active=value.active, since=value.since, may=sight.may_stop)
         if isinstance(value, Seen):
             now = value.now
-            if not sees(sight, now.kind, now.namespace):
+            if not self._sees(sight, now.kind, now.namespace):
                 return None
             return msgspec.structs.replace(now, may=buttons(sight, now.kind, now.namespace))
         destination, config = value
-        if not sees(sight, DESTINATION, destination.now.namespace):
+        if not self._sees(sight, DESTINATION, destination.now.namespace):
             return None
-        return joined(destination, config, may_see=sees(sight, CONFIG, destination.config.namespace))
+        return joined(destination, config, may_see=self._sees(sight, CONFIG, destination.config.namespace))
+
+    def _sees(self, sight: Sight, kind: str, namespace: str) -> bool:
+        """Whether they may see it, and it can be seen."""
+        return sees(sight, kind, namespace) and not self._blind.hides(kind, namespace)
 
     # What the cluster tells.
 
@@ -218,76 +201,15 @@ class ClusterScene:
         else:
             self._shown.set(key, value)
 
-    # How it is watched.
-
-    def _watched(
-        self, resource: Resource, keep: Callable[[bytes], T], changed: Callable[[Change[T]], None]
-    ) -> Iterator[Reflector[T]]:
-        for namespace in self._scopes:
-            yield self._reflector(resource, keep, changed, namespace)
-
-    def _reflector(
-        self,
-        resource: Resource,
-        keep: Callable[[bytes], T],
-        changed: Callable[[Change[T]], None],
-        namespace: str | None,
-        *,
-        fields: str | None = None,
-    ) -> Reflector[T]:
-        what = _words(resource, namespace)
-        self._unlisted.add(what)
-
-        def on_change(change: Change[T]) -> None:
-            self._unseen.pop(what, None)
-            changed(change)
-
-        return Reflector(
-            self._client,
-            resource,
-            namespace=namespace,
-            fields=fields,
-            keep=keep,
-            on_change=on_change,
-            on_error=partial(self._cannot_see, what),
-            on_refused=partial(_unreadable, resource),
-            page_size=PAGE,
-            clock=self._clock,
-        )
-
     async def _watch_over(self) -> None:
-        """Setting it wakes every page, also those to which nothing else would be told."""
+        """What can no longer be read, or can be again, makes another picture for every page."""
         while True:
-            blind = blind_to(self._reflectors, self._clock.monotonic())
+            blind = blind_to(self.reflectors, self._clock.monotonic())
             if blind != self._blind:
                 self._blind = blind
-                self._put(_BLIND, blind)
+                self._shown.begin_anew()
                 blind.log()
             await self._clock.sleep(LOOK_SECONDS)
-
-    async def _until_listed(self, reflector: Reflector[Any]) -> None:
-        await reflector.synced()
-        self._listed(_words(reflector.resource, reflector.namespace))
-
-    def _listed(self, what: str) -> None:
-        self._unlisted.discard(what)
-        if not self._unlisted:
-            self._looked.set()
-
-    def _cannot_see(self, what: str, error: StokerError) -> None:
-        """Once for each reason: it is tried again for as long as the process lives."""
-        self._listed(what)
-        if self._unseen.get(what) != error.reason:
-            self._unseen[what] = error.reason
-            log.warning("dashboard.unseen", kind=what, reason=error.reason, error=error.message)
-
-
-def _words(resource: Resource, namespace: str | None) -> str:
-    return f"{resource} in {namespace}" if namespace else str(resource)
-
-
-def _unreadable(resource: Resource, key: ObjectKey, error: Exception) -> None:
-    log.warning("dashboard.unreadable", kind=resource.kind, key=str(key), error=type(error).__name__)
 
 
 def _is_destination(key: str) -> bool:

@@ -17,11 +17,13 @@ from stoker.domain.clock import Clock
 from stoker.kube.client import Client
 from stoker.serving.limiting import networks
 from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import parse_address
 from stoker.web.clusters.gate import ClusterGate
 from stoker.web.clusters.hands import ClusterHands
 from stoker.web.clusters.scene import ClusterScene
 from stoker.web.keeping_open import kept_open
+from stoker.web.metering import Meter
 from stoker.web.securing import secured
 from stoker.web.server import Dashboard, Settings
 
@@ -58,7 +60,9 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def keep_serving(wanted: Wanted, client: Client, clock: Clock) -> NoReturn:
+async def keep_serving(
+    wanted: Wanted, client: Client, clock: Clock, metrics: Metrics | None = None
+) -> NoReturn:
     """Show the cluster until cancelled, and try again where that fails."""
     if wanted.is_in_the_clear():
         log.warning(
@@ -66,10 +70,11 @@ async def keep_serving(wanted: Wanted, client: Client, clock: Clock) -> NoReturn
             address=wanted.address,
             why="tokens and pictures are not encrypted; let nobody come but through a proxy with TLS",
         )
-    await kept_open(lambda: serve(wanted, client, clock), clock)
+    meter = Meter(metrics)
+    await kept_open(lambda: serve(wanted, client, clock, meter), clock)
 
 
-async def serve(wanted: Wanted, client: Client, clock: Clock) -> None:
+async def serve(wanted: Wanted, client: Client, clock: Clock, meter: Meter | None = None) -> None:
     """Show the cluster until cancelled; raises Misconfigured where nobody can listen at the address."""
     scene = ClusterScene(client, wanted.home, wanted.namespaces, clock)
     async with (
@@ -81,6 +86,7 @@ async def serve(wanted: Wanted, client: Client, clock: Clock) -> None:
             settings=Settings(wanted.address, trusted_proxies=wanted.trusted_proxies),
             tls=tls,
             clock=clock,
+            meter=meter,
         ),
     ):
         await scene.run()

@@ -160,9 +160,11 @@ class LocalScene:
         mine = GatewayKey(subject.namespace, subject.kind, subject.name, subject.gateway)
         if key != mine or not sight.sees(subject.namespace):
             return None
-        return GatewayPast(
-            gateway=self._gateway(), history=tuple(reversed(self._entries)), snapshots=self._snapshots
+        history = tuple(
+            msgspec.structs.replace(one, number=number)
+            for number, one in enumerate(reversed(self._entries), 1)
         )
+        return GatewayPast(gateway=self._gateway(), history=history, snapshots=self._snapshots)
 
     @property
     def subject(self) -> Subject:
@@ -227,6 +229,7 @@ class LocalScene:
             drift=drift.files if drift is not None else 0,
             drift_paths=drift.paths if drift is not None else (),
             held_by=tuple(Holder(user=one.user, project=one.project) for one in report.held_projects),
+            taken_back=self._rollback() is not None,
             reason=report.reason,
             message=report.error_message or next(iter(report.warnings), ""),
         )
@@ -271,10 +274,9 @@ class LocalScene:
         return None
 
     def _add(self, entry: HistoryEntry, diff: Diff | None) -> None:
-        number = self._entries[-1].number + 1 if self._entries else 1
         self._entries.append(
             PassDone(
-                number=number,
+                number=0,  # it is counted from the newest back, whenever somebody asks
                 timestamp=entry.timestamp,
                 result=entry.result,
                 commit=entry.commit,

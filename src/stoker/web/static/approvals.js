@@ -50,10 +50,12 @@ function card(kept) {
 
 function what(resource, plan) {
   const place = `${resource.kind} in ${resource.namespace}`;
-  const whom = ` to ${counted(plan.gateways.length, "gateway")}`;
+  const stage = plan.stage ? `, stage ${plan.stage}` : "";
+  const whom = ` to ${counted(plan.gateways.length, "gateway")}${stage}`;
   return make("div", { class: "what" },
     make("h3", {}, icon("hand"), link(routeTo(resource), resource.name), quiet(place)),
     make("p", { class: "lead" }, "wants to deliver ", make("b", {}, plan.ref), " ", commit(plan.commit), whom),
+    plan.message ? make("p", { class: "warn" }, icon("failed"), plan.message) : null,
     perGateway(plan));
 }
 

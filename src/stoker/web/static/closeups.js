@@ -1,8 +1,8 @@
 // One gateway, or one resource, from near: what the side view shows of it.
-import { actionsOf, whyNone } from "./acting.js";
-import { wordOf } from "./judging.js";
+import { actionsOf, approve, whyNone } from "./acting.js";
+import { waitsForApproval } from "./judging.js";
 import { icon, make } from "./making.js";
-import { bareButton, commit, facts, link, list, paths, pill } from "./pieces.js";
+import { bareButton, button, commit, diffCounts, facts, link, list, paths, pill } from "./pieces.js";
 import { routeTo } from "./routing.js";
 import { holders, whyOf } from "./rows.js";
 import { moment } from "./ticking.js";
@@ -11,15 +11,17 @@ import { counted, shortCommit } from "./words.js";
 const MEMBERS = 200;
 
 /** `past` is where the history goes when it has come. */
-export function gatewayNodes({ resource }, { gateway, standing }, close, past) {
+export function gatewayNodes({ resource }, { gateway, standing, word }, close, past) {
   const under = ["gateway of ", link(routeTo(resource), resource.name), ` · ${resource.kind} in ${resource.namespace}`];
   return [
-    head(pill(standing, wordOf(standing)), gateway.name, close, ...under),
+    head(pill(standing, word), gateway.name, close, ...under),
     trouble(standing, whyOf(gateway, standing)),
+    plan(resource),
     actions(resource, gateway),
     facts([
       ["Ref", gateway.ref],
       ["Commit", commit(gateway.commit)],
+      ["Is to have", gateway.commit === resource.commit ? "" : commit(resource.commit)],
       ["Synced", gateway.syncedAt ? moment(gateway.syncedAt) : "never"],
       ["Pod", gateway.pod],
       ["Stage", gateway.stage],
@@ -33,11 +35,12 @@ export function gatewayNodes({ resource }, { gateway, standing }, close, past) {
 
 export function resourceNodes({ resource, worst, word, gateways }, close) {
   const { rollback, release } = resource;
-  const shown = gateways.slice(0, MEMBERS).map(({ standing, gateway }) =>
-    make("li", {}, pill(standing, wordOf(standing)), link(routeTo(resource, gateway.name), gateway.name)));
+  const shown = gateways.slice(0, MEMBERS).map((one) =>
+    make("li", {}, pill(one.standing, one.word), link(routeTo(resource, one.gateway.name), one.gateway.name)));
   return [
     head(pill(worst, word), resource.name, close, `${resource.kind} in ${resource.namespace}`),
     trouble(resource.ready === "False" ? worst : "step", resource.message),
+    plan(resource),
     actions(resource, null),
     facts([
       ["Delivers", make("span", {}, `${resource.ref} `, commit(resource.commit))],
@@ -64,6 +67,17 @@ function head(state, title, close, ...under) {
 
 function trouble(standing, sentence) {
   return sentence ? make("p", { class: "trouble", data: { standing } }, sentence) : "";
+}
+
+/** A plan that waits stands here as well: on a phone the card on top is out of sight. */
+function plan(resource) {
+  if (!waitsForApproval(resource)) return "";
+  const { ref, commit: id, gateways } = resource.approval;
+  const whom = ` waits for approval, for ${counted(gateways.length, "gateway")} of ${resource.name}`;
+  const what = make("p", {}, make("b", {}, ref), " ", commit(id), whom);
+  const act = resource.may.includes("approve")
+    ? button("main", (pressed) => approve(pressed, resource), icon("step"), "Approve…") : "";
+  return make("section", { class: "plan", "aria-label": "Plan" }, what, diffCounts(resource.approval), act);
 }
 
 function actions(resource, gateway) {

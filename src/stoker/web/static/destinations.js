@@ -1,7 +1,7 @@
 // Where the cluster is written to in git: the last commits, who made the changes, and how far behind it is.
 import { byId, icon, make, show } from "./making.js";
 import { commit, facts, pill, quiet } from "./pieces.js";
-import { moment } from "./ticking.js";
+import { moment, secondsSince } from "./ticking.js";
 import { counted, listed, span, spelled } from "./words.js";
 
 const LATE = 60;
@@ -22,23 +22,23 @@ export class Destinations {
 
   #card(destination) {
     const old = this.#cards.get(destination.id);
-    if (old?.destination === destination) return old.node;
+    const [word] = standing(destination);
+    if (old?.destination === destination && old.word === word) return old.node;
     const node = card(destination);
-    this.#cards.set(destination.id, { destination, node });
+    this.#cards.set(destination.id, { destination, word, node });
     return node;
   }
 }
 
 /** [standing, word, sentence] of a destination. */
 export function standing(destination) {
-  const { pending, lagSeconds, ready } = destination;
+  const { pending, pendingSince, ready } = destination;
   const why = destination.message || (destination.reason ? spelled(destination.reason) : "");
-  const changes = counted(pending, "change");
   if (destination.suspended) return ["waiting", "Suspended", "Nothing is written until somebody lets it go on."];
   if (ready === "False") return ["failed", "Failed", why];
-  const late = `${changes} not yet in git, the oldest for ${span(lagSeconds ?? 0)}.`;
-  if (pending && lagSeconds > LATE) return ["drifted", "Behind", late];
-  if (pending) return ["syncing", "Writing", `${changes} on the way to git.`];
+  const late = pendingSince && secondsSince(pendingSince) > LATE;
+  if (pending && late) return ["drifted", "Behind", "Changes have not got into git for a while."];
+  if (pending) return ["syncing", "Writing", "Changes are on their way to git."];
   if (ready !== "True") return ["waiting", "Waiting", why];
   return ["step", "Up to date", "All changes that are known are in git."];
 }
@@ -56,21 +56,26 @@ function card(one) {
     make("p", { class: "quiet where" }, icon("branch"), where),
     facts([
       ["Last commit", one.commit ? make("span", {}, commit(one.commit), " ", moment(one.committedAt)) : "none yet"],
-      ["Lag", lag(one)],
-      ["Changes by", listed(one.authors, 4) || "nobody yet"],
+      ["Not in git yet", waiting(one)],
+      ["Lag", one.lagSeconds === null ? "" : `${lag(one.lagSeconds)} for the last change`],
+      ["Changes by", listed(one.authors, 4)],
     ]),
     recent(one));
 }
 
-/** While changes wait, how long the oldest has; otherwise how long the last one took. */
-function lag({ lagSeconds, pending }) {
-  if (lagSeconds === null) return "not known";
-  const long = lagSeconds < 1 ? "less than 1 s" : span(lagSeconds);
-  return pending ? long : `${long} for the last change`;
+/** What waits, and for how long the first of it has. */
+function waiting({ pending, pendingSince }) {
+  if (!pending) return "";
+  const long = pendingSince ? [", the oldest for ", moment(pendingSince, "lasted")] : [];
+  return make("span", {}, counted(pending, "change"), ...long);
+}
+
+function lag(seconds) {
+  return seconds < 1 ? "less than 1 s" : span(seconds);
 }
 
 function recent(one) {
-  if (!one.recent.length) return make("p", { class: "quiet" }, "No commit yet.");
+  if (!one.recent.length) return "";
   const entries = one.recent.map(({ commit: id, subject, author, at }) => make("li", {},
     commit(id), make("span", { class: "subject" }, subject), quiet(`${author} `, moment(at))));
   return make("ol", { class: "recent", "aria-label": `Last commits to ${one.name}` }, ...entries);

@@ -3,14 +3,15 @@
 import { STANDINGS, waitsForApproval } from "./judging.js";
 import { icon, make, put, show } from "./making.js";
 import { button } from "./pieces.js";
+import { sentenceOf } from "./reasons.js";
 import { routeTo } from "./routing.js";
 import { Row, setStanding } from "./rows.js";
 import { moment, setMoment } from "./ticking.js";
-import { counted, figure, shortCommit, spelled } from "./words.js";
+import { counted, figure, shortCommit } from "./words.js";
 
 const FEW = 6;
 const MOST = 100;
-const BACK = { Succeeded: "Rolled back", Failed: "Rollback failed" };
+const NOBODY = "No gateway belongs to it yet: a pod joins by its annotations.";
 
 export class Group {
   #rows = new Map();
@@ -78,12 +79,14 @@ export class Group {
     const { resource } = group;
     setStanding(this.state, group.worst);
     put(this.word, group.word);
-    put(this.delivers, `${resource.ref} ${shortCommit(resource.commit)}`.trim());
+    const what = `${resource.ref} ${shortCommit(resource.commit)}`.trim();
+    put(this.delivers, what && `${resource.rollback ? "instead of" : "delivers"} ${what}`);
     this.delivers.title = resource.commit;
     put(this.tally, countsOf(group));
     setMoment(this.time, resource.lastSync);
     put(this.synced, resource.lastSync ? "synced " : "never synced");
-    put(this.message, group.own ? resource.message || spelled(resource.reason) : "");
+    put(this.message, messageOf(group));
+    this.message.classList.toggle("quiet", !group.own);
     this.#drawMarks(resource);
   }
 
@@ -162,10 +165,23 @@ function countsOf({ gateways, counts }) {
   return told.map(({ key, many }) => `${figure(counts[key])} ${many}`).join(", ");
 }
 
+/** What the line of a resource says; one without gateways has nobody else to say why. */
+function messageOf({ resource, own, gateways }) {
+  if (!own && gateways.length) return "";
+  if (!own && resource.ready === "True") return NOBODY;
+  return resource.message || sentenceOf(resource.reason);
+}
+
+function backWord({ state, toSnapshot, toCommit }) {
+  const where = toSnapshot ? "a snapshot" : shortCommit(toCommit ?? "");
+  if (state === "Succeeded") return `Rolled back to ${where}`;
+  return state === "Failed" ? `Rollback to ${where} failed` : `Going back to ${where}`;
+}
+
 function marksOf(resource) {
   const marks = [];
   if (resource.paused) marks.push(["paused", "Paused"]);
-  if (resource.rollback) marks.push(["back", BACK[resource.rollback.state] ?? "Going back"]);
+  if (resource.rollback) marks.push(["back", backWord(resource.rollback)]);
   if (waitsForApproval(resource)) marks.push(["hand", "Waits for approval"]);
   if (resource.release?.stage) marks.push(["branch", `Stage ${resource.release.stage}`]);
   return marks;

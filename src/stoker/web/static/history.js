@@ -1,4 +1,5 @@
 // What a gateway has been through, newest first: each sync with its result, and what it changed.
+import { isOnItsWay } from "./judging.js";
 import { make } from "./making.js";
 import { commit, diffCounts, list, paths, pill, quiet } from "./pieces.js";
 import { moment } from "./ticking.js";
@@ -21,12 +22,17 @@ export function snapshotsOf(past) {
     make("li", {}, make("code", {}, id), quiet(bytes ? `${size(bytes)}, ` : "", timestamp ? moment(timestamp) : ""))));
 }
 
+/** A way back is no failure, and what only has to wait is none either. */
+function outcome(entry) {
+  if (wentWell(entry)) return pill("step", "Synced");
+  if (entry.result === "RolledBack") return pill("waiting", "Taken back", "back");
+  return pill(isOnItsWay(entry.result) ? "waiting" : "failed", spelled(entry.result));
+}
+
 function entryOf(entry) {
-  const well = wentWell(entry);
   const took = entry.duration ? `, took ${entry.duration}` : "";
   const head = make("div", { class: "entry-head" },
-    pill(well ? "step" : "failed", well ? "Synced" : spelled(entry.result)),
-    make("b", {}, entry.ref), commit(entry.commit), quiet(moment(entry.timestamp), took));
+    outcome(entry), make("b", {}, entry.ref), commit(entry.commit), quiet(moment(entry.timestamp), took));
   const count = entry.filesChanged ? `${counted(entry.filesChanged, "file")} changed` : "";
   return make("li", {}, head, entry.diff ? diffOf(entry.diff) : quiet(count));
 }

@@ -13,6 +13,8 @@ export class Holding {
   /** Of each resource what `judged` makes of it, by id. */
   resources = new Map();
   destinations = new Map();
+  /** What can no longer be read, by its kinds. */
+  unseen = [];
   #draw;
   #waiting = null;
 
@@ -22,13 +24,15 @@ export class Holding {
   }
 
   forget() {
-    this.takePicture({ mode: "", at: "", you: { name: "" }, stop: NO_STOP, resources: [], destinations: [] });
+    const nothing = { resources: [], destinations: [], unseen: [] };
+    this.takePicture({ mode: "", at: "", you: { name: "" }, stop: NO_STOP, ...nothing });
   }
 
   takePicture(picture) {
     this.mode = picture.mode;
     this.you = picture.you;
     this.stop = picture.stop;
+    this.unseen = picture.unseen;
     setServerTime(picture.at);
     this.resources = new Map(picture.resources.map((one) => [one.id, judged(one)]));
     this.destinations = new Map(picture.destinations.map((one) => [one.id, one]));

@@ -20,6 +20,11 @@ const ON_ITS_WAY = new Set([
   "NeverSynced", "SyncInProgress", "Reconciling", "ScanLockHeld",
 ]);
 
+/** Whether a reason says that nothing is wrong. */
+export function isOnItsWay(reason) {
+  return ON_ITS_WAY.has(reason);
+}
+
 /** `line-9` comes before `line-10`. */
 export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
@@ -37,6 +42,7 @@ export function standingOf(gateway) {
   if (gateway.drift > 0) return "drifted";
   if (gateway.heldBy.length) return "held";
   if (gateway.state === "Syncing") return "syncing";
+  if (gateway.takenBack) return "waiting";
   return gateway.state === "Synced" ? "step" : "waiting";
 }
 
@@ -46,17 +52,18 @@ export function judged(resource) {
   const gateways = resource.gateways.map((gateway) => {
     const standing = standingOf(gateway);
     counts[standing] += 1;
-    return { gateway, standing, key: `${gateway.name}\n${gateway.pod}` };
+    const word = gateway.takenBack && standing === "waiting" ? "Taken back" : wordOf(standing);
+    return { gateway, standing, word, key: `${gateway.name}\n${gateway.pod}` };
   });
   gateways.sort((a, b) => rank(a.standing) - rank(b.standing) || byName(a.gateway.name, b.gateway.name));
   const own = ownTrouble(resource, counts);
   const worst = own ? "failed" : (gateways[0]?.standing ?? "waiting");
-  return { resource, gateways, counts, own, worst, word: own ? "Problem" : wordOf(worst) };
+  return { resource, gateways, counts, own, worst, word: own ? "Problem" : (gateways[0]?.word ?? "Waiting") };
 }
 
 /** Whether the resource itself is in trouble that none of its gateways shows: a source that cannot be reached. */
 function ownTrouble(resource, counts) {
-  return resource.ready === "False" && !counts.failed && !ON_ITS_WAY.has(resource.reason);
+  return resource.ready === "False" && !counts.failed && !isOnItsWay(resource.reason);
 }
 
 function noCounts() {

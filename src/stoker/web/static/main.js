@@ -8,6 +8,7 @@ import { startKeys } from "./keys.js";
 import { Linking } from "./linking.js";
 import { Listening } from "./listening.js";
 import { byId, icon, put, show } from "./making.js";
+import { drawUnseen } from "./missing.js";
 import * as notices from "./notices.js";
 import { Side } from "./side.js";
 import { SigningIn, tokenFromAddress } from "./signing_in.js";
@@ -17,6 +18,7 @@ import * as talking from "./talking.js";
 import { Tally, title } from "./tally.js";
 import { startTheming } from "./theming.js";
 import { startTicking } from "./ticking.js";
+import { accountName } from "./words.js";
 
 const AGAIN = 3000;
 let mode = "cluster";
@@ -34,7 +36,7 @@ const linking = new Linking(() => listening.retry());
 const listening = new Listening({
   picture: (picture) => holding.takePicture(picture),
   change: (change) => holding.takeChange(change),
-  session: (session) => put(byId("user"), session.user),
+  session: drawUser,
   bye: () => leave("Your session has ended. Sign in again."),
   link: (link) => linking.set(link),
 });
@@ -50,6 +52,7 @@ function draw(news) {
   }
   if (news.destinations) destinations.draw(holding);
   if (news.destinations || news.whole) drawSections();
+  if (news.whole) drawUnseen(holding.unseen);
   if (news.whole) side.follow();
   side.draw();
 }
@@ -77,6 +80,11 @@ function drawRights() {
   put(byId("rights"), none ? sentence : "");
 }
 
+function drawUser({ user }) {
+  put(byId("user"), accountName(user));
+  put(byId("who"), `Signed in as ${user}`);
+}
+
 function choose(standing) {
   table.wanted.standing = standing;
   tally.choose(standing);
@@ -96,7 +104,7 @@ function showAll() {
 
 function entered(session) {
   mode = document.body.dataset.mode = session.mode;
-  put(byId("user"), session.user);
+  drawUser(session);
   put(byId("version"), session.version ? `Stoker ${session.version}` : "");
   show(byId("menu"), true);
   show(byId("main"), true);
@@ -125,7 +133,7 @@ async function signOut() {
 function begin() {
   startTheming();
   startFraming();
-  startTicking();
+  startTicking(() => destinations.draw(holding));
   startKeys({ side, clearSearch: showAll });
   byId("search").addEventListener("input", (event) => search(event.target.value));
   byId("search-form").addEventListener("submit", (event) => event.preventDefault());

@@ -20,10 +20,15 @@ export async function give(button, body) {
   }
   button.setAttribute("aria-busy", "true");
   try {
-    notices.done(await order(body));
+    notices.done(begun(await order(body)));
   } catch (trouble) {
     notices.failed(trouble.message);
   } finally {
     button.removeAttribute("aria-busy");
   }
+}
+
+/** As a sentence begins; a name keeps its own letters. */
+function begun(sentence) {
+  return sentence.replace(/^[a-z]+(?= )/, (word) => word[0].toUpperCase() + word.slice(1));
 }

@@ -3,8 +3,8 @@ import { icon, make } from "./making.js";
 import { counted, figure, shortCommit } from "./words.js";
 
 /** Shape and word of a standing: never the colour alone. */
-export function pill(standing, word) {
-  return make("span", { class: "pill", data: { standing } }, icon(standing), make("span", {}, word));
+export function pill(standing, word, shape = standing) {
+  return make("span", { class: "pill", data: { standing } }, icon(shape), make("span", {}, word));
 }
 
 /** A button; `press` gets the button itself. `kind` is its class. */

@@ -1,9 +1,9 @@
 // One row of the table: a gateway. Made once, then only the cells that changed are written.
-import { wordOf } from "./judging.js";
 import { icon, make, put } from "./making.js";
+import { sentenceOf } from "./reasons.js";
 import { routeTo } from "./routing.js";
 import { moment, setMoment } from "./ticking.js";
-import { counted, listed, shortCommit, spelled } from "./words.js";
+import { counted, listed, shortCommit } from "./words.js";
 
 /** What stands beside a value where there is no room for a head of the table. */
 const CELLS = { ref: "Ref", commit: "Commit", synced: "Synced", drift: "Drift", held: "In a designer", why: "Why" };
@@ -28,12 +28,12 @@ export class Row {
     this.node = make("tr", { role: "row", class: "gateway" }, ...head, ...Object.values(this.#cells));
   }
 
-  update({ gateway, standing }) {
+  update({ gateway, standing, word }) {
     if (this.#last?.gateway === gateway) return;
     if (this.#last && this.#last.standing !== standing) this.#flash();
     this.#last = { gateway, standing };
     setStanding(this.use, standing);
-    put(this.word, wordOf(standing));
+    put(this.word, word);
     put(this.#cells.ref, gateway.ref);
     put(this.#cells.commit, shortCommit(gateway.commit));
     this.#cells.commit.title = gateway.commit;
@@ -67,5 +67,6 @@ export function whyOf(gateway, standing) {
   if (gateway.message) return gateway.message;
   if (standing === "step") return "";
   if (standing === "drifted") return "Somebody changed files on the gateway";
-  return gateway.reason ? spelled(gateway.reason) : "";
+  if (gateway.takenBack) return "It stays where it was taken back to, and does not follow its ref";
+  return sentenceOf(gateway.reason);
 }

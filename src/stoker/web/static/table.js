@@ -7,6 +7,8 @@ import { button, paragraph } from "./pieces.js";
 import { counted, figure } from "./words.js";
 
 const ROOM = 40;
+const EMPTY = "There is no resource yet, or none that your account may see. What comes appears here by itself.";
+const WHO = "Whoever may list Stokers or IgnitionSyncs of a namespace sees them here.";
 
 export class Table {
   wanted = new Wanted();
@@ -84,7 +86,7 @@ export class Table {
     show(node, nothing);
     if (!nothing) return;
     const parts = this.wanted.anything
-      ? [paragraph("There is nothing to show yet. A resource that you may see appears here as soon as it is made.")]
+      ? [paragraph(EMPTY), paragraph(`You are signed in as ${this.#holding.you.name}. ${WHO}`)]
       : [paragraph("No gateway is like that."), button("plain", () => this.#all(), "Show all gateways")];
     node.replaceChildren(...parts);
   }

@@ -56,6 +56,7 @@ export function sentence(sum) {
   const problems = sum.troubled ? counted(sum.troubled, "resource has a problem", "resources have a problem") : "";
   if (counts.failed) return `${counted(counts.failed, "gateway")} failed${problems ? `, ${problems}` : ""}`;
   if (problems) return problems;
+  if (!sum.resources) return "Nothing to see yet";
   if (!sum.gateways) return "No gateways yet";
   if (counts.drifted) return `${counted(counts.drifted, "gateway")} drifted from git`;
   if (counts.held) return `${counted(counts.held, "gateway")} held by designers`;
@@ -66,7 +67,7 @@ export function sentence(sum) {
 
 function more(sum) {
   if (!sum.gateways) return "";
-  const all = sum.counts.step === sum.gateways;
+  const all = sum.counts.step === sum.gateways && !sum.troubled;
   const resources = counted(sum.resources, "resource");
   const part = `${figure(sum.counts.step)} of ${counted(sum.gateways, "gateway")} in step`;
   return all ? `${resources}, all with what git says` : `${part}, ${resources}`;

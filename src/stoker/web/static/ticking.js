@@ -1,10 +1,10 @@
 // Ages that stay true while nobody touches the page. All times are measured by the server's clock:
 // a phone whose clock is wrong must not call a sync of this minute an hour old.
 import { make, put } from "./making.js";
-import { ago, exactly, until } from "./words.js";
+import { ago, exactly, span, until } from "./words.js";
 
 const EVERY = 10_000;
-const HOW = { ago: (seconds) => ago(seconds), until: (seconds) => until(-seconds) };
+const HOW = { ago, until: (seconds) => until(-seconds), lasted: span };
 let skew = 0;
 
 export function setServerTime(at) {
@@ -41,8 +41,10 @@ export function setMoment(node, at) {
   put(node, HOW[node.dataset.how](secondsSince(at)));
 }
 
-export function startTicking() {
+/** `also` is called as often: what a thing is called may depend on how long it has lasted. */
+export function startTicking(also) {
   setInterval(() => {
+    also();
     for (const node of document.querySelectorAll("time[datetime]")) {
       put(node, HOW[node.dataset.how](secondsSince(node.getAttribute("datetime"))));
     }

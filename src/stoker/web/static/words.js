@@ -26,6 +26,11 @@ export function shortCommit(commit) {
   return commit.slice(0, SHORT);
 }
 
+/** Accounts of programs have long names that all begin alike: `system:serviceaccount:plant:ann` is `ann`. */
+export function accountName(user) {
+  return user.match(/^system:serviceaccount:[^:]+:(.+)$/)?.[1] ?? user;
+}
+
 /** How long something takes or has taken, in one unit: a glance wants no more. */
 export function span(seconds) {
   const past = Math.max(0, Math.round(seconds));

@@ -1,10 +1,10 @@
-"""A scene that can no longer look, with an API server that has nothing to tell and then fails."""
+"""A scene that can no longer look, with an API server that has little to tell and then fails."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aiohttp import web
@@ -15,7 +15,9 @@ from stoker.kube.config import ClusterConfig
 from stoker.kube.store import Change, ObjectKey
 from stoker.testing.clock import ManualClock
 from stoker.testing.waiting import eventually_async
+from stoker.web.clusters.blindness import BLIND_SECONDS
 from stoker.web.clusters.destinations import SeenConfig, SeenDestination, seen_destination
+from stoker.web.clusters.rights import Reach, Rights
 from stoker.web.clusters.scene import ClusterScene
 from stoker.web.seams import GatewayKey, Sight
 
@@ -25,23 +27,29 @@ EVERYTHING = Sight(
 
 
 class ApiServer:
-    """Lists and watches of every kind are empty, for as long as it does."""
+    """There is one Stoker, and nothing else, for as long as it answers."""
 
     def __init__(self) -> None:
         self.broken = asyncio.Event()
+        self.only = ""
+        """What fails, by a word of its path; nothing said: everything."""
         self.status = 500
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        if self.broken.is_set():
+        if self.broken.is_set() and self.only in request.path:
             said = {"kind": "Status", "code": self.status, "message": "not now"}
             return web.json_response(said, status=self.status)
         if "watch" not in request.query:
-            return web.json_response({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+            items = [LINE] if request.path.endswith("/stokers") else []
+            return web.json_response({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
         response = web.StreamResponse()
         await response.prepare(request)
         await self.broken.wait()
         return response
+
+
+LINE = {"metadata": {"name": "line-1", "namespace": "plant", "uid": "1", "resourceVersion": "1"}}
 
 
 @pytest.fixture
@@ -81,11 +89,23 @@ def shows(scene: ClusterScene) -> bool:
     return True
 
 
-async def lets_pass(clock: ManualClock, seconds: float) -> None:
-    """In steps, for between two of them a real answer comes."""
-    for _ in range(int(seconds)):
+async def eventually_after(clock: ManualClock, condition: Callable[[], bool], message: str) -> None:
+    """Time passes in steps, for between two of them a real answer comes, until it is so."""
+
+    async def so_a_second_later() -> bool:
         await clock.advance(1)
-        await asyncio.sleep(0.005)
+        return condition()
+
+    await eventually_async(so_a_second_later, 20.0, message, interval=0.005)
+
+
+def fails(scene: ClusterScene) -> bool:
+    """Nothing at all can be read."""
+    return all(one.health.failing_since is not None for one in scene.reflectors)
+
+
+def unseen(scene: ClusterScene) -> tuple[str, ...]:
+    return tuple(scene.picture(EVERYTHING).unseen)
 
 
 async def test_what_cannot_be_read_for_a_minute_is_not_shown_as_if_it_were_so_now(
@@ -93,20 +113,49 @@ async def test_what_cannot_be_read_for_a_minute_is_not_shown_as_if_it_were_so_no
 ) -> None:
     seen = scene.version()
     api.broken.set()
-    await lets_pass(clock, 30)
-    assert any(one.health.failing_since is not None for one in scene.reflectors)
+    await eventually_after(clock, lambda: fails(scene), "it fails")
+    await clock.advance(BLIND_SECONDS / 2)
     assert (shows(scene), scene.version()) == (True, seen), "a moment is nothing to speak of"
-    await lets_pass(clock, 120)
+    await eventually_after(clock, lambda: not shows(scene), "it is not shown any more")
     assert await asyncio.wait_for(scene.changed(seen), 5) > seen, "open pages hear of it"
     for ask in (
         lambda: scene.picture(EVERYTHING),
         lambda: scene.changes(seen, EVERYTHING),
         lambda: scene.gateway(GatewayKey("a", "Stoker", "b", "c"), EVERYTHING),
     ):
-        with pytest.raises(Retry, match=r"no longer tells of .*stokers"):
+        with pytest.raises(Retry, match="no longer tells of anything"):
             ask()
     api.broken.clear()
-    await lets_pass(clock, 120)
+    await eventually_after(clock, lambda: shows(scene), "it is shown again")
+
+
+async def test_one_kind_that_cannot_be_read_takes_nothing_else_from_the_page(
+    scene: ClusterScene, api: ApiServer, clock: ManualClock
+) -> None:
+    seen = scene.version()
+    api.only = "gitdestinations"
+    api.broken.set()
+    await eventually_after(
+        clock, lambda: unseen(scene) == ("GitDestination",), "it says what it does not see"
+    )
+    assert [one.name for one in scene.picture(EVERYTHING).resources] == ["line-1"]
+    assert scene.changes(seen, EVERYTHING) is None, "open pages take the picture that says so"
+    api.only = "stokers"
+    await eventually_after(clock, lambda: unseen(scene) == ("Stoker",), "the other kind is what is missing")
+    assert scene.picture(EVERYTHING).resources == (), "what is old is not shown"
+    nobody = Rights({"GitDestination": Reach(everywhere=True)}).sight(may_stop=False)
+    assert scene.picture(nobody).unseen == (), "who would not see it misses nothing"
+    api.broken.clear()
+    await eventually_after(clock, lambda: unseen(scene) == (), "everything is seen again")
+    assert [one.name for one in scene.picture(EVERYTHING).resources] == ["line-1"]
+
+
+async def test_whether_everything_is_stopped_may_be_unknown(
+    scene: ClusterScene, api: ApiServer, clock: ManualClock
+) -> None:
+    api.only = "configmaps"
+    api.broken.set()
+    await eventually_after(clock, lambda: unseen(scene) == ("emergency stop",), "the page says so")
     assert shows(scene)
 
 
@@ -115,8 +164,9 @@ async def test_a_kind_that_was_taken_away_is_nothing_to_wait_for(
 ) -> None:
     api.status = 404
     api.broken.set()
-    await lets_pass(clock, 150)
-    assert any(one.health.failing_since is not None for one in scene.reflectors)
+    await eventually_after(clock, lambda: fails(scene), "it fails")
+    await clock.advance(2 * BLIND_SECONDS)
+    assert fails(scene)
     assert shows(scene)
 
 

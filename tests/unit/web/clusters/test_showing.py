@@ -107,7 +107,7 @@ def test_histories_are_small_and_come_back_whole() -> None:
     kept = resource({}, {"discoveredGateways": [gateway]}).past
     assert len(kept) < len(json.dumps(gateway)) / 10
     past = past_of("filler", kept)
-    assert [one.number for one in past.history] == list(range(10, 0, -1))
+    assert [one.number for one in past.history] == list(range(1, 11)), "1 is the newest, as in the terminal"
     assert past.history[0].diff is not None
     assert len(past.history[0].diff.changes) == 20
     assert [(one.id, one.size) for one in past.snapshots] == [("s-2", 2000), ("s-1", 0)]
@@ -130,6 +130,15 @@ def test_a_destination_is_suspended_by_itself_or_by_its_repository() -> None:
     assert joined(one, None, may_see=True) == one.now
     assert joined(one, config, may_see=True).suspended
     assert joined(one, config, may_see=False).repo == ""
+
+
+def test_what_waits_for_git_is_told_with_its_age() -> None:
+    body = {
+        "metadata": {"name": "production", "namespace": "plant"},
+        "status": {"pendingChanges": 3, "pendingSince": "2026-05-01T08:00:00Z"},
+    }
+    now = seen_destination(json.dumps(body).encode()).now
+    assert (now.pending, now.pending_since) == (3, "2026-05-01T08:00:00Z")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,18 @@
+// What can no longer be read and is therefore not on the page: said in words, for an empty place says nothing.
+import { byId, put, show } from "./making.js";
+import { listed } from "./words.js";
+
+const STOP = "emergency stop";
+
+export function drawUnseen(unseen) {
+  show(byId("unseen"), unseen.length > 0);
+  if (unseen.length) put(byId("unseen-text"), sentence(unseen));
+}
+
+function sentence(unseen) {
+  const kinds = unseen.filter((one) => one !== STOP);
+  const told = [];
+  if (kinds.length) told.push(`The API server no longer tells of ${listed(kinds, 5)}: not shown until it does.`);
+  if (unseen.includes(STOP)) told.push("Whether the emergency stop is on cannot be read: what is shown may be old.");
+  return told.join(" ");
+}

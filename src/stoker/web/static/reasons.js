@@ -1,0 +1,26 @@
+// What a reason means to somebody who has never seen it, for those that come without a sentence of their own.
+import { spelled } from "./words.js";
+
+const SENTENCES = {
+  AgentStarting: "Its agent is starting",
+  DependencyWaiting: "Waits for gateways that come first",
+  DesignerSessionActive: "Somebody works on it in a designer",
+  GatewayFilesModified: "Somebody changed files on the gateway",
+  GatewayStarting: "The gateway is starting",
+  NeverSynced: "Nothing was delivered to it yet",
+  Paused: "Paused: it stays as it is",
+  PendingApproval: "Waits for approval",
+  PlanPending: "Its plan waits for approval",
+  RolledBack: "Taken back, and stays there",
+  SidecarMissing: "Its pod has no agent: restart the pod",
+  SyncInProgress: "Another sync is at work",
+  Waiting: "Its agent has not said anything yet",
+  WaitingForPrimary: "Waits for its primary gateway",
+  WaitingForStage: "Waits for an earlier stage",
+  WaitingForTurn: "Waits for its turn",
+  WaitingForWindow: "Waits for its maintenance window",
+};
+
+export function sentenceOf(reason) {
+  return SENTENCES[reason] ?? (reason ? spelled(reason) : "");
+}
