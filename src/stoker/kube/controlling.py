@@ -19,6 +19,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.deadlines import deadline
+from stoker.kube.errors import ApiError
 from stoker.kube.judging import Consequence, Result, Verdict, judge, understood
 from stoker.kube.queue import K, QueueClosed, WorkQueue
 from stoker.telemetry.logs import bind_pass, get_logger
@@ -122,7 +123,7 @@ class Controller(Generic[K]):
         with bind_pass(controller=self.name, key=str(key)):
             ended = await self._attempt(key)
             verdict = judge(ended)
-            pause = self._requeue(key, verdict)
+            pause = self._requeue(key, verdict, refused=isinstance(ended, ApiError))
             seconds = self._clock.monotonic() - started
             self._log(verdict, ended, seconds, pause)
             reason = ended.reason if isinstance(ended, StokerError) else None
@@ -144,12 +145,15 @@ class Controller(Generic[K]):
                 return Retry(sentence, reason=Reason.PASS_INTERRUPTED)
             return understood(error)
 
-    def _requeue(self, key: K, verdict: Verdict) -> float | None:
+    def _requeue(self, key: K, verdict: Verdict, *, refused: bool) -> float | None:
         """Act on the verdict; answers after how many seconds the key comes back by itself."""
         if verdict.failed:
             return self.queue.retry(key, at_least=verdict.after)
-        self.queue.forget(key)
         stalled = verdict.consequence is Consequence.STALLED
+        if stalled and refused and self._stalled_recheck is not None:
+            # An API server that has just been started says no to everybody, until it knows who may do what.
+            return self.queue.retry(key, at_most=self._stalled_recheck)
+        self.queue.forget(key)
         pause = self._stalled_recheck if stalled else verdict.after
         if pause is not None:
             self.queue.add_after(key, pause)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -111,13 +112,18 @@ class WorkQueue(Generic[K]):
             self._heap = sorted(self._delayed.values())  # a sorted list is a heap
         self._arm()
 
-    def retry(self, key: K, at_least: float | None = None) -> float:
+    def retry(self, key: K, at_least: float | None = None, at_most: float = math.inf) -> float:
         """Count a failure of the key and delay it accordingly; answers the pause in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = max(self._backoff.delay(failures), at_least or 0.0)
+        pause = max(min(self._backoff.delay(failures), at_most), at_least or 0.0)
         self._retries_total += 1
         self.add_after(key, pause)
         return pause
+
+    def hurry(self) -> None:
+        """What made keys fail may be over: those that wait after a failure have their turn now."""
+        for key in [key for key in self._failures if key in self._delayed]:
+            self.add(key)
 
     def forget(self, key: K) -> None:
         """The key is well again: its next failure is its first."""

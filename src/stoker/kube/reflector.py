@@ -100,6 +100,7 @@ class Reflector(Generic[T]):
 
     With `metadata_only` the server sends no more of the objects than their heads. What no selector can
     say is said by `wanted`: objects whose key it refuses pass by and are neither decoded nor kept.
+    `on_recovered` is told when a stream is open again after something had failed.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Reflector(Generic[T]):
         keep: Callable[[bytes], T],
         on_change: Listener[T] | None = None,
         on_error: Callable[[StokerError], None] | None = None,
+        on_recovered: Callable[[], None] | None = None,
         on_refused: Refusal | None = None,
         indexes: Mapping[str, Index[T]] | None = None,
         wanted: Callable[[ObjectKey], bool] | None = None,
@@ -137,6 +139,7 @@ class Reflector(Generic[T]):
         self._fields = fields
         self._metadata_only = metadata_only
         self._on_error = on_error
+        self._on_recovered = on_recovered
         self._clock = clock
         self._idle_timeout = idle_timeout
         self._page_size = page_size
@@ -253,7 +256,10 @@ class Reflector(Generic[T]):
 
     async def _follow(self, lines: AsyncIterator[bytes]) -> None:
         self._opened = self._last_contact = self._clock.monotonic()
+        failed = self._failing_since is not None
         self._error = self._failing_since = None
+        if failed and self._on_recovered is not None:
+            self._on_recovered()
         async for line in lines:
             self._last_contact = self._clock.monotonic()
             self.events += 1

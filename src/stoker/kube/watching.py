@@ -26,6 +26,7 @@ life twice or after a later one.
 from __future__ import annotations
 
 import random as chance
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -33,7 +34,7 @@ from typing import Generic, TypeVar
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.backoff import Backoff
-from stoker.kube.errors import Gone
+from stoker.kube.errors import Gone, Unreachable
 from stoker.kube.store import Change, Entry, ObjectKey, Store
 from stoker.kube.wire import (
     BOOKMARK,
@@ -53,13 +54,21 @@ STANDSTILLS = 3
 """Streams in a row that brought an error or nothing at all before a list is asked for instead."""
 
 HOPELESS = 10
-"""Failures of any kind in a row after which resuming is given up; the server has forgotten by then anyway."""
+"""Failures of any kind in a row after which resuming is given up; the server has forgotten by then anyway.
+Of tries that nobody answers, which come more often, four count as one."""
+
+HASTY = 5
+"""Refusals that are taken for those of a server that has just been started."""
 
 LIVED = 5.0
 """A stream that was open for so many seconds, or brought a line, was worth opening, whatever ended it."""
 
 SPREAD = 0.5
 """Seconds over which streams that ended together, as at a restart of the server, come back."""
+
+AWAY = 4.0
+"""Seconds at most between two tries while nobody answers: nothing is spared by staying away from a server
+that is not there, and whoever waits longer is the last to know that it is back."""
 
 
 class WentBackwards(Retry):
@@ -107,6 +116,7 @@ class Watching(Generic[T]):
         self._arrived: dict[ObjectKey, Entry[T]] = {}
         self._standstills = 0
         self._spoken = False
+        self._troubles: Counter[type[StokerError]] = Counter()
         self.step: Step = ListAll()
         self.failures = 0
         """Failures in a row. Only a stream that lived ends the row: a list that works proves little."""
@@ -158,7 +168,8 @@ class Watching(Generic[T]):
             self._standstills += 1
             raise
         self._spoken = True
-        self.failures = 0
+        if self.failures:
+            self._well()
         return changes
 
     def ended(self, lasted: float) -> None:
@@ -167,7 +178,7 @@ class Watching(Generic[T]):
             self._go(WatchFrom(self._version, after=SPREAD * self._random()))
         else:
             self.failures += 1
-            self._resume_or_list(after=self._backoff.delay(self.failures))
+            self._resume_or_list(after=self._backoff.delay(self._times(Retry)))
 
     def silent(self) -> None:
         """Nothing came for too long: the peer may be dead, or the server has nothing to say."""
@@ -187,15 +198,34 @@ class Watching(Generic[T]):
         self.failures += 1
         if isinstance(error, Stalled):
             # Before a human has acted there is nothing to gain by haste, and by then much may have changed.
-            self._go(ListAll(self._slow_backoff.delay(self.failures)))
+            self._go(ListAll(self._refused()))
             return
-        pause = self._backoff.delay(self.failures)
+        if isinstance(error, Unreachable):
+            pause = min(self._backoff.delay(self._times(Unreachable)), AWAY * (1.0 - SPREAD * self._random()))
+        else:
+            pause = self._backoff.delay(self._times(Retry))
         if isinstance(error, Retry) and error.after is not None:
             pause += error.after  # added, because all who were refused were told the same time
         if isinstance(self.step, ListAll) or isinstance(error, Gone | WentBackwards):
             self._go(ListAll(pause))
         else:
             self._resume_or_list(pause)
+
+    def _refused(self) -> float:
+        """How long to stay away from a server that knows us not, or says no.
+
+        One that has just been started says so to everybody, until it has read who may do what. So where
+        it worked before, the first tries come soon.
+        """
+        times = self._times(Stalled)
+        slow = self._slow_backoff.delay(times)
+        return min(slow, self._backoff.delay(times)) if self._version and times <= HASTY else slow
+
+    def _times(self, kind: type[StokerError]) -> int:
+        """How often it has failed in this way since it last worked: each way is waited for by itself, so
+        that a server which was away for long is not left alone for long when it is back and says "later"."""
+        self._troubles[kind] += 1
+        return self._troubles[kind]
 
     def _event(self, event: Line) -> tuple[Change[T], ...]:
         _, meta, raw = event
@@ -227,11 +257,17 @@ class Watching(Generic[T]):
     def _lived(self, lasted: float) -> bool:
         lived = self._spoken or lasted >= LIVED
         if lived:
-            self.failures = 0
+            self._well()
         return lived
 
+    def _well(self) -> None:
+        self.failures = 0
+        self._troubles.clear()
+
     def _resume_or_list(self, after: float) -> None:
-        tired = self._standstills >= STANDSTILLS or self.failures >= HOPELESS
+        unheard = self._troubles[Unreachable]
+        hopeless = self.failures - unheard + unheard // 4 >= HOPELESS
+        tired = self._standstills >= STANDSTILLS or hopeless
         self._go(ListAll(after) if tired else WatchFrom(self._version, after))
 
     def _go(self, step: Step) -> None:

@@ -14,7 +14,8 @@ from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
 from stoker.domain.reasons import Reason
 from stoker.kube.backoff import Backoff
 from stoker.kube.controlling import Controller, PassRecord, Result
-from stoker.kube.errors import TooManyRequests
+from stoker.kube.errors import Forbidden, TooManyRequests
+from stoker.kube.judging import Consequence
 from stoker.kube.queue import WorkQueue
 from stoker.telemetry.logs import pass_id
 from stoker.testing.clock import ManualClock
@@ -100,6 +101,20 @@ async def running(controller: Controller[str]) -> AsyncIterator[asyncio.Task[Non
 
 
 TOO_MANY = TooManyRequests("get x: busy", status=429, after=7.0)
+
+
+async def test_what_the_api_server_refuses_is_tried_again_soon_and_then_as_any_stall(bench: Bench) -> None:
+    """One that has just been started refuses everybody for a second or two."""
+    no = Forbidden("update x: no", status=403)
+    bench.raises("a", no, no, no, None, no, Stalled("x is missing"), None)
+    async with running(bench.controller(stalled_recheck=1.5)):
+        bench.queue.add("a")
+        await bench.clock.advance(3.0)
+        assert [one.comes_back_after for one in bench.records] == [0.5, 1.0, 1.5, None]
+        assert {one.consequence for one in bench.records[:3]} == {Consequence.STALLED}
+        bench.queue.add("a")
+        await bench.clock.advance(2.0)
+        assert [one.comes_back_after for one in bench.records[4:]] == [0.5, 1.5, None]
 
 
 async def test_a_pass_that_is_done_comes_back_only_on_a_change(bench: Bench) -> None:

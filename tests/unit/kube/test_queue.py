@@ -204,6 +204,24 @@ async def test_failures_of_one_key_do_not_slow_another(queue: Queue) -> None:
     assert queue.retry("b") == 0.5
 
 
+async def test_who_failed_need_not_wait_when_its_cause_is_over_and_who_only_waits_goes_on_waiting(
+    queue: Queue, clock: ManualClock
+) -> None:
+    queue.add("running")
+    assert queue.take() == "running"
+    for _ in range(9):
+        for key in ("failed", "running"):
+            queue.retry(key)
+    queue.add_after("patient", 60.0)
+    queue.hurry()
+    assert drain(queue) == ["failed"]
+    queue.done("running")
+    assert drain(queue) == ["running"]
+    assert queue.failures("failed") == 9, "only a pass that goes well ends the row"
+    await clock.advance(60.0)
+    assert drain(queue) == ["patient"]
+
+
 async def test_a_getter_waits_for_a_key(queue: Queue) -> None:
     getter = asyncio.create_task(queue.get())
     await asyncio.sleep(0)

@@ -132,6 +132,7 @@ class Scene:
         self.script = Script(self.clock, lists, streams or [[FOREVER]])
         self.errors: list[StokerError] = []
         self.told: list[str] = []
+        self.recovered: list[float] = []
         self.reflector: Reflector[str] = Reflector(
             self.script,
             CONFIG_MAPS,
@@ -139,6 +140,7 @@ class Scene:
             keep=bytes.decode,
             on_change=lambda change: self.told.append(said(change)),
             on_error=self.errors.append,
+            on_recovered=lambda: self.recovered.append(self.clock.monotonic()),
             clock=self.clock,
             idle_timeout=idle_timeout,
             resync_every=resync_every,
@@ -219,6 +221,23 @@ async def test_a_broken_stream_is_resumed_from_the_last_event_after_a_pause() ->
     assert scene.reflector.broken_streams == 1
     assert [error.message for error in scene.errors] == ["reset"]
     assert scene.reflector.health.error is None, "the watch is open again"
+    await scene.end()
+
+
+async def test_who_waits_for_a_server_that_was_away_is_told_that_it_is_back() -> None:
+    scene = Scene(
+        [[page("10")]],
+        [
+            [Pass(60.0), Unreachable("reset")],
+            [Unreachable("refused")],
+            [Forbidden("no", status=403)],
+            [FOREVER],
+        ],
+    )
+    await scene.pass_time(60.4)
+    assert scene.recovered == [], "neither at the beginning nor while it fails"
+    await scene.pass_time(10.0)
+    assert scene.recovered == [pytest.approx(62.0)]
     await scene.end()
 
 

@@ -9,14 +9,25 @@ import pytest
 
 from stoker.domain.errors import Stalled, StokerError
 from stoker.kube.backoff import Backoff
-from stoker.kube.errors import Forbidden, Gone, NotFound, ServerError, TooManyRequests, Unreachable
+from stoker.kube.errors import (
+    Forbidden,
+    Gone,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
 from stoker.kube.store import Change, ObjectKey, Store
 from stoker.kube.watching import (
+    AWAY,
+    HASTY,
     HOPELESS,
     LIVED,
     SPREAD,
     STANDSTILLS,
     ListAll,
+    Step,
     WatchFrom,
     Watching,
     WentBackwards,
@@ -155,7 +166,7 @@ class TestListing:
     def test_failures_while_listing_pause_ever_longer(self, story: Story) -> None:
         pauses = []
         for _ in range(8):
-            story.machine.failed(Unreachable("gone"))
+            story.machine.failed(ServerError("no", status=500))
             pauses.append(story.step.after)
         assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
@@ -385,12 +396,55 @@ class TestBrokenStreams:
         self, watching: Story, error: StokerError
     ) -> None:
         pauses = []
-        for _ in range(6):
+        for _ in range(HASTY + 2):
             watching.machine.failed(error)
             assert isinstance(watching.step, ListAll)
             pauses.append(watching.step.after)
-        assert pauses == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
+        assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 60.0, 60.0], (
+            "a server that has just started says no to all"
+        )
         assert watching.names() == {"a", "b"}, "a kind that cannot be read is no deletion of its objects"
+
+    def test_a_server_that_is_away_is_tried_every_few_seconds(self, watching: Story) -> None:
+        for _ in range(4 * HOPELESS - 1):
+            watching.machine.failed(Unreachable("refused"))
+            assert isinstance(watching.step, WatchFrom)
+            assert watching.step.after <= AWAY
+        watching.machine.failed(Unreachable("refused"))
+        assert isinstance(watching.step, ListAll), "after minutes it has forgotten where we were"
+
+    @pytest.mark.parametrize(
+        ("said", "step"),
+        [
+            (Forbidden("not yet", status=403), ListAll(0.5)),
+            (Unauthorized("not yet", status=401), ListAll(0.5)),
+            (TooManyRequests("starting", status=429, after=1.0), WatchFrom("10", after=1.5)),
+            (ServerError("starting", status=503), WatchFrom("10", after=0.5)),
+            (Gone("too old", status=410), ListAll(0.5)),
+        ],
+        ids=["forbidden", "unauthorized", "busy", "not ready", "expired"],
+    )
+    def test_what_a_server_says_that_is_back_is_not_waited_for_as_long_as_it_was_away(
+        self, watching: Story, said: StokerError, step: Step
+    ) -> None:
+        for _ in range(8):
+            watching.machine.failed(Unreachable("refused"))
+        watching.machine.failed(said)
+        assert watching.step == step
+
+    def test_who_says_no_and_is_away_in_turn_is_left_alone_ever_longer(self, watching: Story) -> None:
+        for _ in range(8):
+            watching.machine.failed(Unreachable("refused"))
+            watching.machine.failed(ServerError("no", status=503))
+        assert watching.step.after == 30.0
+
+
+def test_what_was_never_allowed_is_tried_slowly_from_the_beginning(story: Story) -> None:
+    pauses = []
+    for _ in range(6):
+        story.machine.failed(Forbidden("no", status=403))
+        pauses.append(story.step.after)
+    assert pauses == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
 
 
 class TestEnds:

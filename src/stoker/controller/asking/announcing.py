@@ -1,6 +1,7 @@
 """Calls to services of others on behalf of a release: the health check of a stage, and who is to approve.
 
-A health check is one GET that has to answer 200 within ten seconds (R-SAFE-08, C-122). The
+A health check is a GET that has to answer 200 within ten seconds (R-SAFE-08, C-122); the one that
+decides is repeated within them, so that a connection which was cut stops no plant. The
 service of `approval.webhook` is told once of each request: a POST with what waits, repeated
 with growing pauses until somebody takes it or the request is over. Sentences name the host
 and nothing else of an address, because the rest may be a secret.
@@ -9,7 +10,8 @@ and nothing else of an address, because the rest may be a secret.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from stoker.api.blocks.status import ApprovalRequest
@@ -18,14 +20,19 @@ from stoker.controller.releasing import Checked, CheckUp
 from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
+from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
 from stoker.kube.backoff import Backoff
 
 ANSWER_WITHIN = 10.0
+ASK_AGAIN = 1.0
 LARGEST_PAGE = 4 << 20
 ATTEMPTS = 10
 PAUSES = Backoff(base=1.0, ceiling=300.0, jitter=0.2)
 
+SecretOf = Callable[[str, SecretKey], Awaitable[Secret]]
+"""What stands in a Secret of a namespace now."""
 Say = Callable[[ResourceKey, bool, Reason, str], None]
 """Tells a person: about which resource, whether it is a warning, and what."""
 
@@ -37,14 +44,33 @@ class Announcement(NamedTuple):
     body: bytes
 
 
-async def check(key: ResourceKey, what: CheckUp) -> Checked:
-    """One health check."""
-    request = Request(what.url, timeout=ANSWER_WITHIN, max_reply=LARGEST_PAGE)
-    try:
-        answer = await call(request)
-    except StokerError as error:
-        return Checked(what, error.message)
-    return Checked(what, "" if answer.status == 200 else f"{request.host} answered {answer.status}")
+class Examiner:
+    """Makes health checks; what gateways are known by is believed here as well."""
+
+    def __init__(self, clock: Clock, secret: SecretOf) -> None:
+        self._clock = clock
+        self._secret = secret
+
+    async def check(self, key: ResourceKey, what: CheckUp) -> Checked:
+        """One health check."""
+        until = self._clock.monotonic() + ANSWER_WITHIN
+        while True:
+            left = until - self._clock.monotonic()
+            trouble = await self._trouble_with(key, what, max(left, ASK_AGAIN))
+            if not trouble or not what.last or until - self._clock.monotonic() <= ASK_AGAIN:
+                return Checked(what, trouble)
+            await self._clock.sleep(ASK_AGAIN)
+
+    async def _trouble_with(self, key: ResourceKey, what: CheckUp, seconds: float) -> str:
+        request = Request(what.url, timeout=seconds, max_reply=LARGEST_PAGE, verified=what.verified)
+        try:
+            if what.ca is not None and what.verified:
+                ca = await self._secret(key.object.namespace, what.ca)
+                request = replace(request, ca=ca.reveal_bytes())
+            answer = await call(request)
+        except StokerError as error:
+            return error.message
+        return "" if answer.status == 200 else f"{request.host} answered {answer.status}"
 
 
 def announcement(key: ResourceKey, url: str, request: ApprovalRequest) -> Announcement:

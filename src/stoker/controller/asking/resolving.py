@@ -6,8 +6,10 @@ nobody: neither the workers, nor another host's turn, because each host has a fe
 places of its own. The same question is put again when the polling interval is over, and
 only an answer that is another than before brings the resource back: while nothing moves
 there are no passes. Another question (the ref, the address, a Secret or a request
-changed) is put at once, before all polls that wait for their turn. After a failure the
-pauses grow, and what a Secret or a webhook says ends them.
+changed) is put at once, before all polls that wait for their turn, and nothing that was
+found before answers it. A poll takes what another has found, from the second half of its
+own interval; the next one counts from then, so that nobody's picture is older than his
+interval says. After a failure the pauses grow, and what a Secret or a webhook says ends them.
 """
 
 from __future__ import annotations
@@ -16,43 +18,29 @@ import asyncio
 import math
 import random as chance
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from urllib.parse import parse_qsl, urlsplit
 
-from stoker.controller.asking.turns import Turns
+from stoker.controller.asking.answering import AccessOf, Answer, Answerer, Asking, host_of
 from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.clock import Clock
-from stoker.domain.errors import Retry, StokerError
-from stoker.domain.intent.source import AuthKind, Source
-from stoker.domain.reasons import Reason
-from stoker.domain.refs import CommitId, without_userinfo
-from stoker.domain.secrets import Secret
-from stoker.engine.artifacts import Credentials
-from stoker.git.looking.remote import Remote
-from stoker.git.looking.resolving import resolve
-from stoker.git.opening.access import Access, AccessReader, Password, credentials_of
+from stoker.domain.intent.source import Source
 from stoker.git.running.runner import GitRunner
 from stoker.kube.backoff import Backoff
 from stoker.kube.deadlines import deadline
-from stoker.kube.judging import understood
+from stoker.kube.errors import ApiError, Unreachable
 from stoker.kube.queue import WorkQueue
 from stoker.telemetry import tracing
 
 GIT_TIMEOUT = 120.0
 PATIENCE = 1.0
 """Seconds that a pass waits; most repositories answer in a tenth of one."""
-AT_ONCE = 16
-PER_HOST = 4
 FIRST_PAUSE = 15.0
 LONGEST_PAUSE = 60.0
 JITTER = 0.1
 SPREAD = 0.9
 """How much sooner the second look may come than the interval says: those that began together end apart."""
-
-AccessOf = Callable[[str, Source], Awaitable[Access]]
-"""What opens a source for a namespace, as its Secrets are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +54,15 @@ class Question:
     """The versions of the Secrets that open it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Where the ref is, or why that is not known."""
-
-    commit: CommitId | None = None
-    error: StokerError | None = None
-    token: Secret | None = None
-    """What a GitHub App was let in with, for its gateways too (C-027)."""
-    asked_for: bool = False
-    """Somebody's request was the reason to look, and not the clock or the spec."""
-
-    def says_the_same(self, other: Answer | None) -> bool:
-        return other is not None and _said(self) == _said(other)
-
-
 @dataclass(slots=True, eq=False)
 class _Asked:
     question: Question
     interval: float | None
     """None: it is put once."""
+    since: float
+    """What was found before this moment is no answer."""
+    follows: bool = True
+    """Whether a poll may find the ref elsewhere, or only renews the login."""
     hurried: bool = False
     """Something changed, and somebody waits for what follows."""
     asked_for: bool = False
@@ -114,17 +91,13 @@ class Resolver:
         random: Callable[[], float] = chance.random,
     ) -> None:
         """`found` is told of answers that nobody waited for, `timed` how long each took."""
-        self._git = git
-        self._access = access
+        self._answerer = Answerer(git, access, clock, timeout)
         self._clock = clock
         self._found = found
         self._timed = timed
-        self._timeout = timeout
         self._random = random
         self._asked: dict[ResourceKey, _Asked] = {}
         self._polls: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
-        self._places = Turns(AT_ONCE)
-        self._hosts: defaultdict[str, Turns] = defaultdict(lambda: Turns(PER_HOST))
         self._slow: dict[str, set[ResourceKey]] = defaultdict(set)
 
     async def run(self) -> None:
@@ -137,17 +110,28 @@ class Resolver:
         finally:
             await self.close()
 
-    async def look(self, key: ResourceKey, question: Question, interval: float | None) -> Answer | None:
-        """The newest answer; None while there is none to this question. `interval` None: asked once."""
+    async def look(
+        self, key: ResourceKey, question: Question, interval: float | None, *, follows: bool = True
+    ) -> Answer | None:
+        """The newest answer; None while there is none to this question. `interval` None: asked once.
+
+        Where nobody `follows` the ref, the interval only renews the login that comes with the answer.
+        """
         asked = self._asked.get(key)
         if asked is None or asked.question != question:
             anew = asked is not None and asked.question.request != question.request
             changed = asked is not None
             self.forget(key)
             asked = self._asked[key] = _Asked(
-                question, interval, hurried=changed, asked_for=anew and any(question.request)
+                question,
+                interval,
+                self._clock.monotonic(),
+                hurried=changed,
+                asked_for=anew and any(question.request),
             )
-        asked.resting = False
+        if asked.resting:
+            asked.resting, asked.since = False, self._clock.monotonic()
+        asked.follows = follows
         if asked.interval != interval:
             asked.interval = interval
             self._plan(key, asked, asked.answered + self._pause(asked))
@@ -156,6 +140,13 @@ class Resolver:
         if asked.task is not None:
             await self._wait(asked)
         return asked.answer
+
+    def hurry(self) -> None:
+        """The API server is back: whose login could not be read is asked about again."""
+        for key, asked in self._asked.items():
+            error = asked.answer.error if asked.answer is not None else None
+            if isinstance(error, Unreachable | ApiError):
+                self._plan(key, asked, self._clock.monotonic())
 
     def rest(self, key: ResourceKey) -> None:
         """Put the question no more until somebody looks again."""
@@ -196,7 +187,7 @@ class Resolver:
 
     async def _wait(self, asked: _Asked) -> None:
         """Not where a host is known to keep everybody waiting."""
-        if self._slow.get(_host(asked.question.source)):
+        if self._slow.get(host_of(asked.question.source.url)):
             return
         asked.waiters += 1
         try:
@@ -207,56 +198,41 @@ class Resolver:
             asked.waiters -= 1
 
     async def _ask(self, key: ResourceKey, asked: _Asked) -> None:
-        host = _host(asked.question.source)
+        host = host_of(asked.question.source.url)
         mark = asyncio.get_running_loop().call_later(PATIENCE, self._slow[host].add, key)
         try:
-            async with (
-                self._hosts[host].turn(hurried=asked.hurried),
-                self._places.turn(hurried=asked.hurried),
-            ):
-                began = self._clock.monotonic()
-                with tracing.step("git.resolve", ref=str(asked.question.source.ref)):
-                    answer = await self._answer(key, asked.question.source)
-                self._timed(key, self._clock.monotonic() - began)
+            with tracing.step("git.resolve", ref=str(asked.question.source.ref)):
+                told = await self._answerer.ask(self._asking(key, asked))
+            self._timed(key, told.seconds)
         finally:
             mark.cancel()
             self._slow[host].discard(key)
             asked.task = None
             asked.done.set()
-        self._keep(key, asked, replace(answer, asked_for=asked.asked_for))
+        self._keep(key, asked, replace(told.answer, asked_for=asked.asked_for), told.at)
 
-    def _keep(self, key: ResourceKey, asked: _Asked, answer: Answer) -> None:
+    def _asking(self, key: ResourceKey, asked: _Asked) -> Asking:
+        """A poll is answered by what was found since half of its time was over."""
+        now = self._clock.monotonic()
+        half = 0.0 if asked.answer is None else min(now - asked.answered, asked.interval or math.inf) / 2
+        return Asking(
+            namespace=key.object.namespace,
+            source=asked.question.source,
+            since=max(asked.since, now - half),
+            hurried=asked.hurried,
+            again_in=asked.interval or 0.0,
+            keeps=None if asked.follows or asked.answer is None else asked.answer.commit,
+        )
+
+    def _keep(self, key: ResourceKey, asked: _Asked, answer: Answer, at: float) -> None:
         news = not answer.says_the_same(asked.answer)
         first = asked.answer is None
-        asked.answer, asked.answered = answer, self._clock.monotonic()
+        asked.answer, asked.answered = answer, at
         asked.asked_for = asked.hurried = False
         asked.failures = 0 if answer.error is None else asked.failures + 1
         self._plan(key, asked, asked.answered + self._pause(asked, first=first))
         if news and not asked.waiters:
             self._found(key)
-
-    async def _answer(self, key: ResourceKey, source: Source) -> Answer:
-        token: Secret | None = None
-
-        async def access() -> Access:
-            nonlocal token
-            given = await self._access(key.object.namespace, source)
-            if source.auth.kind is AuthKind.GITHUB_APP and isinstance(given.login, Password):
-                token = given.login.password
-            return given
-
-        try:
-            async with deadline(self._clock, self._timeout) as scope:
-                if source.url.is_artifact:
-                    return Answer(await _resolved(source, access))
-                commit = await resolve(Remote(self._git, source.url, access), source.ref)
-                return Answer(commit, token=token)
-        except Exception as error:
-            if isinstance(error, TimeoutError) and scope.expired():
-                place = without_userinfo(source.url)
-                sentence = f"repository {place} did not answer within {self._timeout:g} s"
-                return Answer(error=Retry(sentence, reason=Reason.SOURCE_UNREACHABLE), token=token)
-            return Answer(error=understood(error), token=token)
 
     def _pause(self, asked: _Asked, *, first: bool = False) -> float:
         interval = asked.interval
@@ -268,27 +244,3 @@ class Resolver:
         ceiling = max(LONGEST_PAUSE, interval or 0.0)
         backoff = Backoff(base=shortest, ceiling=ceiling, jitter=JITTER, random=self._random)
         return backoff.delay(asked.failures)
-
-
-async def _resolved(source: Source, access: AccessReader) -> CommitId:
-    """What a tag or prefix of a registry or a bucket means now; nothing of it is pulled here."""
-    from stoker.artifacts.opening import open_origin  # noqa: PLC0415 - most follow repositories
-
-    async def credentials() -> Credentials:
-        return credentials_of(await access())
-
-    return await open_origin(source.url, credentials).resolve(source.ref)
-
-
-def _said(answer: Answer) -> tuple[object, ...]:
-    error = answer.error
-    return answer.commit, answer.token, None if error is None else (error.reason, error.message)
-
-
-def _host(source: Source) -> str:
-    """Whose places a source takes; for the scp form the part before the colon, for a bucket who keeps it."""
-    parts = urlsplit(source.url)
-    if parts.scheme == "s3":
-        query = dict(parse_qsl(parts.query))
-        return urlsplit(query.get("endpoint", "")).netloc or f"s3 {query.get('region', '')}"
-    return parts.netloc or str(source.url).partition(":")[0]

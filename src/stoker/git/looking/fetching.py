@@ -112,7 +112,8 @@ class Fetcher:
                 return True
             if name == commit:
                 raise RefNotFound(
-                    f"{commit} is no commit with a tree in repository {without_userinfo(self._remote.url)}"
+                    f"{commit} is no commit with a tree in repository "
+                    f"{without_userinfo(self._remote.url)} (ref {str(ref)!r})"
                 )
         return False
 

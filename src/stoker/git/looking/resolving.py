@@ -8,12 +8,14 @@ that are neither are the beginning of a commit id.
 
 The common case costs one `ls-remote`. `look_up` stops there, for whoever fetches
 what was found next and sees then what it is. `resolve` also makes sure that a ref
-that need not name a commit (a tag can name a file) does.
+that need not name a commit (a tag can name a file) does. Whoever asks for many refs of
+one source at once takes the steps one by one: `names_of`, `list_refs`, `picked`, `prove`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import CommitId, GitRef, RepoUrl, without_userinfo
@@ -26,20 +28,31 @@ _FULL = r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}"
 _SHORTENED = r"[0-9a-fA-F]{7,63}"
 _PEELED = "^{}"
 _BRANCHES = "refs/heads/"
+_TAGS = "refs/tags/"
 
 
 async def resolve(remote: Remote, ref: GitRef) -> CommitId:
     """The commit that `ref` points at; an annotated tag is followed to its commit."""
     name, target = await _found(remote, ref)
-    if name and name != "HEAD" and not name.startswith(_BRANCHES):
-        from stoker.git.looking.probing import kind_of  # noqa: PLC0415 - a branch does not need it
-
-        kind = await kind_of(remote, target, name)
-        if kind != "commit":
-            raise RefNotFound(
-                f"ref {str(ref)!r} of repository {without_userinfo(remote.url)} names a {kind}, not a commit"
-            )
+    if needs_proof(name):
+        await prove(remote, ref, name, target)
     return target
+
+
+def needs_proof(name: str) -> bool:
+    """Whether what stands under a full name need not be a commit."""
+    return bool(name) and name != "HEAD" and not name.startswith(_BRANCHES)
+
+
+async def prove(remote: Remote, ref: GitRef, name: str, target: CommitId) -> None:
+    """Raise unless it is a commit."""
+    from stoker.git.looking.probing import kind_of  # noqa: PLC0415 - a branch does not need it
+
+    kind = await kind_of(remote, target, name)
+    if kind != "commit":
+        raise RefNotFound(
+            f"ref {str(ref)!r} of repository {without_userinfo(remote.url)} names a {kind}, not a commit"
+        )
 
 
 async def look_up(remote: Remote, ref: GitRef) -> CommitId:
@@ -54,44 +67,55 @@ async def locate(remote: Remote, ref: GitRef, branch: GitRef) -> tuple[str, Comm
     """
     if re.fullmatch(_FULL, ref) or re.fullmatch(_SHORTENED, ref):
         name, target = await _found(remote, ref)
-        return name, target, (await _listed(remote, (branch,))).get(branch)
-    names = full_names(ref)
-    listed = await _listed(remote, (*names, branch))
-    for name in names:
-        found = listed.get(name + _PEELED, listed.get(name))
-        if found is not None:
-            return name, found, listed.get(branch)
-    raise RefNotFound(f"ref {str(ref)!r} is not in repository {without_userinfo(remote.url)}")
+        return name, target, (await list_refs(remote, (branch,))).get(branch)
+    listed = await list_refs(remote, (*full_names(ref), branch))
+    return *picked(listed, ref, remote.url), listed.get(branch)
 
 
 def full_names(ref: GitRef) -> tuple[str, ...]:
     """The names that a ref can stand for, the one that wins first."""
     if ref == "HEAD" or ref.startswith("refs/"):
         return (ref,)
-    return (f"refs/tags/{ref}", f"{_BRANCHES}{ref}")
+    return (f"{_TAGS}{ref}", f"{_BRANCHES}{ref}")
+
+
+def names_of(ref: GitRef) -> tuple[str, ...]:
+    """The names that a listing has to tell of; none where it is an id, or may be the beginning of one."""
+    return () if re.fullmatch(_FULL, ref) or re.fullmatch(_SHORTENED, ref) else full_names(ref)
+
+
+def are_usual(names: Collection[str]) -> bool:
+    """Whether all are branches or tags."""
+    return bool(names) and all(name.startswith((_BRANCHES, _TAGS)) for name in names)
+
+
+def picked(listed: Mapping[str, CommitId], ref: GitRef, url: RepoUrl) -> tuple[str, CommitId]:
+    """The full name of a ref that is no id, and what it points at, from a listing of its names."""
+    for name in full_names(ref):
+        target = listed.get(name + _PEELED, listed.get(name))
+        if target is not None:
+            return name, target
+    raise RefNotFound(f"ref {str(ref)!r} is not in repository {without_userinfo(url)}")
 
 
 async def _found(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
     """The full name of the ref, empty for an id, and what it points at."""
     if re.fullmatch(_FULL, ref):
         return "", CommitId(ref.lower())
-    names = full_names(ref)
-    shortened = re.fullmatch(_SHORTENED, ref) is not None
-    listed = await _listed(remote, () if shortened else names)
-    for name in names:
-        target = listed.get(name + _PEELED, listed.get(name))
-        if target is not None:
-            return name, target
-    if not shortened:
-        raise RefNotFound(f"ref {str(ref)!r} is not in repository {without_userinfo(remote.url)}")
-    return "", await _completed(remote, ref, listed)
+    if re.fullmatch(_SHORTENED, ref) is None:
+        return picked(await list_refs(remote, full_names(ref)), ref, remote.url)
+    listed = await list_refs(remote, ())
+    try:
+        return picked(listed, ref, remote.url)
+    except RefNotFound:
+        return "", await _completed(remote, ref, listed)
 
 
-async def _listed(remote: Remote, names: tuple[str, ...]) -> dict[str, CommitId]:
-    """What the source lists under these names, or all that it lists."""
+async def list_refs(remote: Remote, names: Collection[str]) -> dict[str, CommitId]:
+    """What the source lists under these full names, or all that it lists."""
     patterns = [name + tail for name in names for tail in ("", _PEELED)]
     # Forges have a ref for each pull request; a server of protocol version 2 then does not send them.
-    usual = ["--heads", "--tags"] if len(names) > 1 else []
+    usual = ["--heads", "--tags"] if are_usual(names) else []
     output = await remote.git(
         ["ls-remote", "--quiet", *usual], [remote.url, *patterns], max_output=MAX_LISTING
     )
