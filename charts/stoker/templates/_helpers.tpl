@@ -57,6 +57,11 @@ app.kubernetes.io/component: {{ .component }}
 {{- include "stoker.fullname" .root }}-controller-manager{{ if .shard }}-{{ .shard }}{{ end -}}
 {{- end -}}
 
+{{/* (dict "root" $ "component" …): the Service of the dashboard that a program serves. The controller's is called as ever. */}}
+{{- define "stoker.dashboard.service" -}}
+{{- include "stoker.fullname" .root }}{{ if eq .component "reverser" }}-reverser{{ end }}-dashboard
+{{- end -}}
+
 {{/* The Lease of each shard, as a JSON list. */}}
 {{- define "stoker.controller.leases" -}}
 {{- $names := list -}}
@@ -182,8 +187,11 @@ conversion:
         port: 443
         path: /convert
 {{- else -}}
+{{- /* Said, not left out: helm takes over CRDs of an earlier release by what they are told alone, and one that
+       names a webhook beside this strategy is refused. */ -}}
 conversion:
   strategy: None
+  webhook: null
 {{- end -}}
 {{- end -}}
 
@@ -211,21 +219,42 @@ matchExpressions:
   {{- end }}
 {{- end -}}
 
-{{- define "stoker.checks" -}}
-{{- if and (gt (int .Values.controller.podDisruptionBudget.minAvailable) (int .Values.controller.replicas)) .Values.controller.podDisruptionBudget.enabled -}}
-{{- fail "controller.podDisruptionBudget.minAvailable is larger than controller.replicas: no node could ever be drained" -}}
+{{/* Selectors stand on these; given twice, the last one would win, or none. */}}
+{{- define "stoker.checks.labels" -}}
+{{- range $label, $_ := .labels -}}
+{{- if regexMatch "^(app\\.kubernetes\\.io/(name|instance|version|managed-by|part-of|component)|helm\\.sh/chart|stoker\\.io/shard)$" $label -}}
+{{- fail (printf "%s: the label %s is the chart's own and cannot be replaced" $.name $label) -}}
 {{- end -}}
-{{- if and (gt (int .Values.webhook.podDisruptionBudget.minAvailable) (int .Values.webhook.replicas)) .Values.webhook.podDisruptionBudget.enabled -}}
-{{- fail "webhook.podDisruptionBudget.minAvailable is larger than webhook.replicas: no node could ever be drained" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "stoker.checks" -}}
+{{- include "stoker.checks.labels" (dict "name" "commonLabels" "labels" .Values.commonLabels) -}}
+{{- range $component := list "controller" "webhook" "reverser" -}}
+{{- $values := index $.Values $component -}}
+{{- include "stoker.checks.labels" (dict "name" (printf "%s.podLabels" $component) "labels" $values.podLabels) -}}
+{{- $kept := int $values.podDisruptionBudget.minAvailable -}}
+{{- if and $values.podDisruptionBudget.enabled (or (gt $kept (int $values.replicas)) (and (eq $kept (int $values.replicas)) (gt $kept 1))) -}}
+{{- fail (printf "%s.podDisruptionBudget.minAvailable is not smaller than %s.replicas: no node could ever be drained" $component $component) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.receiver.ingress.enabled (not .Values.receiver.enabled) -}}
 {{- fail "receiver.ingress.enabled has no effect while receiver.enabled is false: nobody would answer" -}}
 {{- end -}}
-{{- if and .Values.dashboard.ingress.enabled (not .Values.dashboard.enabled) -}}
-{{- fail "dashboard.ingress.enabled has no effect while dashboard.enabled is false: nobody would answer" -}}
-{{- end -}}
 {{- with .Values.dashboard -}}
-{{- if and .enabled (not .tls.allowPlain) -}}
+{{- if and .ingress.enabled (not .enabled) (not (and .reverser.enabled .reverser.host)) -}}
+{{- fail "dashboard.ingress.enabled has no effect while dashboard.enabled is false and no dashboard.reverser has a host: nobody would answer" -}}
+{{- end -}}
+{{- if and .reverser.enabled (not $.Values.reverser.enabled) -}}
+{{- fail "dashboard.reverser.enabled has no effect while reverser.enabled is false: nobody would answer" -}}
+{{- end -}}
+{{- if and .reverser.host (not (and .reverser.enabled .ingress.enabled)) -}}
+{{- fail "dashboard.reverser.host has no effect without dashboard.reverser.enabled and dashboard.ingress.enabled" -}}
+{{- end -}}
+{{- if and .enabled .ingress.enabled .reverser.host (eq .reverser.host .ingress.host) -}}
+{{- fail "dashboard.reverser.host must not be dashboard.ingress.host: one name leads to one of the two" -}}
+{{- end -}}
+{{- if and (or .enabled .reverser.enabled) (not .tls.allowPlain) -}}
 {{- if and (ne .service.type "ClusterIP") (not .tls.secretName) -}}
 {{- fail (printf "dashboard.service.type %s without dashboard.tls.secretName: people's tokens would come in the clear; where something in front speaks TLS, or that is wanted, say dashboard.tls.allowPlain" .service.type) -}}
 {{- end -}}
@@ -235,9 +264,6 @@ matchExpressions:
 {{- end -}}
 {{- end -}}
 {{- with .Values.reverser -}}
-{{- if and .enabled .podDisruptionBudget.enabled (gt (int .podDisruptionBudget.minAvailable) (int .replicas)) -}}
-{{- fail "reverser.podDisruptionBudget.minAvailable is larger than reverser.replicas: no node could ever be drained" -}}
-{{- end -}}
 {{- if le (int .controller.leases.leaseSec) (int .controller.leases.renewSec) -}}
 {{- fail "reverser.controller.leases.leaseSec must be larger than renewSec: otherwise every Lease ends before it is renewed" -}}
 {{- end -}}

@@ -27,12 +27,17 @@
 {{ include "stoker.network.rule" (dict "way" "to" "cidrs" .Values.networkPolicy.apiServer.cidrs "ports" .Values.networkPolicy.apiServer.ports) }}
 {{- end -}}
 
-{{/* The collector of traces, wherever it is; nothing where there is none. */}}
+{{/* The collector of traces, wherever it is; nothing where there is none. A network sees the ports of pods, also where
+     a Service has another. */}}
 {{- define "stoker.network.traces" -}}
 {{- with .Values.tracing.endpoint }}
 {{- $url := urlParse . }}
 {{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) }}
-{{ include "stoker.network.rule" (dict "way" "to" "ports" (list $port)) }}
+{{- $ports := list (int $port) }}
+{{- range $.Values.networkPolicy.collector.ports }}
+{{- $ports = append $ports (int .) }}
+{{- end }}
+{{ include "stoker.network.rule" (dict "way" "to" "ports" (uniq $ports)) }}
 {{- end }}
 {{- end -}}
 

@@ -76,3 +76,28 @@ env:
 {{- end }}
 {{- end }}
 {{- end -}}
+
+{{/* The dashboard's part of a container and of its pod, for each program that serves it. */}}
+{{- define "stoker.dashboard.args" -}}
+- --dashboard-bind-address=:8090
+{{- if .Values.dashboard.tls.secretName }}
+- --dashboard-cert-dir=/etc/stoker/dashboard-tls
+{{- end }}
+{{- range .Values.dashboard.trustedProxies }}
+- --dashboard-trusted-proxy={{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "stoker.dashboard.mount" -}}
+{{- if .Values.dashboard.tls.secretName -}}
+- {name: dashboard-tls, mountPath: /etc/stoker/dashboard-tls, readOnly: true}
+{{- end -}}
+{{- end -}}
+
+{{/* Optional: what the program is there for does not wait for a page. */}}
+{{- define "stoker.dashboard.volume" -}}
+{{- with .Values.dashboard.tls.secretName -}}
+- name: dashboard-tls
+  secret: {secretName: {{ . }}, optional: true}
+{{- end -}}
+{{- end -}}

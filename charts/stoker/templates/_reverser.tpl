@@ -8,6 +8,15 @@
 {{- printf "%s-reverser" (include "stoker.clustername" .) -}}
 {{- end -}}
 
+{{/* By what the preset's role belongs to this release alone; the value of a label has room for less than a name. */}}
+{{- define "stoker.reverser.aggregate" -}}
+{{- $name := include "stoker.clustername" . -}}
+{{- if gt (len $name) 63 -}}
+{{- $name = printf "%s-%s" (trunc 54 $name | trimSuffix "-") (sha256sum $name | trunc 8) -}}
+{{- end -}}
+{{- $name | quote -}}
+{{- end -}}
+
 {{/* The kinds that rules may select, as rules of a role: (list "plural.group" …), sorted by group. */}}
 {{- define "stoker.reverser.kinds" -}}
 {{- $groups := dict -}}

@@ -7,7 +7,7 @@ kind: {{ $kind }}
 metadata:
   name: {{ .name }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels:
     {{- include "stoker.labels" .root | nindent 4 }}
@@ -16,7 +16,7 @@ metadata:
 aggregationRule:
   clusterRoleSelectors:
     - matchLabels: {stoker.io/aggregate-to-reverser: "true"}
-    - matchLabels: {stoker.io/aggregate-to-reverser: {{ include "stoker.clustername" .root }}}
+    - matchLabels: {stoker.io/aggregate-to-reverser: {{ include "stoker.reverser.aggregate" .root }}}
 {{- else }}
 rules:
   {{- .rules | nindent 2 }}
@@ -27,7 +27,7 @@ kind: {{ $kind }}Binding
 metadata:
   name: {{ .name }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels:
     {{- include "stoker.labels" .root | nindent 4 }}

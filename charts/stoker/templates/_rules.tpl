@@ -160,6 +160,24 @@ nobody may grant more than he has. It deletes only what belongs to a shared volu
 {{- end -}}
 {{- end -}}
 
+{{/* The same for the reverser, which reads its own kinds anyway. */}}
+{{- define "stoker.dashboard.resourcerules" -}}
+- apiGroups: [stoker.io]
+  resources: [stokers]
+  verbs: [list, watch]
+- apiGroups: [sync.ignition.io]
+  resources: [ignitionsyncs]
+  verbs: [list, watch]
+{{- end -}}
+
+{{/* Whether everything is stopped, for who does not read all maps anyway. */}}
+{{- define "stoker.dashboard.stoprules" -}}
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [ignition-sync-global-pause]
+  verbs: [list, watch]
+{{- end -}}
+
 {{/* What a person needs to see something on it; the API server is asked about each kind by itself. */}}
 {{- define "stoker.dashboard.viewrules" -}}
 - apiGroups: [stoker.io]

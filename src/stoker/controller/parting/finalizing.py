@@ -4,6 +4,9 @@ The finalizer is there so that agents hear of the end; nothing else is owed, and
 files of the gateways stay as they are. So it is bounded: when every agent that is alive
 has answered, or after thirty seconds in any case, it goes. The wait is by coming back
 and never by sleeping.
+
+A resource that loses the label by which it was ours loses the finalizer as well: nobody
+here would see its end. Another installation that works on it from then on puts its own there.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from contextlib import suppress
 
 import msgspec
 
+from stoker.controller.parting.untying import finalizer, read, untie
 from stoker.controller.providing.publishing import Publisher
 from stoker.controller.seeing.fleets import Fleet, fleet_of
 from stoker.controller.seeing.objects import SYNCED_KINDS, Kept, ResourceKey
@@ -32,18 +36,18 @@ LOOK_AGAIN = 2.0
 log = get_logger(__name__)
 
 
-def finalizer(key: ResourceKey) -> str:
-    return f"{SYNCED_KINDS[key.kind].group}/finalizer"
-
-
 class Finalizer:
     """Puts the finalizer on resources, and takes it off."""
 
-    def __init__(self, observed: Observed, client: Client, publisher: Publisher, clock: Clock) -> None:
+    def __init__(
+        self, observed: Observed, client: Client, publisher: Publisher, clock: Clock, *, labels: str = ""
+    ) -> None:
+        """`labels` are those by which resources are ours; none: all are."""
         self._observed = observed
         self._client = client
         self._publisher = publisher
         self._clock = clock
+        self._labels = labels
         self._leaving: dict[ResourceKey, float] = {}
 
     async def ensure(self, key: ResourceKey, kept: Kept) -> Kept:
@@ -73,6 +77,14 @@ class Finalizer:
         with suppress(NotFound):
             await self._write(key, kept, rest_of)
         self._leaving.pop(key, None)
+
+    async def outgrown(self, key: ResourceKey) -> None:
+        """One that is not seen any more: if it is still there without our labels, it is let go."""
+        if not self._labels or await read(self._client, key, self._labels) is not None:
+            return
+        found = await read(self._client, key)
+        if found is not None and await untie(self._client, key, found):
+            log.info("resource.unselected", labels=self._labels)
 
     def forget(self, key: ResourceKey) -> None:
         self._leaving.pop(key, None)

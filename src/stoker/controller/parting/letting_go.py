@@ -6,7 +6,7 @@ before anything of the release goes:
 
     seize    every shard's lease, for as long as the uninstall may take, so that whoever leads stops
     wait     until their terms are over by their own clocks
-    release  the finalizer of each resource
+    release  the finalizer of each resource that is ours, by namespaces and labels
 
 Nothing else is touched. The resources stay, as their CRDs do, and so do the maps and
 rights that belong to them: gateways go on as they are, and a later install finds
@@ -16,9 +16,8 @@ everything again. Whoever deletes a resource from then on takes all of it along 
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 
-from stoker.controller.parting.finalizing import finalizer
+from stoker.controller.parting.untying import TRIES, untie
 from stoker.controller.seeing.objects import SYNCED_KINDS, OwnedHeader, ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry
@@ -26,14 +25,12 @@ from stoker.kube.client import Client
 from stoker.kube.errors import Conflict, NotFound
 from stoker.kube.kinds import rest
 from stoker.kube.lease import Lease, Terms, claimed, unique_identity
-from stoker.kube.objects import Header
 from stoker.kube.resources import LEASES
 from stoker.kube.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 
 HOLD = 120
 """Seconds for which no controller leads after this: the uninstall is over by then, or was called off."""
-TRIES = 5
 
 log = get_logger(__name__)
 
@@ -42,13 +39,21 @@ class LettingGo:
     """Runs once and ends."""
 
     def __init__(
-        self, client: Client, clock: Clock, *, leases: Collection[ObjectKey], namespaces: Collection[str] = ()
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        leases: Collection[ObjectKey],
+        namespaces: Collection[str] = (),
+        labels: str = "",
     ) -> None:
-        """`namespaces` are those that are worked on; none named means all."""
+        """`namespaces` are those that are worked on; none named means all. Others may work on resources
+        that do not fit `labels`."""
         self._client = client
         self._clock = clock
         self._leases = leases
         self._scopes: Collection[str | None] = namespaces or (None,)
+        self._labels = labels or None
 
     async def run(self) -> int:
         """How many resources were let go of."""
@@ -56,12 +61,19 @@ class LettingGo:
         count = 0
         for kind in SYNCED_KINDS:
             for scope in self._scopes:
-                for one in await self._client.list(rest(SYNCED_KINDS[kind]), scope, into=OwnedHeader):
-                    meta = one.metadata
-                    key = ResourceKey(kind, ObjectKey(meta.namespace, meta.name))
-                    count += await self._release(key, one)
+                for one in await self._listed(kind, scope):
+                    key = ResourceKey(kind, ObjectKey(one.metadata.namespace, one.metadata.name))
+                    count += await untie(self._client, key, one)
         log.info("resources.let_go", count=count)
         return count
+
+    async def _listed(self, kind: str, scope: str | None) -> list[OwnedHeader]:
+        try:
+            return await self._client.list(
+                rest(SYNCED_KINDS[kind]), scope, into=OwnedHeader, labels=self._labels
+            )
+        except NotFound:
+            return []  # somebody was quicker, and has taken the CRD with all that was of it
 
     async def _seize(self, lease: ObjectKey) -> float:
         """Take a lease whoever holds it; seconds until its holder has stopped in any case."""
@@ -79,26 +91,3 @@ class LettingGo:
             log.info("lease.seized", lease=str(lease), holder=found.holder)
             return float(found.spec.lease_duration_seconds or 0) if found.holder else 0.0
         raise Retry(f"lease {lease} cannot be taken: it changed each time")
-
-    async def _release(self, key: ResourceKey, found: OwnedHeader) -> bool:
-        """A resource that somebody changes meanwhile is read again."""
-        resource, (namespace, name) = rest(SYNCED_KINDS[key.kind]), key.object
-        for _ in range(TRIES):
-            meta = found.metadata
-            if finalizer(key) not in meta.finalizers:
-                return False
-            left = [each for each in meta.finalizers if each != finalizer(key)]
-            patch = {"metadata": {"finalizers": left, "resourceVersion": meta.resource_version}}
-            with suppress(NotFound):
-                try:
-                    await self._client.patch(resource, patch, name, namespace, into=Header)
-                except Conflict:
-                    found = await self._again(key)
-                    continue
-            return True
-        raise Retry(f"{key} cannot be let go of: it changed each time")
-
-    async def _again(self, key: ResourceKey) -> OwnedHeader:
-        resource, (namespace, name) = rest(SYNCED_KINDS[key.kind]), key.object
-        only = await self._client.list(resource, namespace, into=OwnedHeader, fields=f"metadata.name={name}")
-        return only[0] if only else OwnedHeader()
