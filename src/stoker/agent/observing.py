@@ -68,6 +68,7 @@ class Watched(Generic[T]):
         keep: Callable[[bytes], T],
         changed: Callable[[], None],
         clock: Clock,
+        recovered: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self._key = ObjectKey(namespace, name)
@@ -88,6 +89,7 @@ class Watched(Generic[T]):
             keep=keep,
             on_change=self._on_change,
             on_error=self._on_error,
+            on_recovered=recovered,
             clock=clock,
         )
 
@@ -118,7 +120,7 @@ class Watched(Generic[T]):
             raise
 
     async def _first_answer(self) -> None:
-        """Until the first list is in, or it is known that there will be none for now."""
+        """Until the first list is in, or it is known that none is to be had at present."""
         synced = asyncio.ensure_future(self._reflector.synced())
         failed = asyncio.ensure_future(self._failed.wait())
         try:
@@ -170,14 +172,28 @@ class Observed:
     """The map from the start, the profile from the moment in which the pod names one."""
 
     def __init__(
-        self, client: Client, namespace: str, metadata_map: str, changed: Callable[[str], None], clock: Clock
+        self,
+        client: Client,
+        namespace: str,
+        metadata_map: str,
+        changed: Callable[[str], None],
+        clock: Clock,
+        recovered: Callable[[], None] | None = None,
     ) -> None:
+        """`recovered` is told when the API server answers again after it was away."""
         self._client = client
         self._namespace = namespace
         self._changed = changed
         self._clock = clock
         self._metadata = Watched(
-            client, CONFIG_MAPS, namespace, metadata_map, _data_of, lambda: changed("metadata"), clock
+            client,
+            CONFIG_MAPS,
+            namespace,
+            metadata_map,
+            _data_of,
+            lambda: changed("metadata"),
+            clock,
+            recovered,
         )
         self._profile: Watched[bytes] | None = None
 

@@ -15,6 +15,7 @@ the short way cannot be sure to end where the long one would.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import Book
 from stoker.fs.revisiting import Visits
 from stoker.fs.scanning import scan
+from stoker.fs.staging import discard
 from stoker.telemetry import tracing
 
 # Only where everything is mapped is the real time asked for; what does not count for the settings needs none.
@@ -88,6 +90,10 @@ class Pass:
         if self._is_current(layout):
             live = await self._look(None) if self.wish.walk else Live()
             if self._is_at_rest(self.ignored.without(live, self._ledger or Ledger())):
+                if not self.wish.dry_run:
+                    # A pass may have been killed and its commit taken back: nobody else would clear it.
+                    with suppress(OSError):  # whoever has something to stage says what is wrong there
+                        discard(self.folder)
                 return self._report(self._nothing(live), Drift())
         async with self.reader.held():
             try:

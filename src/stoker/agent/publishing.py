@@ -86,6 +86,11 @@ class Publisher:
         self._written = None
         self._wake.set()
 
+    def hurry(self) -> None:
+        """What could not be written may be written now."""
+        self._not_before = -math.inf
+        self._wake.set()
+
     async def earlier(self, address: Address) -> GatewayReport | None:
         """What an agent before this one wrote there; None where that cannot be told."""
         try:

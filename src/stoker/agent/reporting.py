@@ -90,7 +90,7 @@ class SyncReport:
             return self.applied
         return Applied(
             added=tuple(write.path for write in self.plan.writes if not write.replaces),
-            modified=tuple(write.path for write in self.plan.writes if write.replaces),
+            modified=tuple(change.path for change in self.plan.rewrites),
             deleted=tuple(delete.path for delete in self.plan.removals),
         )
 
@@ -131,7 +131,9 @@ class SyncReport:
         yield from (f"error {note.path}: {note.why}" for note in self.errors)
         yield from (f"not verified {note.path}: {note.why}" for note in self.unverified)
         if self.plan.orphans_kept:
-            yield f"to delete what is not ours as well, approve plan {self.plan.with_orphans().digest}"
+            # What was done already is no part of the plan that the next pass makes.
+            left = self.plan if self.applied is None else Plan(orphans_kept=self.plan.orphans_kept)
+            yield f"to delete what is not ours as well, approve plan {left.with_orphans().digest}"
         yield self.summary()
 
     def summary(self) -> str:

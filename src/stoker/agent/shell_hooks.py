@@ -42,6 +42,7 @@ class ShellHooks:
 
     @asynccontextmanager
     async def around(self, change: Change) -> AsyncIterator[None]:
+        self._find(POST)  # one that is refused is refused now, not when everything is in place
         why = await self._run(PRE, change, {})
         if why is not None:
             raise Retry(f"{PRE} {why}; nothing was changed", reason=Reason.HOOK_FAILED)
@@ -54,7 +55,10 @@ class ShellHooks:
             "STOKER_DELETED": str(len(applied.deleted)),
             "STOKER_ERRORS": str(len(applied.errors)),
         }
-        why = await self._run(POST, change, counts)
+        try:
+            why = await self._run(POST, change, counts)
+        except Stalled as error:  # it was another one a moment ago
+            why = error.message
         return () if why is None else (Note(POST, why),)
 
     async def _run(self, name: str, change: Change, more: dict[str, str]) -> str | None:
@@ -64,15 +68,18 @@ class ShellHooks:
             return None
         from stoker.kube.deadlines import timing_out  # noqa: PLC0415 - few have scripts
 
-        process = await asyncio.create_subprocess_exec(
-            str(script),
-            cwd=self._data_dir,
-            env=self._environment(change) | more,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                str(script),
+                cwd=self._data_dir,
+                env=self._environment(change) | more,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:  # mostly its first line: none, or a shell that is not there
+            return f"cannot be run: {error.strerror}; does its first line name a program, as #!/bin/sh does?"
         actions = "".join(f"{action}\n" for action in change.plan.actions).encode()
         try:
             async with timing_out(asyncio.timeout(self._timeout)):
@@ -100,7 +107,7 @@ class ShellHooks:
                 raise Stalled(f"hook {script} {error.strerror}", reason=Reason.HOOK_FAILED) from error
             why = _why_not(found)
             if why is not None:
-                raise Stalled(f"hook {script} {why}; nothing was changed", reason=Reason.HOOK_FAILED)
+                raise Stalled(f"hook {script} {why}, so it is not run", reason=Reason.HOOK_FAILED)
             return script
         return None
 
@@ -110,7 +117,7 @@ class ShellHooks:
             "LC_ALL": "C.UTF-8",
             "STOKER_COMMIT": change.commit,
             "STOKER_REF": change.ref,
-            "STOKER_DATA_DIR": str(self._data_dir),
+            "STOKER_DATA_DIR": str(self._data_dir.absolute()),  # the script starts in another folder than we
             "STOKER_PLAN_DIGEST": change.plan.digest,
             "STOKER_INITIAL": "true" if change.initial else "false",
         }

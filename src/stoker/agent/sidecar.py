@@ -84,7 +84,9 @@ class Sidecar:
             def changed(by: str) -> None:
                 watcher.nudge(by)  # whoever sees something new ends its rest
 
-            observed = Observed(client, identity.namespace, identity.metadata_map, changed, clock)
+            observed = Observed(
+                client, identity.namespace, identity.metadata_map, changed, clock, publisher.hurry
+            )
             waits = HurriedClock(clock)
             sender = Sender(client, identity, clock)
             meter = self._meter()

@@ -206,6 +206,10 @@ class Board:
         )
 
     def paused(self, wanted: str) -> None:
+        """Nothing is begun. What went wrong before that is as wrong as it was, and stays told."""
+        if self.report.sync_status is SyncStatus.ERROR:
+            self._say(self.report)
+            return
         there = bool(wanted) and wanted == self.report.synced_commit
         status = SyncStatus.SYNCED if there else SyncStatus.PENDING
         self._say(replace(self.report, sync_status=status, reason=Reason.PAUSED, error_message="", errors=()))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # What a person can approve: the plan is worked out once more, to show its digest.
 _CAN_BE_APPROVED = frozenset({Reason.DELETION_BUDGET_EXCEEDED})
+_IN_PLACE = (Result.DONE, Result.UNVERIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +72,25 @@ class Turn:
             if error.reason in _CAN_BE_APPROVED:
                 await self._show_plan(wish)
             raise
-        if second and report.result in (Result.DONE, Result.UNVERIFIED) and self.attendant is not None:
+        if second and report.result in _IN_PLACE and self.attendant is not None:
             self.attendant.commissioned()
         self._tell_copies()
         self.board.passed(report, self._attended, keeper.ledger)
         self.audit.passed(report, trigger, self.board.report.scan_result, self.direction.gate or "")
-        if report.waits is not None and wish.walk:
-            self.board.drifted(report.drift)  # it waits as well, so it is told
+        self._tell_drift(report, walked=wish.walk)
         self.startup.passed(report)
         if report.files_changed >= LARGE or second:
             self.trimmer.soon(keeper.forget)
         elif unread or wish.walk or report.files_changed:
             self.trimmer.soon()
         return report
+
+    def _tell_drift(self, report: SyncReport, *, walked: bool) -> None:
+        if report.waits is not None:
+            if walked:
+                self.board.drifted(report.drift)  # it waits as well, so it is told
+        elif (walked or report.drift) and report.applied is not None and report.result in _IN_PLACE:
+            self.board.drifted(Drift())  # whatever was told of before has just been put back
 
     async def _stay(self) -> SyncReport:
         """Be at the snapshot that somebody went back to, and nowhere else."""

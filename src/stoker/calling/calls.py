@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stoker.calling.causes import why
@@ -17,6 +18,9 @@ from stoker.calling.proxies import proxy_for
 from stoker.calling.trust import context_with
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.reasons import Reason
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 TIMEOUT = 10.0
 MAX_REPLY = 64 * 1024
@@ -43,6 +47,8 @@ class Request:
     proxy: str = ""
     """Left empty, the process's own variables say which."""
     max_reply: int = MAX_REPLY
+    verified: bool = True
+    """Whether the certificate has to be one that is believed; for what carries no secret."""
 
     @property
     def host(self) -> str:
@@ -100,7 +106,7 @@ async def call(request: Request) -> Answer:
                 request.url,
                 headers={"User-Agent": "stoker", "Accept-Encoding": "identity", **request.headers},
                 data=request.body,
-                ssl=context_with(request.ca) if request.ca or _by_tls(request.url, proxy) else True,
+                ssl=_trust(request, proxy),
                 proxy=proxy,
                 allow_redirects=False,
             ) as response,
@@ -116,6 +122,12 @@ async def call(request: Request) -> Answer:
         raise Unreachable(f"{request.host} did not answer within {request.timeout:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Unreachable(f"{request.host} cannot be reached: {why(error)}") from None
+
+
+def _trust(request: Request, proxy: str | None) -> SSLContext | bool:
+    if not request.verified:
+        return False
+    return context_with(request.ca) if request.ca or _by_tls(request.url, proxy) else True
 
 
 def _by_tls(*hops: str | None) -> bool:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from stoker.api.blocks.status import SyncStatus
 from stoker.controller.accepting.values import Accepted
-from stoker.controller.asking.resolving import Answer
+from stoker.controller.asking.answering import Answer
 from stoker.controller.providing.instructing import Delivery
 from stoker.controller.releasing import Release
 from stoker.controller.seeing.fleets import Fleet

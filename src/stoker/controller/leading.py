@@ -13,7 +13,7 @@ from stoker.controller.accepting.postbox import Postbox
 from stoker.controller.accepting.stepping import WayBack
 from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.alerting.sending import PAGERDUTY, Sender
-from stoker.controller.asking.announcing import Announcement, Announcer, Say, check
+from stoker.controller.asking.announcing import Announcement, Announcer, Examiner, Say
 from stoker.controller.asking.errands import Errands
 from stoker.controller.asking.resolving import Resolver
 from stoker.controller.parting.finalizing import Finalizer
@@ -88,6 +88,8 @@ class Term:
     fetcher: Fetcher | None = None
     pagerduty_url: str = PAGERDUTY
     audit_events: bool = False
+    labels: str = ""
+    """A selector that resources must fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,13 @@ class Work:
     parts: list[Part]
     queue: WorkQueue[ResourceKey]
     profiles: WorkQueue[ObjectKey]
+    resolver: Resolver
+
+    def hurry(self) -> None:
+        """The API server is back: nobody waits any longer for what it did not answer."""
+        self.resolver.hurry()
+        self.queue.hurry()
+        self.profiles.hurry()
 
     def soon(self, key: ResourceKey) -> None:
         self.queue.add_after(key, SOON)
@@ -162,6 +171,7 @@ def build_work(term: Term) -> Work:
         ],
         queue=queue,
         profiles=profiles,
+        resolver=resolver,
     )
 
 
@@ -185,7 +195,7 @@ def _parts_of_a_pass(
         clock=clock,
         references=term.references,
         waiting=term.waiting,
-        finalizer=Finalizer(observed, client, publisher, clock),
+        finalizer=Finalizer(observed, client, publisher, clock, labels=term.labels),
         understanding=Understanding(observed, term.defaults, shared_volumes=term.shared_volumes),
         validator=validator,
         resolver=resolver,
@@ -201,7 +211,7 @@ def _parts_of_a_pass(
             observed,
             publisher,
             clock,
-            Errands[CheckUp, Checked](check, queue.add),
+            Errands[CheckUp, Checked](Examiner(clock, _secret_reader(term)).check, queue.add),
             Errands[Announcement, bool](Announcer(clock, _voice(term, events)).tell, queue.add),
         ),
     )
@@ -237,6 +247,13 @@ def _acceptor(term: Term, postbox: Postbox, queue: WorkQueue[ResourceKey]) -> Ac
         opened=term.meter.opened_request,
     )
     return Acceptor(carrier, term.clock, found=queue.add)
+
+
+def _secret_reader(term: Term) -> Callable[[str, SecretKey], Awaitable[Secret]]:
+    async def value(namespace: str, wanted: SecretKey) -> Secret:
+        return await SecretReader(term.client, namespace).value(wanted)
+
+    return value
 
 
 def _access_reader(term: Term) -> Callable[[str, Source], Awaitable[Access]]:

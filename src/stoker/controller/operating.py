@@ -118,7 +118,7 @@ class Seams:
     """Serves webhooks for as long as the process lives."""
     fetcher: Callable[[Observed, Client], Fetcher] | None = None
     """Makes what fills shared volumes, for one term and its fenced client."""
-    parts: Callable[[Client, Clock], Sequence[Part]] = lambda client, clock: ()
+    parts: Callable[[Client, Clock, Metrics], Sequence[Part]] = lambda client, clock, metrics: ()
     """Further parts of the process that wait for no lease, such as the dashboard."""
 
 
@@ -168,7 +168,7 @@ class Operator:
                 lead = elector.run if settings.leader_elect else self._alone
                 parts = [
                     Part("observing", observed.run),
-                    *self._seams.parts(client, self._clock),
+                    *self._seams.parts(client, self._clock, self._metrics),
                     Part("leading", partial(lead, term)),
                 ]
                 async with self._receiver(client, observed):
@@ -226,10 +226,12 @@ class Operator:
             shared_volumes=settings.shared_volumes,
             pagerduty_url=settings.pagerduty_url,
             audit_events=settings.audit_events,
+            labels=settings.labels,
             fetcher=None if self._seams.fetcher is None else self._seams.fetcher(observed, fenced),
         )
         observed.begin_term()
         work = self._work = build_work(term)
+        observed.recovered = work.hurry
         sink = Sink(work.queue.add, work.soon, work.profiles.add)
         division = Division(settings.shard, leadership.found, LEASE_SECONDS)
         begin = partial(concerns.tell, sink.only(division.may))
@@ -242,6 +244,7 @@ class Operator:
             await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
         finally:
             concerns.hush()
+            observed.at_rest()
             self._work = self._lookout = None
             for key in observed.every():  # who leads now shows how they stand
                 self._meter.forget(key)

@@ -189,7 +189,8 @@ class Steps:
             asked_in(context.kept.header.metadata.annotations, context.group),
             self._parts.validator.secret_versions(context.key, understood),
         )
-        answer = await self._parts.resolver.look(context.key, question, _interval(understood))
+        polled = understood.intent.polling.enabled
+        answer = await self._parts.resolver.look(context.key, question, _interval(understood), follows=polled)
         found = dataclasses.replace(context, answer=answer)
         if answer is None:
             message = f"ref {effective.ref} is being looked up"

@@ -60,6 +60,7 @@ class Reconciler:
         kept = self._parts.observed.find(key)
         if kept is None:
             self.forget(key)
+            await self._parts.finalizer.outgrown(key)
             return Result()
         if kept.header.metadata.deletion_timestamp is not None:
             await self._parts.finalizer.part(key, kept)

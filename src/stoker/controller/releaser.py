@@ -74,6 +74,7 @@ class Releaser:
             list(self._publisher.neighbours(namespace, but=context.key)) if ordered else [],
             published if published is not None and published.git_url == intent.source.url else None,
             context.status,
+            intent.policies.access,
             last_request(context.kept.header.metadata.annotations, context.group),
         )
         made = release(situation)

@@ -135,7 +135,10 @@ def _why_not_url(text: str) -> str | None:
     if "://" not in text:
         match = re.fullmatch(_SCP, text)
         if not match or "::" in text:
-            return "is neither a URL nor of the form git@host:path"
+            folder = text.startswith(("/", "./", "../", "~"))
+            return "is neither a URL nor of the form git@host:path" + (
+                "; a repository of this machine is file:///absolute/path" if folder else ""
+            )
         return _why_not_host(match["host"]) or (
             "has a path that begins with '-'" if match["path"].startswith("-") else None
         )
@@ -148,7 +151,7 @@ def _why_not_absolute_url(text: str) -> str | None:
         port = parts.port
     except ValueError:
         return "cannot be read as a URL"
-    if parts.scheme not in _SCHEMES:
+    if text.partition("://")[0] not in _SCHEMES:  # in lower case, as git wants it
         return f"must begin with {', '.join(s + '://' for s in _SCHEMES)} or be of the form git@host:path"
     if parts.scheme == "file":
         return None if not parts.netloc and parts.path.startswith("/") else "must be file:///absolute/path"

@@ -136,7 +136,8 @@ class Capturing:
             self._changes = self._meaning.of(raw, ledger)
             undone = self._sight.undone((await self._remembered()).recorded, ledger)
             ids = {path: holding.id_of(version) for path, version in raw.items()}
-            await self._update(lambda memory: memory.under(self._settings).knowing(ids, undone))
+            terms = f"{self._settings} {ledger.commit}"  # what was in the way may be gone with another commit
+            await self._update(lambda memory: memory.under(terms).knowing(ids, undone))
             undecided = self._meaning.undecided(raw, ledger)
             try:
                 parcel = await self._parcel(folder, ledger, undone, undecided)
@@ -201,7 +202,8 @@ class Capturing:
 
     async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
         """What we wrote is ours; whoever changes it from now on is noticed."""
-        written = frozenset(map(str, (*applied.added, *applied.modified, *applied.deleted)))
+        modes = (action.path for action in change.plan.modes)
+        written = frozenset(map(str, (*applied.added, *applied.modified, *applied.deleted, *modes)))
         self._sight.forget(written)
         self._changes = {path: it for path, it in self._changes.items() if path not in written}
         return ()
@@ -239,15 +241,15 @@ class Capturing:
     ) -> Parcel | None:
         """What can go now; remembered as on its way before it is."""
         memory = await self._remembered()
-        todo = {
+        ready = {
             path: version
             for path, version in {**undone, **self._changes}.items()
             if not memory.has(path, holding.id_of(version)) and path not in undecided
         }
-        todo = self._standing.sorted(todo, memory, ledger.commit)
-        if memory.sent is not None or not todo or self._standing.too_many:
+        ready = self._standing.sorted(ready, memory, ledger.commit)
+        if memory.sent is not None or not ready or self._standing.too_many:
             return None
-        composed = await self._composed(folder, ledger, todo)
+        composed = await self._composed(folder, ledger, ready)
         name = next_id(self._clock, memory.last_id)
         whole = ChangeSet(
             name, self._postal.gateway, composed.commit, composed.files, rfc3339(self._clock.now())
@@ -255,23 +257,23 @@ class Capturing:
         try:
             sent, chunks = await in_thread(lambda _: packed(whole))
         except Unfit as unfit:
-            self._standing.refuse(unfit.path, holding.id_of(todo[unfit.path]), unfit.message)
+            self._standing.refuse(unfit.path, holding.id_of(ready[unfit.path]), unfit.message)
             self.poked.set()
             return None
         if not sent.files:
             return None
-        files = {one.path: holding.id_of(todo[one.path]) for one in sent.files}
+        files = {one.path: holding.id_of(ready[one.path]) for one in sent.files}
         log.info("changes.made", id=name, files=len(files), commit=sent.base_commit.short)
         await self._update(lambda memory: memory.sending(Sent(name, files)))
         return Parcel(name, chunks)
 
-    async def _composed(self, folder: DataFolder, ledger: Ledger, todo: _Changes) -> Composed:
+    async def _composed(self, folder: DataFolder, ledger: Ledger, ready: _Changes) -> Composed:
         composer = Composer(self._keeper.job, self._keeper.reader, folder, ledger)
-        commit = composer.commit_for(todo)
+        commit = composer.commit_for(ready)
         async with self._source(commit):
-            composed = await composer.compose(todo, commit, self._policy.max_file_bytes)
+            composed = await composer.compose(ready, commit, self._policy.max_file_bytes)
         for path, why in composed.refused.items():
-            self._standing.refuse(path, holding.id_of(todo[path]), why)
+            self._standing.refuse(path, holding.id_of(ready[path]), why)
             log.warning("changes.refused", path=path, why=why)
         self._sight.unread.update(composed.moving)
         return composed

@@ -20,6 +20,7 @@ from stoker.agent.jobs import SyncJob
 from stoker.agent.threads import in_thread
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import Action, ChangedFile
+from stoker.domain.protocol.changes import PLAIN, PROGRAM
 from stoker.domain.refs import CommitId
 from stoker.engine.layout import Layout
 from stoker.engine.ledger import Ledger
@@ -140,9 +141,9 @@ class Composer:
         content = self._content(path, version, largest)
         if origin.recipe is not None and ours is not None:
             content = _carried_over(content, texts.get(base), origin.recipe, ours.blob)
-        mode = "100755" if version.executable else "100644"
         blob = blob_of(content, digits=len(version.blob))
-        return ChangedFile(path, origin.path, Action.WRITTEN, base, blob, content, mode)
+        before = _mode(ours) if ours is not None else ""
+        return ChangedFile(path, origin.path, Action.WRITTEN, base, blob, content, _mode(version), before)
 
     def _content(self, path: str, version: FileVersion, largest: int) -> bytes:
         content = read(self._folder, path, largest)
@@ -160,6 +161,10 @@ class Composer:
                 return os.fstat(fd).st_size > largest
         except OSError:
             return False
+
+
+def _mode(version: FileVersion) -> str:
+    return PROGRAM if version.executable else PLAIN
 
 
 class _Moving(Exception):

@@ -13,15 +13,16 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.ledger import Ledger
 from stoker.engine.objects import FileVersion, Held
-from stoker.engine.plans import RESOURCE_MANIFEST, Delete, Plan, SetMode, Write
+from stoker.engine.plans import RESOURCE_MANIFEST, Action, Delete, Plan, SetMode
 
 UNRECORDED = "somebody changed it on the gateway, and git does not have that yet"
 UNDER_REVIEW = "its change on the gateway is in a pull request that is open"
+_PROGRAM = "+x"
 
 
 def touched(plan: Plan) -> tuple[str, ...]:
-    """What a plan would write or delete; rights alone lose nobody's work."""
-    return tuple(str(action.path) for action in plan.actions if not isinstance(action, SetMode))
+    """What a plan would write, delete, or make executable or not."""
+    return tuple(str(action.path) for action in plan.actions)
 
 
 def held_in(
@@ -34,8 +35,6 @@ def held_in(
     """The places of a plan that have to wait."""
     found: dict[str, Held] = {}
     for action in plan.actions:
-        if isinstance(action, SetMode):
-            continue
         path = str(action.path)
         why = ""
         if path in holds:
@@ -66,8 +65,10 @@ def ours(held: Iterable[Held]) -> tuple[Held, ...]:
 
 
 def id_of(version: FileVersion | None) -> str:
-    """The blob id of what lies there; empty for nothing."""
-    return "" if version is None else str(version.blob)
+    """What lies there in one word: its blob id, and whether it may be executed; empty for nothing."""
+    if version is None:
+        return ""
+    return f"{version.blob}{_PROGRAM}" if version.executable else str(version.blob)
 
 
 def _unrecorded(
@@ -76,10 +77,12 @@ def _unrecorded(
     return (path for path, version in changes.items() if not is_recorded(path, id_of(version)))
 
 
-def _is_same(action: Write | Delete, there: FileVersion | None) -> bool:
+def _is_same(action: Action, there: FileVersion | None) -> bool:
     if isinstance(action, Delete):
         return there is None
-    return there is not None and there.blob == action.version.blob
+    if isinstance(action, SetMode):  # the content is right already
+        return there is not None and there.executable == action.version.executable
+    return there is not None and there == action.version
 
 
 def _place(path: str, ledger: Ledger) -> str:

@@ -1,8 +1,8 @@
 """What became of a gateway's own changes, written down beside the ledger.
 
 For each live path: the content that git was said to have, or that it does not take and
-why; and the set that is on its way. Contents are named by their blob ids, and a file that
-is gone by an empty one. It is only ever a saving of work: what is lost with it is sent
+why; and the set that is on its way. Contents are named as `holding.id_of` does, and a file
+that is gone by an empty word. It is only ever a saving of work: what is lost with it is sent
 once more, and git says that it has it. What cannot be read is therefore taken for empty.
 """
 
@@ -32,7 +32,7 @@ class Sent:
 
     id: str
     files: Mapping[str, str] = field(default_factory=dict)
-    """Live paths, each with the blob id of what lies there."""
+    """Live paths, each with what lies there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Captured:
     """The memory, as a value."""
 
     settings: str = ""
-    """What may flow back, as a digest: with another one, what was refused is asked again."""
+    """What may flow back, and which commit is there: with another, what was refused is asked again."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, Refused] = field(default_factory=dict)
     sent: Sent | None = None

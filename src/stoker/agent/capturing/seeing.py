@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from stoker.agent.capturing.holding import id_of
 from stoker.agent.threads import in_thread
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
@@ -19,6 +20,7 @@ from stoker.engine.live import Live, LiveKind
 from stoker.engine.objects import BlobId, FileVersion
 from stoker.engine.returning import Allowed, own_changes
 from stoker.fs.confined import DataFolder
+from stoker.fs.modes import keeps_modes
 from stoker.fs.pinpointing import Noticed
 from stoker.fs.revisiting import Visits
 from stoker.fs.scanning import scan
@@ -27,12 +29,17 @@ from stoker.fs.stopping import Stop
 UNREAD = FileVersion(str.__new__(BlobId, "unread"))
 """Stands for a content that could not be read, and is therefore nobody's to overwrite."""
 
+MOST_MODES = 50
+"""Files of which only the rights are otherwise; more are a script's doing, over everything, and no edit."""
+
 
 class Sight:
     """What was seen of one data folder; for one look at a time."""
 
     def __init__(self, allowed: Allowed) -> None:
         self.allowed = allowed
+        self.modes: bool | None = None
+        """Whether the filesystem can say what may be executed; None: nobody has looked."""
         self.unread: set[str] = set()
         """Files that could not be read, or changed while they were: they are looked at again."""
         self._seen: dict[str, bytes | None] = {}
@@ -43,7 +50,12 @@ class Sight:
         self._walked = False
 
     def changes(self, ledger: Ledger) -> dict[str, FileVersion | None]:
-        return own_changes(self._seen, ledger, self.allowed)
+        found = own_changes(self._seen, ledger, self.allowed, modes=bool(self.modes))
+        alone = [path for path, version in found.items() if _is_as_we_wrote(version, ledger.version(path))]
+        if len(alone) > MOST_MODES:
+            for path in alone:
+                del found[path]
+        return found
 
     def undone(self, recorded: Mapping[str, str], ledger: Ledger) -> dict[str, FileVersion | None]:
         """What git was said to have and somebody took back since: it is as we wrote it, and not by us."""
@@ -54,7 +66,7 @@ class Sight:
                 continue
             if ours is None and blob:
                 found[path] = None
-            elif ours is not None and ours.blob != blob and path in self._touched:
+            elif ours is not None and id_of(ours) != blob and path in self._touched:
                 found[path] = ours
         return found
 
@@ -92,6 +104,7 @@ class Sight:
         return self.allowed.takes(path)
 
     def _walk(self, folder: DataFolder, ledger: Ledger, stopped: Stop) -> None:
+        self._learn(folder)
         roots = [root for one in self.allowed.roots for root in ([one] if one else self._top(folder))]
         known = self._known(ledger, roots)
         live = scan(
@@ -105,7 +118,12 @@ class Sight:
         self.unread.clear()
         self._take(folder, ledger, live, stopped)
 
+    def _learn(self, folder: DataFolder) -> None:
+        if self.modes is None:
+            self.modes = keeps_modes(folder)
+
     def _look(self, folder: DataFolder, ledger: Ledger, paths: Collection[str], stopped: Stop) -> None:
+        self._learn(folder)
         known = self._known(ledger, None)
         live = scan(
             folder, known, compared=frozenset(paths), walk=False, digits=_digits(ledger), stopped=stopped
@@ -148,7 +166,7 @@ class Sight:
                 self._seen.pop(path, None)
 
     def _is(self, path: str, kept: bytes, ledger: Ledger) -> None:
-        if _same(ledger.files.get(path), kept):
+        if self._same(ledger.files.get(path), kept):
             self._seen.pop(path, None)
             self._touched[path] = kept
         else:
@@ -165,7 +183,7 @@ class Sight:
     def _known(self, ledger: Ledger, roots: Collection[str] | None) -> Ledger:
         """The ledger as it would be if we had written all that we have seen."""
         files = dict(ledger.files)
-        self._touched = {path: it for path, it in self._touched.items() if _same(files.get(path), it)}
+        self._touched = {path: it for path, it in self._touched.items() if self._same(files.get(path), it)}
         files.update(self._touched)
         if roots is not None:
             insides = tuple(f"{root}/" for root in roots)
@@ -177,6 +195,12 @@ class Sight:
                 files[path] = kept
         return replace(ledger, files=files)
 
+    def _same(self, ours: bytes | None, kept: bytes) -> bool:
+        """Whether two records are of one content, whatever their stamps, and may both be executed or not."""
+        if ours is None or ours[STAT.size :] != kept[STAT.size :]:
+            return False
+        return not self.modes or ours[STAT.size - 1] == kept[STAT.size - 1]
+
     def _top(self, folder: DataFolder) -> list[str]:
         """What lies in the data folder itself and may be spoken of, or hold what may."""
         with os.scandir(folder.fd) as entries:
@@ -184,9 +208,9 @@ class Sight:
         return [name for name in names if self.allowed.enters(name) or self._is_one(name)]
 
 
-def _same(ours: bytes | None, kept: bytes) -> bool:
-    """Whether two records are of one content, whatever their stamps."""
-    return ours is not None and ours[STAT.size :] == kept[STAT.size :]
+def _is_as_we_wrote(version: FileVersion | None, ours: FileVersion | None) -> bool:
+    """Whether nothing but its rights is otherwise."""
+    return version is not None and ours is not None and version.blob == ours.blob
 
 
 def _digits(ledger: Ledger) -> int:

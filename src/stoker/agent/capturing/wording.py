@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from stoker.agent.capturing.holding import id_of
 from stoker.agent.capturing.remembering import Captured
 from stoker.domain.errors import StokerError
 from stoker.domain.protocol import OwnChanges
@@ -34,7 +35,7 @@ class Standing:
         self._refused[path] = blob, why
 
     def sorted(
-        self, todo: Mapping[str, FileVersion | None], memory: Captured, commit: str
+        self, candidates: Mapping[str, FileVersion | None], memory: Captured, commit: str
     ) -> dict[str, FileVersion | None]:
         """Those that can go; with another commit, what could not go before is tried again."""
         if commit != self._commit:
@@ -42,8 +43,8 @@ class Standing:
             self._commit = commit
         can = {
             path: version
-            for path, version in todo.items()
-            if self._why(path, "" if version is None else version.blob, memory) is None
+            for path, version in candidates.items()
+            if self._why(path, id_of(version), memory) is None
         }
         self._open = len(can)
         return can
@@ -52,9 +53,7 @@ class Standing:
         self, changes: Mapping[str, FileVersion | None], memory: Captured, holds: Collection[str]
     ) -> OwnChanges | None:
         left = {
-            path: blob
-            for path, version in changes.items()
-            if not memory.has(path, blob := "" if version is None else str(version.blob))
+            path: blob for path, version in changes.items() if not memory.has(path, blob := id_of(version))
         }
         refused = {path: why for path, blob in left.items() if (why := self._why(path, blob, memory))}
         pending = [path for path in left if path not in refused]

@@ -17,9 +17,10 @@ import asyncio
 import math
 import random as chance
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from stoker.controller.accepting.carrying import Carrier
+from stoker.controller.accepting.desks import Desk, Rest, differs, followed, held, is_unfit, rest, waiting
 from stoker.controller.accepting.outcomes import Outcome
 from stoker.controller.accepting.values import Accepted, Ask, Parcel, Standing
 from stoker.controller.asking.turns import Turns
@@ -44,24 +45,6 @@ MOST_ANSWERS = 500
 log = get_logger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class _Desk:
-    """What is known of one resource."""
-
-    ask: Ask
-    answers: dict[str, ChangesAnswer]
-    standings: dict[str, Standing]
-    troubles: dict[str, StokerError] = field(default_factory=dict)
-    """By target: what is in the way now."""
-    halves: set[Parcel] = field(default_factory=set)
-    """Looked at, and parts of them are still to come."""
-    since: dict[Parcel, float] = field(default_factory=dict)
-    rest_until: float = 0.0
-    failures: int = 0
-    look_at: float = 0.0
-    task: asyncio.Task[None] | None = None
-
-
 class Acceptor:
     """Works for all resources of a term."""
 
@@ -78,7 +61,7 @@ class Acceptor:
         self._clock = clock
         self._found = found
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.1, random=random)
-        self._desks: dict[ResourceKey, _Desk] = {}
+        self._desks: dict[ResourceKey, Desk] = {}
         self._timers: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
         self._places = Turns(AT_ONCE)
 
@@ -100,14 +83,16 @@ class Acceptor:
         """What has become of everything; `before` is what an earlier leader left behind."""
         desk = self._desks.get(key)
         if desk is None:
-            desk = _Desk(ask, dict(before.answers), dict(before.standings))
+            desk = Desk(ask, dict(before.answers), dict(before.standings))
             self._desks[key] = desk
-        elif _differs(desk.ask, ask):
-            desk.look_at = desk.rest_until = 0.0
+        elif differs(desk.ask, ask):
+            desk.look_at = 0.0
+            desk.stuck.clear()
         desk.ask = ask
         now = self._clock.monotonic()
         desk.since = {parcel: desk.since.get(parcel, now) for parcel in ask.parcels}
         desk.halves &= set(ask.parcels)
+        desk.stuck = {parcel: rest for parcel, rest in desk.stuck.items() if parcel in desk.since}
         self._go_on(key, desk)
         return self._said(desk)
 
@@ -136,7 +121,7 @@ class Acceptor:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _said(self, desk: _Desk) -> Accepted:
+    def _said(self, desk: Desk) -> Accepted:
         standings = dict(desk.standings)
         for target, error in desk.troubles.items():
             standing = standings.get(target, Standing())
@@ -147,44 +132,44 @@ class Acceptor:
             answers = {name: one for name, one in answers.items() if name in targets or one.holds}
         return Accepted(dict(answers), standings)
 
-    def _go_on(self, key: ResourceKey, desk: _Desk) -> None:
+    def _go_on(self, key: ResourceKey, desk: Desk) -> None:
         if desk.task is not None:
             return
         now = self._clock.monotonic()
-        due = desk.rest_until if _waiting(desk) else math.inf
-        if _followed(desk):
-            due = min(due, max(desk.look_at, desk.rest_until))
+        due = min((rest(desk, parcel).until for parcel in waiting(desk)), default=math.inf)
+        if followed(desk):
+            due = min(due, desk.look_at)
         if due <= now:
             desk.task = asyncio.create_task(self._work(key, desk), name=f"accept {key}")
         elif due < math.inf:
             self._timers.add_after(key, due - now)
-        unfit = [desk.since[parcel] + STALE - now for parcel in desk.ask.parcels if _is_unfit(desk, parcel)]
+        unfit = [desk.since[parcel] + STALE - now for parcel in desk.ask.parcels if is_unfit(desk, parcel)]
         if unfit:
             self._timers.add_after(key, max(1.0, min(unfit)))
 
-    def _stale(self, desk: _Desk) -> list[Parcel]:
+    def _stale(self, desk: Desk) -> list[Parcel]:
         now = self._clock.monotonic()
-        unfit = (parcel for parcel in desk.ask.parcels if _is_unfit(desk, parcel))
+        unfit = (parcel for parcel in desk.ask.parcels if is_unfit(desk, parcel))
         return [parcel for parcel in unfit if now - desk.since[parcel] >= STALE]
 
-    async def _work(self, key: ResourceKey, desk: _Desk) -> None:
-        failed: StokerError | None = None
+    async def _work(self, key: ResourceKey, desk: Desk) -> None:
         try:
             async with self._places.turn():
-                failed = await self._carry_all(key, desk)
-                if failed is None and self._clock.monotonic() >= desk.look_at:
-                    failed = await self._follow_all(key, desk)
+                await self._carry_all(key, desk)
+                if self._clock.monotonic() >= desk.look_at:
+                    # Also where a set is stuck: what it waits for may be a request that is over by now.
+                    before = held(desk)
+                    await self._follow_all(key, desk)
+                    if held(desk) < before:
+                        desk.stuck.clear()
         finally:
             desk.task = None
-        now = self._clock.monotonic()
-        desk.failures = desk.failures + 1 if failed is not None else 0
-        desk.rest_until = now + self._pause(desk, failed)
         if self._desks.get(key) is desk:
             self._found(key)
 
-    async def _carry_all(self, key: ResourceKey, desk: _Desk) -> StokerError | None:
-        failed = None
-        for parcel in _waiting(desk):
+    async def _carry_all(self, key: ResourceKey, desk: Desk) -> None:
+        now = self._clock.monotonic()
+        for parcel in [one for one in waiting(desk) if rest(desk, one).until <= now]:
             sender = desk.ask.senders[parcel.gateway_key]
             target = sender.target
 
@@ -198,16 +183,19 @@ class Acceptor:
                 if not whole:
                     desk.halves.add(parcel)
                 desk.troubles.pop(target, None)
+                desk.stuck.pop(parcel, None)
             except Exception as error:
-                failed = self._trouble(key, desk, target, error)
+                failures = rest(desk, parcel).failures + 1
+                desk.stuck[parcel] = self._rest(failures, self._trouble(key, desk, target, error))
                 desk.look_at = 0.0  # it may have got as far as the forge
-        return failed
 
-    async def _follow_all(self, key: ResourceKey, desk: _Desk) -> StokerError | None:
-        ask, failed = desk.ask, None
+    async def _follow_all(self, key: ResourceKey, desk: Desk) -> None:
+        ask = desk.ask
         desk.look_at = self._clock.monotonic() + (ask.interval or LOOK_AFTER)
         senders = {sender.target: sender for sender in ask.senders.values()}
-        for target in _followed(desk):
+        stuck = {ask.senders[one.gateway_key].target for one in desk.stuck if one.gateway_key in ask.senders}
+        failed: StokerError | None = None
+        for target in followed(desk):
             try:
                 outcome = await self._carrier.follow(
                     key,
@@ -217,14 +205,16 @@ class Acceptor:
                     desk.standings.get(target, Standing()),
                     behind=target in ask.behind,
                 )
-                desk.troubles.pop(target, None)
+                if target not in stuck:  # else that is what a person has to hear of
+                    desk.troubles.pop(target, None)
                 self._keep(key, desk, target, outcome)
             except Exception as error:
                 failed = self._trouble(key, desk, target, error)
-                desk.look_at = 0.0
-        return failed
+        desk.lost = desk.lost + 1 if failed is not None else 0
+        if failed is not None:
+            desk.look_at = self._rest(desk.lost, failed).until
 
-    def _keep(self, key: ResourceKey, desk: _Desk, target: str, outcome: Outcome) -> None:
+    def _keep(self, key: ResourceKey, desk: Desk, target: str, outcome: Outcome) -> None:
         if outcome.answer is not None:
             desk.answers[target] = outcome.answer
         if outcome.standing == Standing():
@@ -234,49 +224,13 @@ class Acceptor:
         if self._desks.get(key) is desk:
             self._found(key)
 
-    def _trouble(self, key: ResourceKey, desk: _Desk, target: str, error: Exception) -> StokerError:
+    def _trouble(self, key: ResourceKey, desk: Desk, target: str, error: Exception) -> StokerError:
         known = understood(error)
         log.warning("changes.waiting", key=str(key), gateway=target, reason=known.reason, error=known.message)
         desk.troubles[target] = known
         return known
 
-    def _pause(self, desk: _Desk, failed: StokerError | None) -> float:
-        asked = failed.after if isinstance(failed, Retry) and failed.after is not None else 0.0
-        return max(self._backoff.delay(desk.failures), min(asked, LONGEST_PAUSE))
-
-
-def _waiting(desk: _Desk) -> list[Parcel]:
-    """The oldest set of each gateway that has no answer yet."""
-    found: dict[str, Parcel] = {}
-    for parcel in desk.ask.parcels:
-        sender = desk.ask.senders.get(parcel.gateway_key)
-        if sender is None or _is_unfit(desk, parcel):
-            continue
-        answer = desk.answers.get(sender.target)
-        if answer is not None and answer.id == parcel.id:
-            continue
-        found.setdefault(parcel.gateway_key, parcel)
-    return list(found.values())
-
-
-def _is_unfit(desk: _Desk, parcel: Parcel) -> bool:
-    """Whether nothing can be made of it as it is."""
-    return parcel.gateway_key not in desk.ask.senders or not parcel.complete or parcel in desk.halves
-
-
-def _followed(desk: _Desk) -> list[str]:
-    """Gateways whose changes somebody has still to decide about."""
-    holding = [target for target, answer in desk.answers.items() if answer.holds]
-    proposed = [target for target, standing in desk.standings.items() if standing.branch]
-    return sorted({*holding, *proposed})
-
-
-def _differs(old: Ask, new: Ask) -> bool:
-    """In something that ends all pauses."""
-    return (old.policy, old.source, old.commit, old.secrets, old.behind) != (
-        new.policy,
-        new.source,
-        new.commit,
-        new.secrets,
-        new.behind,
-    )
+    def _rest(self, failures: int, error: StokerError) -> Rest:
+        asked = error.after if isinstance(error, Retry) and error.after is not None else 0.0
+        pause = max(self._backoff.delay(failures), min(asked, LONGEST_PAUSE))
+        return Rest(failures, self._clock.monotonic() + pause)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from stoker.controller.accepting.holding import MAX_REFUSED_BYTES, check_room, holds_after
+from stoker.controller.accepting.holding import MAX_REFUSED_BYTES, check_room, holds_after, never_fits
 from stoker.controller.accepting.judging import Rules
 from stoker.controller.accepting.naming import branch_for, is_direct
 from stoker.controller.accepting.outcomes import Outcome, outcome_of, over, refusal, well
@@ -102,7 +102,14 @@ class Carrier:
             answered(refusal(parcel.id, message, answers.get(sender.target), standing))
             return True
         held = answers[sender.target].holds if sender.target in answers else ()
-        holds = holds_after(ask.policy.conflicts, held, [it.path for it in judged.taken])
+        new = [it.path for it in judged.taken]
+        if never_fits(holds_after(ask.policy.conflicts, (), new), len(ask.senders)):
+            message = (
+                f"{len(new)} files at once are more than agents can be told to leave alone until a review"
+            )
+            answered(refusal(parcel.id, message, answers.get(sender.target), standing))
+            return True
+        holds = holds_after(ask.policy.conflicts, held, new)
         check_room(answers, sender.target, holds, len(ask.senders))
         origin = Origin(key.identity, sender.name)
         recorded = await self._record(key, ask, branch, changes, rules, origin)
@@ -263,8 +270,8 @@ class Carrier:
             return False
         rules = Rules(sender.intent(), ask.policy)
         paths = {origin for path in answer.holds for origin in rules.origins(path)}
-        ours = await proposals.files(ground.branch, paths) if ground.branch is not None else {}
-        return ours == await proposals.files(ground.tip, paths)
+        ours = await proposals.versions(ground.branch, paths) if ground.branch is not None else {}
+        return ours == await proposals.versions(ground.tip, paths)
 
     def _proposals(self, key: ResourceKey, ask: Ask) -> Proposals:
         async def access() -> Access:

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stoker.controller.accepting.comparing import Merge
+from stoker.controller.accepting.comparing import Merge, Versions
 from stoker.domain.errors import StokerError
 from stoker.domain.protocol import ChangedFile
 from stoker.engine.objects import BlobId, FileVersion, TreeChange, blob_of
@@ -35,28 +35,26 @@ class CaughtUp:
     contents: Mapping[str, bytes] = field(default_factory=dict)
     """Of what was put together, by blob id; nobody else has these yet."""
 
-    def files(self, paths: Collection[str], git: Mapping[str, str]) -> dict[str, str]:
-        """Blob ids of what it has at some paths, of which `git` knows those of the ref."""
+    def files(self, paths: Collection[str], git: Versions) -> dict[str, FileVersion]:
+        """What it has at some paths, of which `git` knows those of the ref."""
         found = dict(git)
-        digits = next((len(blob) for blob in git.values()), 40)
+        digits = next((len(one.blob) for one in git.values()), 40)
         for path in self.up.keys() & set(paths):
             found.pop(path, None)
             there = self.up[path]
             if isinstance(there, FileVersion):
-                found[path] = there.blob
+                found[path] = there
             elif there is not None:
-                found[path] = blob_of(there.content, digits=digits)
+                found[path] = FileVersion(blob_of(there.content, digits=digits), there.executable)
         return found
 
 
-def lacking(
-    files: Sequence[ChangedFile], git: Mapping[str, str], branch: Mapping[str, str]
-) -> tuple[ChangedFile, ...]:
+def lacking(files: Sequence[ChangedFile], git: Versions, branch: Versions) -> tuple[ChangedFile, ...]:
     """Those that are to change something which the ref has and the branch has not."""
     return tuple(
         one
         for one in files
-        if one.repo_path in git and one.repo_path not in branch and git[one.repo_path] != one.blob
+        if one.repo_path in git and one.repo_path not in branch and git[one.repo_path].blob != one.blob
     )
 
 
@@ -65,7 +63,7 @@ async def catch_up(
     branch: str,
     ground: Ground,
     wanted: Sequence[ChangedFile],
-    git: Mapping[str, str],
+    git: Versions,
     merge: Merge,
 ) -> CaughtUp | Own | None:
     """The branch with what the ref has; `Own` where the files in question were there when it began.
@@ -76,7 +74,7 @@ async def catch_up(
     if own is None:
         return None
     before = await proposals.files(own.fork, [one.repo_path for one in wanted])
-    if all(before.get(one.repo_path) == git[one.repo_path] for one in wanted):
+    if all(before.get(one.repo_path) == git[one.repo_path].blob for one in wanted):
         return own  # the branch itself has deleted them
     theirs = await proposals.versions(ground.tip, [change.path for change in own.changes])
     return await carried(own.changes, theirs, proposals.contents, merge)

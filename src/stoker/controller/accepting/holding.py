@@ -31,6 +31,11 @@ def holds_after(
     return tuple(sorted({*before, *recorded}))
 
 
+def never_fits(holds: Iterable[str], gateways: int = 1) -> bool:
+    """Whether there is no room for them even when nothing else waits for review."""
+    return _size_of_paths(holds) > (MAX_BYTES // 2 if gateways > 1 else MAX_BYTES)
+
+
 def check_room(
     answers: Mapping[str, ChangesAnswer], target: str, holds: Iterable[str], gateways: int = 1
 ) -> None:

@@ -39,7 +39,8 @@ class Rules:
         self._protection = Protection(intent.files.excludes)
         self._routes = tuple(Route.of(mapping, intent.values) for mapping in intent.files.mappings)
         self._most_bytes = policy.max_file_bytes
-        self._most_files = policy.max_files_per_pr
+        self.most_files = policy.max_files_per_pr
+        self.opens_requests = policy.create_pr
 
     def judge(self, files: Sequence[ChangedFile]) -> Judged:
         taken: list[ChangedFile] = []
@@ -47,8 +48,8 @@ class Rules:
         places: set[str] = set()
         for one in sorted(files, key=lambda it: it.path):
             why = self._why_not(one) or ("comes twice" if one.repo_path in places else "")
-            if not why and len(taken) >= self._most_files:
-                why = f"is more than the {self._most_files} files that a pull request may have"
+            if not why and len(taken) >= self.most_files:
+                why = f"is more than the {self.most_files} files that a pull request may have"
             if why:
                 refused.append(Note(one.path, why))
             else:

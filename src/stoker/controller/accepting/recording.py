@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from stoker.controller.accepting.catching_up import STUCK, CaughtUp, catch_up, lacking
-from stoker.controller.accepting.comparing import Verdict, compare, doubtful, reviewed
+from stoker.controller.accepting.comparing import Verdict, Versions, compare, doubtful, reviewed
 from stoker.controller.accepting.judging import Rules
 from stoker.controller.accepting.wording import Origin, commit_of, is_ours_alone
 from stoker.domain.errors import StokerError
@@ -68,9 +68,14 @@ async def record(
             try:
                 anew = ground.branch is not None and await decided(ground)
                 step = _Step(proposals, branch, changes, judged.taken, origin, takes_conflicts)
+                counted = rules.opens_requests and not anew
+                beyond = await step.beyond(ground, rules.most_files) if counted else ()
+                step = replace(step, files=tuple(one for one in judged.taken if one not in beyond))
+                full = f"is more than the {rules.most_files} files that the open request may have"
+                left_out = (*judged.refused, *(Note(one.path, full) for one in beyond))
                 verdict, proposed = await step.take(ground, anew=anew)
                 if proposed is None:
-                    return Recorded(ground, ground.branch, verdict, anew, judged.refused + verdict.refused)
+                    return Recorded(ground, ground.branch, verdict, anew, left_out + verdict.refused)
             except StokerError as error:
                 if again < MAX_REPLAYS and await _came_too_late(proposals, branch, ground, error):
                     continue
@@ -78,7 +83,7 @@ async def record(
                     proposals.discard()
                 raise
             in_the_way = _by_place(proposed.refused, judged.taken)
-            refused = (*judged.refused, *verdict.refused, *in_the_way)
+            refused = (*left_out, *verdict.refused, *in_the_way)
             return Recorded(ground, proposed.tip, verdict, anew, refused)
     raise AssertionError("the last attempt either returns or raises")
 
@@ -108,14 +113,30 @@ class _Step:
     origin: Origin
     takes_conflicts: bool
 
+    async def beyond(self, ground: Ground, most: int) -> tuple[ChangedFile, ...]:
+        """Those with which the branch would propose more files than a request may have; all or none."""
+        if ground.branch in (None, ground.tip):
+            return ()
+        wanted = {one.repo_path for one in self.files}
+        proposed = await self.proposals.differing(ground)
+        if proposed is None or len(wanted | proposed) <= most:
+            return ()
+        own = await self.proposals.own(self.branch, ground)  # without what others have changed on the ref
+        there = {change.path for change in own.changes} if own is not None else wanted
+        return (
+            tuple(one for one in self.files if one.repo_path not in there)
+            if len(wanted | there) > most
+            else ()
+        )
+
     async def take(self, ground: Ground, *, anew: bool, up: bool = True) -> tuple[Verdict, Proposed | None]:
         """What is to be done, and what became of it; None where nothing is. `up`: the branch may catch up."""
         below = None if anew else ground.branch
         paths = [one.repo_path for one in self.files]
-        git = await self.proposals.files(ground.tip, paths)
-        there: Mapping[str, str] | None = None
+        git = await self.proposals.versions(ground.tip, paths)
+        there: Versions | None = None
         if below is not None:
-            there = await self.proposals.files(below, paths)
+            there = await self.proposals.versions(below, paths)
         shared = below not in (None, ground.tip) and not is_ours_alone(await self.proposals.raw(below))
         behind = lacking(self.files, git, there) if there is not None else ()
         caught, stuck = await self._caught_up(ground, behind, git) if behind and up else (None, not up)
@@ -139,7 +160,7 @@ class _Step:
         return verdict, proposed
 
     async def _caught_up(
-        self, ground: Ground, behind: tuple[ChangedFile, ...], git: Mapping[str, str]
+        self, ground: Ground, behind: tuple[ChangedFile, ...], git: Versions
     ) -> tuple[CaughtUp | None, bool]:
         """The branch with all that the ref has, if that is needed; whether it is and cannot be done."""
         found = await catch_up(self.proposals, self.branch, ground, behind, git, merged)
@@ -148,8 +169,8 @@ class _Step:
     async def _compared(
         self,
         files: tuple[ChangedFile, ...],
-        git: Mapping[str, str],
-        branch: Mapping[str, str] | None,
+        git: Versions,
+        branch: Versions | None,
         caught: CaughtUp | None,
         *,
         shared: bool,
@@ -158,11 +179,11 @@ class _Step:
         for one in doubtful(files, git):
             there = git.get(one.repo_path)
             if there is not None and one.base and one.blob:
-                contents |= await _readable(self.proposals, (BlobId(one.base), BlobId(there)))
+                contents |= await _readable(self.proposals, (BlobId(one.base), there.blob))
         for one in reviewed(files, git, branch) if shared else ():
             beside = branch.get(one.repo_path) if branch is not None else None
-            if beside is not None and beside not in contents and one.base and one.blob:
-                contents |= await _readable(self.proposals, (BlobId(one.base), BlobId(beside)))
+            if beside is not None and beside.blob not in contents and one.base and one.blob:
+                contents |= await _readable(self.proposals, (BlobId(one.base), beside.blob))
         verdict = await asyncio.to_thread(
             compare, files, git, branch, contents, merged, takes_conflicts=self.takes_conflicts, shared=shared
         )  # finding out which lines touch takes its time

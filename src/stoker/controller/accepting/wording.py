@@ -43,7 +43,9 @@ def commit_of(changes: ChangeSet, verdict: Verdict, origin: Origin, *, shared: b
 
     `shared`: others have written to the branch, which every later commit on it goes on saying.
     """
-    edits = tuple(FileEdit(path, content) for path, content in sorted(verdict.edits.items()))
+    edits = tuple(
+        FileEdit(path, content, path in verdict.programs) for path, content in sorted(verdict.edits.items())
+    )
     author = Author(f"Gateway {shown(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
     message = _message(changes, verdict, origin) + (f"\n{_SHARED}" if shared else "")
     return NewCommit(author, COMMITTER, message, edits, _when(changes))
@@ -126,6 +128,8 @@ def _message(changes: ChangeSet, verdict: Verdict, origin: Origin) -> str:
 
 def _word(one: ChangedFile, verdict: Verdict) -> str:
     word = "added" if not one.base and one.action is Action.WRITTEN else _WORDS[one.action]
+    if one.changes_mode and one.blob == one.base:
+        word = "made executable" if one.executable else "made not executable"
     if one in verdict.conflicts:
         return f"{word}, in conflict"
     return f"{word}, merged with git's change" if one in verdict.merged else word

@@ -12,7 +12,7 @@ is made anew.
 
 An approval counts if it was given after the request, not for another ref or another plan,
 and before the request lapsed. One that lay in the future when it was seen first never
-counts: the message of the request remembers it. Who may approve, and in whose name, is checked while the
+counts, also where nothing waited yet. Who may approve, and in whose name, is checked while the
 annotations are written (`stoker.webhooks.approving`): here they are only read.
 """
 
@@ -26,10 +26,13 @@ from datetime import datetime, timedelta
 import msgspec
 
 from stoker.api.blocks.status import ApprovalRequest
+from stoker.api.blocks.status import SyncStatus as Status
 from stoker.controller.releasing.members import Member
 from stoker.controller.releasing.values import Situation
 from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
-from stoker.domain.intent.requests import APPROVAL_AHEAD
+from stoker.domain.intent.requests import APPROVAL_AHEAD, GivenApproval
+from stoker.domain.reasons import ConditionType
+from stoker.kube.conditions import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +113,23 @@ def why_not(situation: Situation, request: ApprovalRequest, plans: Mapping[str, 
     return ""
 
 
-def _ahead(situation: Situation) -> str:
-    """What is said of an approval that lies in the future, or did when it was seen first; else empty."""
-    given, last = situation.requests.approval, situation.before.approval
+def ahead(given: GivenApproval | None, before: Status, now: datetime) -> str:
+    """What is said of an approval that lies in the future, or did when it was seen first; else empty.
+
+    It is remembered by being said: in the request, or in the condition while nothing is asked.
+    """
     if given is None:
         return ""
     said = f"the approval by {given.by[:80]!r} lies in the future ({rfc3339(given.at)}) and never counts"
-    seen = last is not None and last.message == said
-    return said if seen or given.at > situation.now + APPROVAL_AHEAD else ""
+    if given.at > now + APPROVAL_AHEAD:
+        return said
+    condition = find(before.conditions or (), ConditionType.PENDING_APPROVAL)
+    told = [before.approval.message if before.approval is not None else "", condition and condition.message]
+    return said if any(said in (one or "") for one in told) else ""
+
+
+def _ahead(situation: Situation) -> str:
+    return ahead(situation.requests.approval, situation.before, situation.now)
 
 
 def remembering(situation: Situation, request: ApprovalRequest | None) -> ApprovalRequest | None:

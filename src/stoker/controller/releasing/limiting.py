@@ -40,7 +40,7 @@ def places_at_once(limit: RateLimit, gateways: int) -> int:
 
 
 def recent(begun: Sequence[str], now: datetime) -> list[datetime]:
-    """Who still counts, oldest first; a time that lies ahead of ours is taken for now."""
+    """Who still counts, oldest first; a time that lies ahead of ours counts as now."""
     times = sorted(min(parse_rfc3339(one), now) for one in begun)
     return [one for one in times if now - one < COUNTED_FOR]
 

@@ -4,7 +4,9 @@
                               └─────────┴─► Failed
 
 A stage is over when all its gateways are synced (and, where a gateway can be asked,
-verified), its pause has passed and its health check has answered 200. Gateways in no stage
+verified), its pause has passed and its health check has answered 200 after that. While it
+waits it is asked as well, so that a person sees what is wrong before it counts: a gateway
+that has just been synced may take its time. Gateways in no stage
 go last, all together; only one that a stage depends on goes with that stage. A gateway that
 fails, or a check that does, stops everything: what comes later keeps what it has, and
 nothing but a new commit or a new request begins anew.
@@ -17,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Literal
 
 import msgspec
@@ -36,6 +37,11 @@ OTHERS = "(others)"
 _NO_VERDICT = frozenset(
     {Reason.SOURCE_UNREACHABLE, Reason.UNREACHABLE, Reason.PASS_INTERRUPTED, Reason.SYNC_IN_PROGRESS}
 )
+
+ASKED_EVERY = 15.0
+"""Seconds between two health checks of a stage that waits; one of them may take ten."""
+ASKED_TIMES = 20
+"""Of a stage that waits for long."""
 
 _State = Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"]
 
@@ -147,17 +153,33 @@ def _soaked(situation: Situation, stage: Stage, before: StageProgress | None, fo
     now = situation.now
     since = before.synced_at if before is not None and before.synced_at else rfc3339(now)
     soaking = StageProgress(name=stage.name, state="Soaking", synced_at=since)
-    due = parse_rfc3339(since) + timedelta(seconds=stage.wait_after)
-    if now < due:
-        found.again_in = (due - now).total_seconds()
-        return soaking
+    waited = (now - parse_rfc3339(since)).total_seconds()
+    left = stage.wait_after - waited
     if not stage.health_check_url:
-        return msgspec.structs.replace(soaking, state="Passed")
-    check_up = CheckUp(stage.name, str(situation.commit), since, stage.health_check_url)
+        found.again_in = left if left > 0 else None
+        return soaking if left > 0 else msgspec.structs.replace(soaking, state="Passed")
+    every = max(ASKED_EVERY, stage.wait_after / ASKED_TIMES)
+    number = max(0, int(waited // every)) if left > 0 else 0
+    check_up = CheckUp(
+        stage.name,
+        str(situation.commit),
+        since,
+        stage.health_check_url,
+        number,
+        last=left <= 0,
+        ca=situation.gateway.ca,
+        verified=not situation.gateway.insecure_skip_verify,
+    )
+    if left > 0:
+        found.again_in = min(left, (number + 1) * every - waited)
     checked = situation.checked
     if checked is None or checked.what != check_up:
         found.check_up = check_up
-        return soaking
+        said = before.message if before is not None and before.state == "Soaking" else None
+        return msgspec.structs.replace(soaking, message=said)
+    if left > 0:
+        said = f"its health check fails so far: {checked.trouble}"[:1024] if checked.trouble else None
+        return msgspec.structs.replace(soaking, message=said)
     if checked.trouble:
         return msgspec.structs.replace(
             soaking, state="Failed", message=f"its health check failed: {checked.trouble}"[:1024]

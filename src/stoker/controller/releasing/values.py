@@ -12,20 +12,30 @@ from stoker.api.blocks.status import SyncStatus as Status
 from stoker.controller.seeing.fleets import Fleet, Neighbour
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
+from stoker.domain.intent.policies import GatewayAccess
 from stoker.domain.intent.requests import Requests
+from stoker.domain.intent.source import SecretKey
 from stoker.domain.protocol import Metadata, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
 
 class CheckUp(NamedTuple):
-    """A health check that is to be made, once for each attempt at a stage."""
+    """A health check that is to be made; the same one is made once."""
 
     stage: str
     commit: str
     since: str
     """When the stage was synced: another time is another attempt."""
     url: str
+    number: int = 0
+    """Which of those it is that are made while the stage waits."""
+    last: bool = False
+    """The stage has waited, and this one decides."""
+    ca: SecretKey | None = None
+    """The authority of the gateways, which may be what is asked."""
+    verified: bool = True
+    """Whether a certificate has to be one that is believed."""
 
 
 class Checked(NamedTuple):
@@ -63,6 +73,8 @@ class Situation:
     published: Metadata | None = None
     """What agents are told now; None where that is nothing, or of another repository."""
     before: Status = field(default_factory=Status)
+    gateway: GatewayAccess = field(default_factory=GatewayAccess)
+    """How gateways are reached; of interest is whose certificates are believed."""
     asked: str = ""
     """The last request to sync; another word is another request."""
     checked: Checked | None = None

@@ -91,6 +91,8 @@ class Observed:
         self._wanted = None if scope.shard == ALL else _in_shard(scope.shard)
         self.listed = asyncio.Event()
         """Every kind has been listed once."""
+        self.recovered: Callable[[], None] = _nothing
+        """Told that a watch is open again: the API server was away, and what failed meanwhile may go well."""
         self.resources: Mapping[str, Shelf[Kept]] = {
             name: self._shelf(rest(kind), keep_object, labels=scope.labels)
             for name, kind in SYNCED_KINDS.items()
@@ -143,6 +145,13 @@ class Observed:
         """What an earlier term of ours wrote was written over by others since."""
         for shelf in self.shelves:
             shelf.forget_writes()
+
+    def _tell_recovered(self) -> None:
+        self.recovered()  # whoever works at that time
+
+    def at_rest(self) -> None:
+        """Nobody works any more."""
+        self.recovered = _nothing
 
     def find(self, key: ResourceKey) -> Kept | None:
         return self.resources[key.kind].get(key.object)
@@ -232,6 +241,7 @@ class Observed:
                 metadata_only=metadata_only,
                 keep=keep,
                 on_error=_unseen,
+                on_recovered=self._tell_recovered,
                 on_refused=_unreadable(resource),
                 indexes=indexes,
                 # A selector cannot say a hash, so where no namespaces are named all of them come by.
@@ -258,6 +268,10 @@ def _profile(raw: bytes) -> SyncProfile | None:
 def listen(shelf: Shelf[T], listener: Listener[T]) -> None:
     for reflector in shelf.reflectors:
         reflector.listen(listener)
+
+
+def _nothing() -> None:
+    """Nobody is to be told."""
 
 
 def _unseen(error: StokerError) -> None:

@@ -16,6 +16,7 @@ from stoker.api.blocks.status import SyncStatus
 from stoker.controller.accepting.stepping import accepted_in, is_on
 from stoker.controller.contexts import Context, known
 from stoker.controller.providing.instructing import rollback_request
+from stoker.controller.releasing.agreeing import ahead
 from stoker.controller.stating import verdicts
 from stoker.controller.stating.gathering import gateway_statuses, last_sync, rollback_outcome
 from stoker.controller.stating.verdicts import Verdict
@@ -97,7 +98,8 @@ class Summarizer:
         yield verdicts.skew(fleet, str(what.ref) if what is not None and what.commit is not None else "")
         yield verdicts.drift(fleet)
         yield verdicts.verified(fleet)
-        yield verdicts.pending(fleet, context.release)
+        given = known(context.understood).intent.requests.approval
+        yield verdicts.pending(fleet, context.release, ahead(given, context.status, self._clock.now()))
         yield verdicts.dependencies(context.release)
         yield verdicts.canary(context.release)
         intent = known(context.understood).intent

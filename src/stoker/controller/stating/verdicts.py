@@ -131,8 +131,20 @@ def verified(fleet: Fleet) -> Verdict:
     return Verdict(Type.VERIFIED, True, Reason.VERIFIED, f"{len(known)} gateways confirmed what they loaded")
 
 
-def pending(fleet: Fleet, release: Release | None = None) -> Verdict:
-    """What waits for a person: a commit that somebody has to approve, or a single gateway's plan."""
+def pending(fleet: Fleet, release: Release | None = None, ahead: str = "") -> Verdict:
+    """What waits for a person: a commit that somebody has to approve, or a single gateway's plan.
+
+    `ahead` tells of an approval that was given before anything waits for it.
+    """
+    found = _pending(fleet, release)
+    if not ahead or (release is not None and release.approval is not None):
+        return found
+    if found.status:
+        return found._replace(message=f"{ahead}; {found.message}")
+    return Verdict(Type.PENDING_APPROVAL, False, Reason.APPROVAL_IGNORED, ahead)
+
+
+def _pending(fleet: Fleet, release: Release | None) -> Verdict:
     request = release.approval if release is not None else None
     if request is not None and request.state in ("Planning", "Pending"):
         return Verdict(Type.PENDING_APPROVAL, True, Reason.PENDING_APPROVAL, _request(request))

@@ -3,7 +3,7 @@
 Each thing that is missing is a finding with its exact name, and none of them stops
 the pass: the commit is found and told all the same wherever that is possible, and what
 was mended is seen by the watch, without a touch. A storage class is not watched; it is
-asked for now and then while somebody names one.
+asked for once in a while, as long as somebody names one.
 """
 
 from __future__ import annotations

@@ -29,10 +29,12 @@ CHUNK_BYTES = 900 << 10
 MAX_CHUNKS = CHANGE_MAPS
 MAX_SET_FILES = 5000
 MAX_UNPACKED = 64 << 20
+PLAIN, PROGRAM = "100644", "100755"
 _HEADER = 256
 
 _ID = re.compile(r"\d{8}-\d{6}(-\d{1,4})?")
 _BLOB = re.compile(r"([0-9a-f]{40}|[0-9a-f]{64})?")
+_WORDS = ("path", "repoPath", "action", "base", "blob", "mode", "baseMode", "content")
 
 
 class Action(StrEnum):
@@ -54,7 +56,18 @@ class ChangedFile:
     blob: str = ""
     """Blob id of the content; empty: it is deleted."""
     content: bytes = b""
-    mode: str = "100644"
+    mode: str = PLAIN
+    base_mode: str = ""
+    """What the file had been given; empty: nobody says, or it was not there."""
+
+    @property
+    def executable(self) -> bool:
+        return self.mode == PROGRAM
+
+    @property
+    def changes_mode(self) -> bool:
+        """Whether somebody changed on the gateway whether it may be executed."""
+        return self.base_mode not in ("", self.mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,8 @@ def _plain(one: ChangedFile) -> dict[str, str]:
         "blob": one.blob,
         "mode": one.mode,
     }
+    if one.base_mode:
+        said["baseMode"] = one.base_mode
     if one.action is Action.WRITTEN:
         said["content"] = base64.b64encode(one.content).decode()
     return said
@@ -206,14 +221,14 @@ def _set(said: dict[str, Any], name: str) -> ChangeSet:
 def _file(said: object) -> ChangedFile:
     if not isinstance(said, dict):
         raise InvalidValue("a set of changes holds something that is no file")
-    words = {
-        name: said.get(name, "") for name in ("path", "repoPath", "action", "base", "blob", "mode", "content")
-    }
+    words = {name: said.get(name, "") for name in _WORDS}
     if not all(isinstance(word, str) for word in words.values()):
         raise InvalidValue("a file of a set of changes is not described in words")
     path, repo_path = RelPath(words["path"]), RelPath(words["repoPath"])
-    if words["action"] not in tuple(Action) or words["mode"] not in ("100644", "100755"):
+    if words["action"] not in tuple(Action) or words["mode"] not in (PLAIN, PROGRAM):
         raise InvalidValue(f"{shown(path)} is neither written nor deleted, or has another mode than a file")
+    if words["baseMode"] not in ("", PLAIN, PROGRAM):
+        raise InvalidValue(f"{shown(path)} had another mode than a file")
     if not _BLOB.fullmatch(words["base"]) or not _BLOB.fullmatch(words["blob"]):
         raise InvalidValue(f"{shown(path)} names an object that has no id of one")
     content = _content(words["content"], path)
@@ -221,7 +236,14 @@ def _file(said: object) -> ChangedFile:
     if action is Action.WRITTEN and words["blob"] != _blob_id(content, len(words["blob"])):
         raise InvalidValue(f"the content of {shown(path)} is not what its id says")
     return ChangedFile(
-        str(path), str(repo_path), action, words["base"], words["blob"], content, words["mode"]
+        str(path),
+        str(repo_path),
+        action,
+        words["base"],
+        words["blob"],
+        content,
+        words["mode"],
+        words["baseMode"],
     )
 
 
