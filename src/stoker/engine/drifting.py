@@ -50,12 +50,8 @@ def drift(ledger: Ledger, live: Live) -> Drift:
             and entry.kind is not LiveKind.FOLDER
             and path not in ledger.kept
             and path not in ledger.intended
-            and _mirrored(path, ledger)
+            and ledger.mirrors(path)
             and not protection.spares(RelPath(path))
         ):
             extra.append(path)
     return Drift(tuple(sorted(modified)), tuple(sorted(missing)), tuple(sorted(extra)))
-
-
-def _mirrored(path: str, ledger: Ledger) -> bool:
-    return any(path == folder or path.startswith(folder + "/") for folder in ledger.mirrored)

@@ -31,7 +31,7 @@ from stoker.engine.templates import render
 _EDITION = 1
 _OF_THE_COMMIT = frozenset({"ref", "commit", "timestamp"})
 _FIELDS_OF_THE_COMMIT = frozenset({".Ref", ".Commit", ".Timestamp"})
-_PLACEHOLDER = "\0"
+_MARK = "\0"
 _EXPRESSION = r"\{\{\s*(\.[^{}]*?)\s*\}\}"
 
 
@@ -54,7 +54,7 @@ class Layout:
         shape = json.dumps(list(_shape(intent, _steady(values))))
         self.settings = hashlib.sha256(shape.encode()).hexdigest()
         """A digest of all that shapes the files; a value that comes with the commit does not count."""
-        self.volatile = json.dumps(_PLACEHOLDER)[1:-1] in shape or any(r.template for r in self.routes)
+        self.volatile = json.dumps(_MARK)[1:-1] in shape or any(r.template for r in self.routes)
         """Whether a new commit may change any file, so that its changes alone do not tell which."""
 
     def map(self, tree: Tree) -> Desired:
@@ -106,7 +106,7 @@ def _rules(routes: Sequence[Route]) -> dict[str, Orphans]:
 def _steady(values: TemplateValues) -> TemplateValues:
     """The values with a mark in the place of those that come with the commit."""
     given = {name for name, value in values._asdict().items() if value is not None}
-    marks: dict[str, Any] = {name: _PLACEHOLDER + name for name in given & _OF_THE_COMMIT}
+    marks: dict[str, Any] = {name: _MARK + name for name in given & _OF_THE_COMMIT}
     return values._replace(**marks)
 
 
@@ -152,7 +152,7 @@ def _texts(transforms: Transforms) -> Iterator[str]:
 def _named(expression: str, values: TemplateValues) -> str | None:
     """The value that a transform names. One that does not exist is its own business to refuse."""
     if expression in _FIELDS_OF_THE_COMMIT:
-        return _PLACEHOLDER
+        return _MARK
     try:
         return render(f"{{{{{expression}}}}}", values)
     except InvalidValue:

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stoker.domain.paths import RelPath
 from stoker.engine.objects import BlobId, FileVersion
 
 # size, mtime, ctime, inode, executable: what tells that a file was not touched since.
@@ -72,6 +73,11 @@ class Ledger:
         """The commit that a place is at, held back or not."""
         behind = (text.partition(" ") for text in self.held)
         return next((commit for commit, _, name in behind if name == place), self.commit)
+
+    def mirrors(self, path: str) -> bool:
+        """Whether the last pass wanted no stranger's file there; the deepest of its folders is heard."""
+        above = RelPath.known(path).ancestors()
+        return next((folder in self.mirrored for folder in above if folder in self.folders), False)
 
     def version(self, path: str) -> FileVersion | None:
         kept = self.files.get(path)

@@ -137,7 +137,7 @@ class Note(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A place in which nothing may change for now, and why: somebody works there."""
+    """A place in which nothing may change at present, and why: somebody works there."""
 
     place: str
     """A folder below the data folder, such as `projects/Line 1`."""

@@ -5,7 +5,8 @@ what the repository says and nothing else, so they go, except for API keys, whic
 make on the gateway and which nobody can make again, and except on first contact: what
 lay in a folder before it was ours is kept, is listed, and goes only when a person has
 approved the plan that deletes it. First contact is with each folder by itself: a
-mapping that is new today has not made its folder ours yesterday.
+mapping that is new today has not made its folder ours yesterday, and a folder that
+was `owned` until now may be full of files that were welcome there.
 """
 
 from __future__ import annotations
@@ -105,9 +106,8 @@ class Strangers:
         if folder not in self._rules:
             above = _at_and_above(folder)
             managed = any(place in self._desired.managed.folders for place in above)
-            before = any(place in self._ledger.folders for place in above)
             mirrored = managed and self._is_mirrored(folder)
-            self._rules[folder] = mirrored, mirrored and before
+            self._rules[folder] = mirrored, mirrored and self._ledger.mirrors(path)
         return self._rules[folder][of_ledger]
 
     def _is_mirrored(self, folder: str) -> bool:

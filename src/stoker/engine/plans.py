@@ -158,6 +158,11 @@ class Plan:
         )
 
     @property
+    def rewrites(self) -> tuple[Write | SetMode, ...]:
+        """Whatever makes another file of one that is there: its content or its mode."""
+        return (*(write for write in self.writes if write.replaces), *self.modes)
+
+    @property
     def removals(self) -> tuple[Delete, ...]:
         return self.clearings + self.deletions
 

@@ -63,22 +63,25 @@ def _topmost(roots: Iterable[str]) -> tuple[str, ...]:
 
 
 def own_changes(
-    seen: Mapping[str, bytes | None], ledger: Ledger, allowed: Allowed
+    seen: Mapping[str, bytes | None], ledger: Ledger, allowed: Allowed, *, modes: bool = True
 ) -> dict[str, FileVersion | None]:
     """What somebody else made of these paths: the content that lies there now, None for what is gone.
 
     `seen` has records as the ledger has them. What lay there before us and was left
-    alone (`ledger.kept`) is nobody's change, nor is what a pass that broke off wrote.
+    alone (`ledger.kept`) is nobody's change, nor is what a pass that broke off wrote. `modes`:
+    whether the filesystem can say what may be executed; else a file is what we made it, or plain.
     """
     changed: dict[str, FileVersion | None] = {}
     for path, kept in seen.items():
         if path in ledger.kept or not allowed.takes(path):
             continue
         ours, there = ledger.version(path), None if kept is None else version_of(kept)
+        if there is not None and not modes:
+            there = there._replace(executable=ours is not None and ours.executable)
         if there is None:
             if ours is not None:
                 changed[path] = None
-        elif ours is None or ours.blob != there.blob:
+        elif ours is None or ours != there:
             intended = ledger.intended.get(path)
             if intended is None or intended.blob != there.blob:
                 changed[path] = there

@@ -24,6 +24,9 @@ from stoker.domain.reasons import Reason
 
 MAX_LENGTH = 4096
 
+_NOTHING = "\0"
+"""Stands for an empty value while it is looked where that leaves nothing."""
+
 # Compiled when it is first needed: most mappings are no templates.
 _EXPRESSION = (
     r"\{\{\s*+(?:"
@@ -164,7 +167,20 @@ def render(text: str, values: TemplateValues) -> str:
     compiled = template(text)
     if "Timestamp" in compiled.names:
         raise Unresolvable(f"template {_cut(text)} asks for .Timestamp, which must not stand in a path")
-    return compiled.render(values)
+    path = compiled.render(values)
+    if compiled.names and not all(path.split("/")):
+        _require_whole(compiled, values)
+    return path
+
+
+def _require_whole(compiled: Template, values: TemplateValues) -> None:
+    """A part that is empty because its value is leads to the folder above, or to the root: nobody means that.
+
+    `--var site=$SITE` of a script in which there is no SITE would deliver every site.
+    """
+    marked = compiled.render(values, lambda value: value or _NOTHING)
+    if any(part and not part.strip(_NOTHING) for part in marked.split("/")):
+        raise Unresolvable(f"template {_cut(compiled.text)} has a part that is empty, because its value is")
 
 
 def names(parts: tuple[Part, ...]) -> frozenset[str]:

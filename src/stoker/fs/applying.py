@@ -38,6 +38,7 @@ class Applied(NamedTuple):
 
     added: tuple[RelPath, ...] = ()
     modified: tuple[RelPath, ...] = ()
+    """In content or in mode."""
     deleted: tuple[RelPath, ...] = ()
     errors: tuple[Note, ...] = ()
     bytes_written: int = 0
@@ -98,7 +99,7 @@ class _Application:
         done = self._hands
         return Applied(
             added=tuple(w.path for w in self._plan.writes if not w.replaces and w.path in done.records),
-            modified=tuple(w.path for w in self._plan.writes if w.replaces and w.path in done.records),
+            modified=tuple(w.path for w in self._plan.rewrites if w.path in done.records),
             deleted=tuple(done.deleted),
             errors=tuple(Note(path, reason) for path, reason in sorted(done.errors.items())),
             bytes_written=done.bytes_written,

@@ -5,6 +5,9 @@ limit of watches is reached, a look at the stat data of all files every 0.3 s. E
 way a burst of writes, as an editor or a branch switch makes, becomes one notice:
 it is given when things have been quiet for a moment, and no later than half a second
 after the first. `.git` is not looked at.
+
+The kernel watches a folder, not its name. A branch switch can take the folder away and
+bring another one of its name, so every 0.3 s it is looked whether it is still the same.
 """
 
 from __future__ import annotations
@@ -47,13 +50,13 @@ class FolderNotices:
         if self._inotify is None:
             await self._polled()
             return
-        await self._event.wait()
+        await self._told(self._inotify)
         end = self._clock.monotonic() + PATIENCE
         while self._event.is_set() and self._clock.monotonic() < end:
             self._event.clear()
             await self._clock.sleep(QUIET)
         self._event.clear()
-        if self._inotify.blind:
+        if self._inotify is not None and self._inotify.blind:
             # No watch could be added for a new folder: from here on everything is looked at.
             self.close()
 
@@ -61,6 +64,19 @@ class FolderNotices:
         if self._inotify is not None:
             self._inotify.close()
             self._inotify = None
+
+    async def _told(self, watches: _Watches) -> None:
+        """Until the kernel tells something, or there is something that it does not tell."""
+        told = asyncio.ensure_future(self._event.wait())
+        try:
+            while not told.done() and not watches.astray:
+                await asyncio.wait((told,), timeout=POLL)
+        finally:
+            told.cancel()
+        if watches.astray:
+            watches.close()
+            self._inotify = _Watches.opened(self._root, self._event.set)
+            self._event.set()
 
     async def _polled(self) -> None:
         while True:
@@ -79,6 +95,7 @@ class _Watches:
         self._root = root
         self._tell = tell
         self._folders: dict[int, Path] = {}
+        self._identity = _identity(root)
 
     @classmethod
     def opened(cls, root: Path, tell: Callable[[], None]) -> _Watches | None:
@@ -98,6 +115,16 @@ class _Watches:
     def blind(self) -> bool:
         return self._kernel.blind
 
+    @property
+    def astray(self) -> bool:
+        """Whether another folder has the root's name by now, or none, or one that was none before.
+
+        A number is given to a new folder as soon as the old one is gone, so the kernel is heard on that too.
+        """
+        return _identity(self._root) != self._identity or (
+            self._identity is not None and self._root not in self._folders.values()
+        )
+
     def close(self) -> None:
         self._kernel.close()
 
@@ -111,6 +138,8 @@ class _Watches:
     def _heard(self, event: Event) -> None:
         if event.name == _GIT:
             return
+        if event.mask & inotify.IGNORED:  # the folder is gone, and its watch with it
+            self._folders.pop(event.number, None)
         self._tell()
         if event.mask & inotify.OVERFLOW:
             self._watch(self._root)
@@ -120,6 +149,14 @@ class _Watches:
             and event.number in self._folders
         ):
             self._watch(self._folders[event.number] / event.name)
+
+
+def _identity(root: Path) -> tuple[int, int] | None:
+    try:
+        there = root.lstat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
 
 
 def _folders(top: Path) -> Iterator[Path]:

@@ -21,8 +21,8 @@ from stoker.fs.inotify import Event, Inotify
 
 MOST = 4096
 """Paths; of more than that it says `everything`, which costs less than looking at each."""
-# A write that is not over is not looked at: its end is told as well. What only has other rights is no change.
-_MASK = inotify.CLOSE_WRITE | inotify.MOVED | inotify.CREATE | inotify.DELETE
+# A write that is not over is not looked at: its end is told as well.
+_MASK = inotify.CLOSE_WRITE | inotify.ATTRIB | inotify.MOVED | inotify.CREATE | inotify.DELETE
 
 
 class Noticed(NamedTuple):
@@ -102,7 +102,7 @@ class PathNotices:
             if not event.mask & inotify.ISDIR:
                 if self._takes(path):
                     self._named(self._paths, path)
-            elif self._enters(path):
+            elif not event.mask & inotify.ATTRIB and self._enters(path):
                 self._folder(event, path)
 
     def _folder(self, event: Event, path: str) -> None:

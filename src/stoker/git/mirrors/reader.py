@@ -6,6 +6,7 @@ somebody else fetches (`stoker.git.shared_source`) have in common. It only reads
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -21,20 +22,21 @@ Rule: TypeAlias = Callable[[Remote, Path, CommitId, GitRef, CommitId | None], Aw
 """Raises unless a commit, which a ref led to and a repository on disk holds, may follow the one before."""
 
 
-class MirrorReader:
+class MirrorReader(ABC):
     """Half of a `SourceReader`; the other half says what `repository` and `objects` are at the moment."""
 
     def __init__(self, runner: GitRunner) -> None:
         self._runner = runner
 
     @property
+    @abstractmethod
     def repository(self) -> Path:
         """Where the objects lie; known while it is held."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def objects(self) -> Objects:
-        raise NotImplementedError
+        """What is read from there, one object at a time."""
 
     async def tree(self, commit: CommitId) -> Tree:
         return await reading.read_tree(self._runner, self.repository, commit)

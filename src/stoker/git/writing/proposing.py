@@ -147,6 +147,14 @@ class Proposals:
         await self._mirror.complete(wanted)
         return await in_worker(lambda: self._contents(wanted), self._mirror.objects.abort)
 
+    async def differing(self, ground: Ground) -> frozenset[str] | None:
+        """What the branch has otherwise than the ref, by whoever's doing; None where that cannot be told."""
+        if ground.branch is None:
+            return frozenset()
+        runner, path = self._remote.runner, self._mirror.path
+        changes = await reading.read_changes(runner, path, ground.tip, ground.branch)
+        return None if changes is None else frozenset(change.path for change in changes)
+
     async def own(self, branch: str, ground: Ground) -> Own | None:
         """What the branch has of its own; None where that cannot be told by regular files."""
         if ground.branch is None:

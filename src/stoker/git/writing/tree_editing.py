@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
-from stoker.engine.objects import FileVersion, Note, shown
+from stoker.engine.objects import BlobId, FileVersion, Note, shown
 from stoker.git.errors import GitFailed
 from stoker.git.writing.packing import Pack
 from stoker.git.writing.values import FileEdit
@@ -77,8 +77,8 @@ class TreeEditor:
         top = _Level()
         for path, version in kept.items():
             top.add(path, version)
-        for path, content in self._canonical(edits):
-            top.add(path, content)
+        for edit in self._canonical(edits):
+            top.add(edit.path, edit.content if edit.executable is None else self._wanted(edit))
         if not self._change(self._root, top, b""):
             return None
         return self._pack.add("tree", self._root.raw).hex()
@@ -92,6 +92,11 @@ class TreeEditor:
                     yield edit
             except InvalidValue as error:
                 self.refused.append(Note(shown(edit.path), error.message))
+
+    def _wanted(self, edit: FileEdit) -> bytes | FileVersion | None:
+        if edit.content is None:
+            return None
+        return FileVersion(BlobId(self._pack.add("blob", edit.content).hex()), bool(edit.executable))
 
     def _change(self, folder: Folder, level: _Level, where: bytes) -> bool:
         """Whether anything is other than before. Room is made first: a file may become a folder."""

@@ -28,11 +28,13 @@ _NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class FileEdit(NamedTuple):
-    """One file as it shall be; it is never executable."""
+    """One file as it shall be."""
 
     path: str
     content: bytes | None
     """None: it shall be gone."""
+    executable: bool | None = None
+    """None: a plain file, unless one of this content is there already."""
 
 
 class Author(NamedTuple):
