@@ -82,7 +82,7 @@ class Sufferer:
         self.pod.kill()
         return died
 
-    def recovers(self) -> None:
+    def expect_recovery(self) -> None:
         """The next agent arrives, and leaves nothing undone."""
         self.pod.start(self.plant.kubeconfig)
         eventually(self._arrived, LOCK_PATIENCE, self._story, interval=0.05)
@@ -121,7 +121,7 @@ def turns(sufferer: Sufferer, name: str, most: int) -> int:
         sufferer.publish()
         if not sufferer.dies(f"{name}:{turn}"):
             return turn - 1
-        sufferer.recovers()
+        sufferer.expect_recovery()
     return most
 
 
@@ -136,7 +136,7 @@ def test_after_a_kill_the_next_agent_arrives_and_forgets_no_scan(plant: AgentPla
     for failure in SOME:
         sufferer.publish()
         assert sufferer.dies(failure), f"{failure} is never reached"
-        sufferer.recovers()
+        sufferer.expect_recovery()
 
 
 def test_a_first_sync_that_is_killed_holds_the_gateway_until_another_is_done(plant: AgentPlant) -> None:
@@ -175,7 +175,7 @@ def test_a_first_sync_does_so_too(plant: AgentPlant, name: str) -> None:
         sufferer.publish()
         if turn > 3 or not sufferer.dies(f"{name}:{turn}"):
             break
-        sufferer.recovers()
+        sufferer.expect_recovery()
         assert (sufferer.pod.root / "tmp" / MARKER).exists()
         assert (sufferer.pod.data_dir / ".sync-state" / FIRST_BOOT).exists(), "a second sync is still to come"
     assert turn > 1 or not name.startswith(FIRST_ONLY)
@@ -195,4 +195,4 @@ def test_kills_at_any_moment_tear_nothing_and_the_last_agent_arrives(plant: Agen
         sufferer.pod.kill()
         if kill % 12 == 11:
             sufferer.publish()
-            sufferer.recovers()
+            sufferer.expect_recovery()

@@ -367,7 +367,7 @@ def test_the_command_from_its_very_start_dies_and_recovers_in_the_same_way(world
         finish(world)
 
 
-def broken(world: World, failure: str) -> bool:
+def check_failing_disk(world: World, failure: str) -> bool:
     """A disk that fails from here on: said by name, nothing lost, and all well when it is mended."""
     outside = world.elsewhere()
     if world.approves:
@@ -393,7 +393,7 @@ ERRORS = ("enospc", "eio", "erofs")
 @pytest.mark.parametrize(("name", "error"), list(zip(BREAKABLE, itertools.cycle(ERRORS), strict=False)))
 def test_a_disk_that_fails_is_named_and_nothing_is_lost(worlds: Worlds, name: str, error: str) -> None:
     with worlds.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as world:
-        assert broken(world, f"{name}={error}") or name.startswith(HARMLESS), "nobody was told"
+        assert check_failing_disk(world, f"{name}={error}") or name.startswith(HARMLESS), "nobody was told"
 
 
 @pytest.mark.long
@@ -403,4 +403,4 @@ def test_a_disk_that_fails_is_named_and_nothing_is_lost(worlds: Worlds, name: st
 def test_it_is_so_with_every_error_at_every_place(worlds: Worlds, scenario: str, name: str) -> None:
     for error, turn in itertools.product(ERRORS, (1, 2, 3, 5)):
         with worlds.new(scenario) as world:
-            broken(world, f"{name}:{turn}={error}")
+            check_failing_disk(world, f"{name}:{turn}={error}")

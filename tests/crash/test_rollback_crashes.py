@@ -117,7 +117,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
-    with Commands.ready("cli.rollback", "agent.rolling_back.undoing") as ready:
+    with Commands.ready("cli.syncing.rollback", "agent.rolling_back.undoing") as ready:
         yield ready
 
 

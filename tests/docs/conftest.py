@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from stoker.cli.verbs import cli
 from stoker.testing.assets import finding as assets
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.documents.asking import Asked, install_kinds_of_others
 from stoker.testing.documents.examining import Examiner
 from stoker.testing.documents.pages import Page, all_pages
 from stoker.testing.documents.tools import Tool
@@ -25,9 +28,26 @@ def kubectl(kinds: ClusterAccess) -> Tool:
 
 
 @pytest.fixture(scope="session")
-def examiner(kinds: ClusterAccess) -> Examiner:
-    """Knows the product's command line, the real kubectl and helm, and what the API server serves."""
-    served = spellings(kinds)
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterAccess]:
+    """A cluster in which Argo CD, Flux and others have been installed, as far as their kinds go.
+
+    One of its own: what lies in the shared one is read by tests that count kinds.
+    """
+    with ControlPlane.start(tmp_path_factory.mktemp("foreign")) as plane:
+        install_kinds_of_others(plane)
+        plane.create_namespace("documents")
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def others(foreign: ClusterAccess) -> Asked:
+    return Asked(foreign, "documents")
+
+
+@pytest.fixture(scope="session")
+def examiner(kinds: ClusterAccess, foreign: ClusterAccess) -> Examiner:
+    """Knows the product's command line, the real kubectl and helm, and what the API servers serve."""
+    served = spellings(kinds) | spellings(foreign)
     return Examiner(cli, kinds.binaries / "kubectl", assets.helm(), lambda: served)
 
 

@@ -15,7 +15,7 @@ from stoker.testing.documents.pages import Page, read_page
 from stoker.testing.documents.shell import commands
 from stoker.testing.documents.stoker_commands import trouble
 
-pytestmark = pytest.mark.xdist_group("documents")
+pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
 
 
 def test_every_command_is_one_and_helm_renders_what_it_is_told(

@@ -13,62 +13,16 @@ import pytest
 from stoker.testing.cluster.admission import Admission
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.helm import Helm
+from stoker.testing.documents.asking import Asked
 from stoker.testing.documents.elsewhere import FOREIGN, foreign_key
 from stoker.testing.documents.examining import documents_of, patches_of
 from stoker.testing.documents.manifests import Content, Sort, Unclear, content_of, patch_of
 from stoker.testing.documents.pages import Page
 from stoker.testing.documents.tools import Tool
 
-pytestmark = pytest.mark.xdist_group("documents")
+pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
 
-
-class Asked:
-    """Sends manifests to the API server and keeps none."""
-
-    def __init__(self, cluster: ClusterAccess, namespace: str) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
-        self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
-
-    def trouble(self, manifest: dict[str, Any]) -> str | None:
-        """Why it is not taken."""
-        version, kind = str(manifest["apiVersion"]), str(manifest["kind"])
-        served = self._served(version).get(kind)
-        if served is None:
-            return f"the API server has no {version} {kind}, and neither has FOREIGN"
-        plural, namespaced = served
-        head: dict[str, Any] = dict(manifest.get("metadata") or {})
-        # Who approves must be whom the annotation names, and that is nobody of ours.
-        head["annotations"] = {
-            name: text for name, text in (head.get("annotations") or {}).items() if "/approve" not in name
-        }
-        body = {**manifest, "metadata": {**head, **({"namespace": self._namespace} if namespaced else {})}}
-        group = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        within = f"/namespaces/{self._namespace}" if namespaced else ""
-        place = f"{group}{within}/{plural}/{head.get('name', '')}"
-        answer = self._cluster.request(
-            "PATCH",
-            f"{place}?dryRun=All&fieldValidation=Strict&fieldManager=documents&force=true",
-            body,
-            content_type="application/apply-patch+yaml",
-        )
-        said: Any = answer.json()
-        return None if answer.status in (200, 201) else str(said.get("message"))
-
-    def serves(self, manifest: dict[str, Any]) -> bool:
-        return str(manifest["kind"]) in self._served(str(manifest["apiVersion"]))
-
-    def _served(self, version: str) -> dict[str, tuple[str, bool]]:
-        if version not in self._resources:
-            path = f"/apis/{version}" if "/" in version else f"/api/{version}"
-            answer = self._cluster.request("GET", path)
-            listed: Any = answer.json() if answer.status == 200 else {}
-            self._resources[version] = {
-                one["kind"]: (one["name"], one["namespaced"])
-                for one in listed.get("resources", ())
-                if "/" not in one["name"]
-            }
-        return self._resources[version]
+HEAD = "apiVersion: kustomize.toolkit.fluxcd.io/v1\n"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +48,7 @@ def pieces(pages: list[Page]) -> Iterator[tuple[str, str]]:
 
 
 def test_every_manifest_is_taken_and_every_value_rendered(
-    pages: list[Page], asked: Asked, kubectl: Tool, tmp_path: Path
+    pages: list[Page], asked: Asked, others: Asked, kubectl: Tool, tmp_path: Path
 ) -> None:
     wrong: list[str] = []
     used: set[str] = set()
@@ -107,13 +61,13 @@ def test_every_manifest_is_taken_and_every_value_rendered(
             continue
         counted[content.sort] += 1
         used |= {content.foreign} - {""}
-        wrong += [f"{place}: {said}" for said in judged(content, asked, tmp_path, used)]
+        wrong += [f"{place}: {said}" for said in judged(content, asked, others, tmp_path, used)]
     for fence in (fence for page in pages for fence in page.fences if fence.language == "sh"):
         for place, call in patches_of(fence, kubectl):
-            (text,) = call.values("-p", "--patch")
-            patched = patch_of(call.operands[0].partition("/")[0], text)
-            said = None if patched is None else asked.trouble(patched)
-            wrong += [f"{place}: {said}"] if said else []
+            for text in call.values("-p", "--patch"):  # a file is a fence of its own
+                patched = patch_of(call.operands[0].partition("/")[0], text)
+                said = None if patched is None else asked.trouble(patched)
+                wrong += [f"{place}: {said}"] if said else []
     assert not wrong, "\n".join(wrong)
     assert min(counted.values()) > 3
     shell = {
@@ -135,12 +89,15 @@ def refusal(values: dict[str, Any], folder: Path) -> str:
     return done.stderr.strip() if done.returncode else ""
 
 
-def judged(content: Content, asked: Asked, folder: Path, used: set[str]) -> Iterator[str]:
+def judged(content: Content, asked: Asked, others: Asked, folder: Path, used: set[str]) -> Iterator[str]:
     for one in content.documents:
         if content.sort is Sort.VALUES:
             refused = refusal(one, folder)
             if refused:
                 yield refused
+        elif others.serves(one) and not asked.serves(one):
+            if said := others.trouble(one):
+                yield said
         elif asked.serves(one) or (key := foreign_key(str(one["kind"]))) is None:
             if said := asked.trouble(one):
                 yield said
@@ -153,6 +110,7 @@ def judged(content: Content, asked: Asked, folder: Path, used: set[str]) -> Iter
     [
         ("# part of: Stoker\nspec: {polling: {interval: 5 minutes}}\n", "interval"),
         ("# part of: Stoker\nspec: {poling: {}}\n", "poling"),
+        ("# often.yaml, part of: Stoker\nspec: {poling: {}}\n", "poling"),
         (
             "# part of: Stoker\nspec: {maintenanceWindows: [{cron: 0 2 31 2 *, duration: 1h}]}\n",
             "never comes",
@@ -160,10 +118,14 @@ def judged(content: Content, asked: Asked, folder: Path, used: set[str]) -> Iter
         ("# part of: Pod\nspec: {containres: []}\n", "containres"),
         ("apiVersion: stoker.io/v1alpha1\nkind: Stokr\nmetadata: {name: a}\n", "no stoker.io/v1alpha1 Stokr"),
         ("# values of the chart\ncontroler: {}\n", "controler"),
+        ("# part of: Application\nspec: {syncPolicy: {automatic: {}}}\n", "automatic"),
+        (f"{HEAD}kind: Kustomization\nmetadata: {{name: a}}\nspec: {{prune: true}}\n", "interval"),
     ],
 )
-def test_each_sort_of_mistake_is_found(asked: Asked, tmp_path: Path, text: str, said: str) -> None:
-    (found,) = judged(content_of(text), asked, tmp_path, set())
+def test_each_sort_of_mistake_is_found(
+    asked: Asked, others: Asked, tmp_path: Path, text: str, said: str
+) -> None:
+    (found,) = judged(content_of(text), asked, others, tmp_path, set())
     assert said in found
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from stoker.testing.documents.linking import broken_links, navigation, unreached
-from stoker.testing.documents.pages import ROOT, Page, all_pages, read_page
+from stoker.testing.documents.pages import ROOT, Page, Span, all_pages, read_page
 
 PAGES = all_pages()
 LANGUAGES = {"sh", "yaml", "json", "text", "ini", "toml", "hcl"}
@@ -63,6 +63,26 @@ def test_the_navigation_has_titles_and_no_page_twice() -> None:
     assert all(PurePosixPath(name).suffix == ".md" and title for title, name in entries)
     names = [name for _, name in entries]
     assert sorted(names) == sorted(set(names))
+
+
+def test_every_module_that_a_page_names_is_there() -> None:
+    wrong = [f"{page.name}:{span.line}: {span.text}" for page in PAGES for span in gone(page)]
+    assert not wrong, "\n".join(wrong)
+
+
+def gone(page: Page) -> list[Span]:
+    """Paths of modules and of tests in a sentence that lead nowhere, from the top or from `src/stoker`."""
+    return [
+        span
+        for span in page.spans
+        if re.fullmatch(r"[\w-]+(?:/[\w-]+)*/[\w-]+\.py", span.text)
+        and not any((folder / span.text).is_file() for folder in (ROOT, ROOT / "src" / "stoker"))
+    ]
+
+
+def test_a_module_that_is_gone_is_found() -> None:
+    page = page_of("# Page\n\n`domain/errors.py`, `tests/docs/conftest.py` and `domain/gone.py`.\n")
+    assert [span.text for span in gone(page)] == ["domain/gone.py"]
 
 
 def page_of(text: str, name: str = "docs/page.md") -> Page:

@@ -12,6 +12,7 @@ from stoker.testing.gateway.mind import State
 from stoker.testing.gateway.pair import RedundantPair
 from stoker.testing.gateway.sessions import Designer
 from stoker.testing.gateway.settings import ApiKey, Settings
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
 from stoker.testing.sites.agent_pod import AgentPod
 from stoker.testing.sites.plant import resource
@@ -79,13 +80,13 @@ def test_a_scan_that_is_refused_is_asked_for_until_it_is_made(plant: AgentPlant)
     pod.start(plant.kubeconfig)
     plant.until_converged(pod, second)
 
-    keys, gateway.settings.keys = gateway.settings.keys, {"other": ApiKey("s3cret")}
+    keys, gateway.settings.keys = gateway.settings.keys, {"other": ApiKey(planted("other-key"))}
     third = plant.commit(both(3))
     plant.publish(third)
     plant.maps.until_report(
         sync_status=SyncStatus.ERROR, reason=Reason.TOKEN_REJECTED, synced_commit=third, pod=pod
     )
-    pod.mount("api-key", {"key": "other:s3cret"})
+    pod.mount("api-key", {"key": f"other:{planted('other-key')}"})
     report = plant.until_converged(pod, third)
     assert report.scan_result == "projects=200 config=200"
     assert keys.keys() != gateway.settings.keys.keys()

@@ -27,6 +27,7 @@ from stoker.testing.kubelet.process_kubelet import ProcessKubelet
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.services import published
 from stoker.testing.services.plain_service import PlainService
 from stoker.testing.services.registry import Registry
@@ -111,7 +112,7 @@ def test_quick_start_of_the_papers(site: OperatedSite, plant: Repository, git_ss
 LINE = ("filler", "capper", "labeler", "packer", "palletizer")
 
 
-def five_gateways(kind: str, site: OperatedSite, plant: Repository, server: GitHttpServer) -> None:
+def check_five_gateways(kind: str, site: OperatedSite, plant: Repository, server: GitHttpServer) -> None:
     first = plant.commit(files(*LINE))
     site.apply(kind, "line", git=git(server), polling=FAST, gateway=GATEWAY)
     for name in LINE:
@@ -136,14 +137,14 @@ def five_gateways(kind: str, site: OperatedSite, plant: Repository, server: GitH
 
 
 def test_five_gateways_one_repository(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
-    five_gateways("Stoker", site, plant, git_http)
+    check_five_gateways("Stoker", site, plant, git_http)
 
 
 @pytest.mark.long
 def test_five_gateways_of_an_ignitionsync(
     site: OperatedSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
-    five_gateways("IgnitionSync", site, plant, git_http)
+    check_five_gateways("IgnitionSync", site, plant, git_http)
 
 
 @pytest.mark.long
@@ -172,7 +173,7 @@ def test_push_to_webhook_to_all_gateways_verified(site: OperatedSite, tmp_path: 
         commit = ""
         for name in ("north", "south"):
             commit = repository.commit(f"services/{name}/{title(name)}", content(name, 1).encode())
-        site.secret("hook", hmac="s3cret")
+        site.secret("hook", hmac=planted("webhook-key"))
         site.secret("forge", token=forge.token)
         source = {
             "repo": repository.clone_url,
@@ -187,7 +188,9 @@ def test_push_to_webhook_to_all_gateways_verified(site: OperatedSite, tmp_path: 
         site.until_synced("Stoker", "plant", CommitId(commit), 2)
 
         repository.hook(
-            f"{site.release.receiver}/webhook/{site.namespace}/plant", secret="s3cret", events=["push"]
+            f"{site.release.receiver}/webhook/{site.namespace}/plant",
+            secret=planted("webhook-key"),
+            events=["push"],
         )
         pushed = repository.commit("services/north/projects/north/notes.txt", b"from the webhook\n")
         site.until_synced("Stoker", "plant", CommitId(pushed), 2)
@@ -311,8 +314,8 @@ def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: G
 
     keys = site.gateway("north").settings.keys
     keys.clear()
-    keys["rotated"] = ApiKey("s3cret")
-    site.change_secret("ignition-api-key", apiKey="rotated:s3cret")
+    keys["rotated"] = ApiKey(planted("rotated-key"))
+    site.change_secret("ignition-api-key", apiKey=f"rotated:{planted('rotated-key')}")
     third = plant.commit(files("north", version=3))
     site.until_synced("Stoker", "plant", third, 1)
     assert site.file("north", title("north")) == content("north", 3)
@@ -320,7 +323,7 @@ def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: G
     (agent,) = pod["status"]["initContainerStatuses"]
     logged = site.kubelet.log(site.namespace, "north")
     assert (pod["metadata"]["uid"], agent["restartCount"]) == lives, logged
-    assert "s3cret" not in logged + site.release.said()
+    assert planted("rotated-key") not in logged + site.release.said()
 
 
 def test_a_pod_without_a_sidecar_is_reported(

@@ -59,7 +59,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.mark.xdist_group("reverser-model-0")
 def test_in_calm_weather_people_are_named_for_what_they_did(world: World) -> None:
     voyage = Voyage(world, CALM)
-    voyage.sail(stormy=False)
+    voyage.sail_and_check(stormy=False)
     unknown = voyage.authors.pop("unknown", 0)
     assert len(voyage.authors) > 3, f"only {voyage.authors} are named"
     assert voyage.authors.total() > unknown, f"{unknown} changes are nobody's, {voyage.authors} are"
@@ -69,7 +69,7 @@ def test_in_calm_weather_people_are_named_for_what_they_did(world: World) -> Non
 @pytest.mark.xdist_group("reverser-model-0")
 def test_some_histories_end_well(world: World) -> None:
     voyage = Voyage(world, SAMPLE)
-    voyage.sail()
+    voyage.sail_and_check()
     assert voyage.authors.total(), "nothing was written"
 
 
@@ -83,4 +83,4 @@ def test_some_histories_end_well(world: World) -> None:
     ],
 )
 def test_every_history_ends_well(world: World, seeds: Sequence[int]) -> None:
-    Voyage(world, seeds).sail()
+    Voyage(world, seeds).sail_and_check()

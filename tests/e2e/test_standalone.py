@@ -16,10 +16,11 @@ from stoker.testing.gateway.simulated import KEY, SimulatedGateway
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.plant import VIEWS, mappings, plant, view
 from stoker.testing.waiting import eventually
 
-TOKEN = "t0ken-that-nobody-may-see"
+TOKEN = planted("git-token")
 PATIENCE = 60.0
 
 

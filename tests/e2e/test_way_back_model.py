@@ -349,7 +349,7 @@ class History:
         return "".join(f"line {number}\n" for number in range(6))
 
 
-async def live_through(seeds: Sequence[int], folder: Path) -> None:
+async def check_histories(seeds: Sequence[int], folder: Path) -> None:
     for seed in seeds:
         place = folder / str(seed)
         place.mkdir()
@@ -362,11 +362,11 @@ async def live_through(seeds: Sequence[int], folder: Path) -> None:
 
 @pytest.mark.timeout(300)
 async def test_some_histories_end_in_peace_and_lose_nothing(tmp_path: Path) -> None:
-    await live_through(SAMPLE, tmp_path)
+    await check_histories(SAMPLE, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seeds", histories(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 async def test_every_history_ends_in_peace_and_loses_nothing(seeds: Sequence[int], tmp_path: Path) -> None:
-    await live_through(seeds, tmp_path)
+    await check_histories(seeds, tmp_path)

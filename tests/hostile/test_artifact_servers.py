@@ -24,6 +24,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.artifacts import Credentials
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.services.published import (
     OCI_INDEX,
     OCI_LAYER,
@@ -37,7 +38,7 @@ from stoker.testing.services.published import (
     tar,
 )
 
-PASSWORD = "s3cret-of-the-plant"
+PASSWORD = planted("registry-password")
 LOGIN = Credentials("robot", Secret(PASSWORD))
 TAG = GitRef("v1")
 GOOD = flux({"a.json": "1"})

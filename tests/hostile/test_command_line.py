@@ -48,7 +48,7 @@ def arguments(attack: Attack, *options: str, repo: str = "", ref: str = "main") 
     ]
 
 
-def refused(attack: Attack, ended: Ended) -> str:
+def assert_refused(attack: Attack, ended: Ended) -> str:
     """What was said, when nothing was done."""
     assert "Traceback" not in ended.err, ended.err
     assert ended.code == Exit.WRONG_INPUT, ended
@@ -97,7 +97,7 @@ def test_a_ref_that_could_be_more_than_a_name_does_nothing(
     attack.source()
     canary = attack.outside / "canary"
     written = ref.replace("CANARY", str(canary))
-    message = refused(attack, commands.run(*arguments(attack, ref=written)))
+    message = assert_refused(attack, commands.run(*arguments(attack, ref=written)))
     assert "ref" in message
     assert not canary.exists()
 
@@ -153,7 +153,9 @@ def test_an_address_that_could_be_more_than_one_does_nothing(
     attack: Attack, commands: Commands, url: str
 ) -> None:
     canary = attack.outside / "canary"
-    message = refused(attack, commands.run(*arguments(attack, repo=url.replace("CANARY", str(canary)))))
+    message = assert_refused(
+        attack, commands.run(*arguments(attack, repo=url.replace("CANARY", str(canary))))
+    )
     assert "repository" in message
     assert "s3cret-canary" not in message
     assert not canary.exists()
@@ -193,7 +195,7 @@ def test_a_mapping_that_leads_out_of_its_place_does_nothing(
     attack.source()
     with attack.guarded():
         ended = commands.run(*arguments(attack, f"--map={mapping}", "--var=evil=../../sentinel"))
-    refused(attack, ended)
+    assert_refused(attack, ended)
 
 
 GLOBS = ["**/" * 200 + "a", "(a+)+$", "*" * 3000, "[a-z]*" * 300 + "!", "{a,{b,{c,d}}}" * 60, "[", "\\", "{"]
@@ -206,7 +208,7 @@ def test_a_glob_that_others_choke_on_costs_no_time(attack: Attack, commands: Com
     ended = commands.run(*arguments(attack, f"--exclude={glob}"))
     assert "Traceback" not in ended.err
     if ended.code == Exit.WRONG_INPUT:
-        refused(attack, ended)
+        assert_refused(attack, ended)
     else:
         assert ended.code in (Exit.DONE, Exit.STALLED), ended
 

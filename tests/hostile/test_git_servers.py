@@ -253,7 +253,7 @@ class Stage:
         remote = Remote(self.runner, RepoUrl(server.url("plant.git")), always(Access()))
         self.mirror = Mirror(remote, tmp_path / "cache", limits=Limits(fetch=CAP, news=CAP, seconds=TIMEOUT))
 
-    async def attacked(self, reasons: set[Reason], *, begin_with_a_mirror: bool) -> None:
+    async def assert_survives(self, reasons: set[Reason], *, begin_with_a_mirror: bool) -> None:
         honest = self.repository.commit({"a": "1", "b": "x" * 5000})
         async with self.mirror.held():
             if begin_with_a_mirror:
@@ -302,7 +302,7 @@ async def test_whatever_a_server_sends_the_mirror_survives(
 ) -> None:
     answer, reasons = EVIL[what]
     stage.server.evil = answer
-    await stage.attacked(reasons, begin_with_a_mirror=begin_with_a_mirror)
+    await stage.assert_survives(reasons, begin_with_a_mirror=begin_with_a_mirror)
 
 
 @pytest.mark.parametrize("what", LISTING)
@@ -310,4 +310,4 @@ async def test_whatever_a_server_announces_the_mirror_survives(stage: Stage, wha
     answer, reasons = LISTING[what]
     stage.server.evil_listing = True
     stage.server.evil = answer
-    await stage.attacked(reasons, begin_with_a_mirror=True)
+    await stage.assert_survives(reasons, begin_with_a_mirror=True)

@@ -17,6 +17,7 @@ from stoker.testing.repositories.bare import Repository, submodule
 from stoker.testing.repositories.evil import Attack, fingerprint
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.signing import Signer, ssh_signer
+from stoker.testing.secrecy.planting import planted
 
 
 @pytest.fixture(scope="module")
@@ -232,10 +233,10 @@ def test_what_one_credential_opened_is_never_served_to_another(
 ) -> None:
     repository = Repository.create(repositories / "plant.git")
     repository.commit({"s/f": "for alice alone"})
-    git_http.users |= {"alice": "alice-password"}
+    git_http.users |= {"alice": planted("password-of-alice")}
     site.repo = git_http.url("plant.git")
     for name in ("alice", "mallory"):
-        (site.folder / name).write_text(f"{name}-password")
+        (site.folder / name).write_text(planted(f"password-of-{name}"))
 
     def login(name: str) -> tuple[str, str]:
         return f"--username={name}", f"--token-file={site.folder / name}"
@@ -252,7 +253,7 @@ def test_what_one_credential_opened_is_never_served_to_another(
         ended = site.run(*attempt, f"--data-dir={other}")
         assert (ended.code, ended.said["reason"]) == (Exit.UNREACHABLE, Reason.SOURCE_AUTH_FAILED)
         assert not [path for path in other.rglob("*") if path.is_file() and path.name != "lock"]
-    git_http.users["mallory"] = "mallory-password"
+    git_http.users["mallory"] = planted("password-of-mallory")
     repository.commit({"s/f": "for both"})
     assert site.run(*login("mallory")).code == Exit.DONE
     after = [path for path in (site.cache / "mirrors").iterdir() if path.is_dir()]

@@ -52,16 +52,16 @@ OURS = ("stoker.io/", "ignition-sync.io/")
 
 def outcome(document: object) -> dict[str, Any] | None:
     """The pod after injection; None where it was left alone or refused with a sentence."""
-    pod = refused(lambda: read_pod(json.dumps(document).encode()))
+    pod = expect_result_or_sentence(lambda: read_pod(json.dumps(document).encode()))
     if not isinstance(pod, Pod) or not asks_for_agent(pod, pod.facts("site")):
         return None
     facts = pod.facts("site")
-    done = refused(lambda: inject(pod, facts, settings_of(facts), INTENT, RULES))
+    done = expect_result_or_sentence(lambda: inject(pod, facts, settings_of(facts), INTENT, RULES))
     assert isinstance(document, dict)
     return patched(document, done.patch) if isinstance(done, Injection) else None
 
 
-def refused(call: Callable[[], object]) -> object:
+def expect_result_or_sentence(call: Callable[[], object]) -> object:
     """What a call returns, or the sentence with which it refuses; nothing else may come out of it."""
     try:
         return call()
@@ -150,8 +150,8 @@ def test_a_strange_value_at_any_place_of_a_pod_is_refused_or_harmless(name: str)
 def test_no_json_is_beyond_the_readers(value: Any) -> None:
     outcome(value)
     body = json.dumps(value).encode()
-    refused(lambda: read_admission(body))
-    refused(lambda: asyncio.run(convert(body)))
+    expect_result_or_sentence(lambda: read_admission(body))
+    expect_result_or_sentence(lambda: asyncio.run(convert(body)))
 
 
 def test_a_pod_with_a_thousand_containers_costs_a_moment() -> None:
@@ -202,8 +202,8 @@ def test_a_body_that_is_nested_without_end_is_read_or_refused(depth: int) -> Non
         '{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
         f'"request":{{"uid":"u","object":{{"metadata":{bomb}}},"extra":{bomb}}}}}'
     ).encode()
-    review = refused(lambda: read_admission(body))
+    review = expect_result_or_sentence(lambda: read_admission(body))
     if isinstance(review, Review):
-        refused(lambda: read_pod(review.new or b""))
+        expect_result_or_sentence(lambda: read_pod(review.new or b""))
     else:
         assert "nested" in str(review)

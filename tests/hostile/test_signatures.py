@@ -63,7 +63,7 @@ class Attack(EvilRepository):
         tag = TagObject(name, id_)
         return await verify(self.runner, place, mode=mode, commit=commit, tag=tag, keys=self.keys)
 
-    async def refused(
+    async def assert_refused(
         self, commit: CommitId, reason: Reason, says: str, keys: TrustedKeys | None = None
     ) -> None:
         with pytest.raises(Stalled, match=says) as caught:
@@ -72,7 +72,9 @@ class Attack(EvilRepository):
         assert "\n" not in caught.value.message
         assert len(caught.value.message) < 500
 
-    async def refused_tag(self, name: str, id_: str, commit: CommitId, reason: Reason, says: str) -> None:
+    async def assert_refused_tag(
+        self, name: str, id_: str, commit: CommitId, reason: Reason, says: str
+    ) -> None:
         with pytest.raises(Stalled, match=says) as caught:
             await self.accepted_tag(name, id_, commit)
         assert caught.value.reason is reason
@@ -101,24 +103,24 @@ def signed_by_alice(attack: Attack, content: bytes, namespace: str) -> bytes:
 
 async def test_a_commit_without_a_signature(attack: Attack) -> None:
     commit = attack.repository.commit({"a": "1"})
-    await attack.refused(commit, MISSING, f"commit {commit} is not signed")
+    await attack.assert_refused(commit, MISSING, f"commit {commit} is not signed")
 
 
 async def test_a_commit_signed_by_somebody_else(attack: Attack) -> None:
     commit = attack.mallory.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, r"ssh key SHA256:\S+, which the allowed signers do not name")
+    await attack.assert_refused(commit, INVALID, r"ssh key SHA256:\S+, which the allowed signers do not name")
 
 
 async def test_an_unsigned_commit_on_top_of_a_signed_one(attack: Attack) -> None:
     good = attack.alice.commit(attack.repository, {"a": "1"})
     assert await attack.accepted(good)
-    await attack.refused(attack.repository.commit({"a": "2"}), MISSING, "not signed")
+    await attack.assert_refused(attack.repository.commit({"a": "2"}), MISSING, "not signed")
 
 
 async def test_an_unsigned_commit_under_a_signed_tag_in_the_mode_for_commits(attack: Attack) -> None:
     commit = attack.repository.commit({"a": "1"})
     attack.alice.tag(attack.repository, "v1", commit)
-    await attack.refused(commit, MISSING, "not signed")
+    await attack.assert_refused(commit, MISSING, "not signed")
 
 
 async def test_the_text_of_a_signature_in_the_message(attack: Attack) -> None:
@@ -126,8 +128,8 @@ async def test_the_text_of_a_signature_in_the_message(attack: Attack) -> None:
     header = signature_header(good)
     body = header.replace(b"gpgsig ", b"").replace(b"\n ", b"\n")
     unsigned = good.replace(header, b"")
-    await attack.refused(attack.write("commit", unsigned + b"\n" + header), MISSING, "not signed")
-    await attack.refused(attack.write("commit", unsigned + b"\n" + body), MISSING, "not signed")
+    await attack.assert_refused(attack.write("commit", unsigned + b"\n" + header), MISSING, "not signed")
+    await attack.assert_refused(attack.write("commit", unsigned + b"\n" + body), MISSING, "not signed")
 
 
 @pytest.mark.parametrize(
@@ -147,14 +149,14 @@ async def test_signed_content_that_was_changed_afterwards(
 ) -> None:
     good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     assert tamper(good) != good
-    await attack.refused(attack.write("commit", tamper(good)), INVALID, "does not fit its content")
+    await attack.assert_refused(attack.write("commit", tamper(good)), INVALID, "does not fit its content")
 
 
 async def test_the_signature_of_another_commit(attack: Attack) -> None:
     header = signature_header(attack.read(attack.alice.commit(attack.repository, {"a": "1"})))
     plain = attack.read(attack.repository.commit({"a": "2"}))
     commit = attack.write("commit", plain.replace(b"\n\n", b"\n" + header + b"\n", 1))
-    await attack.refused(commit, INVALID, "does not fit its content")
+    await attack.assert_refused(commit, INVALID, "does not fit its content")
 
 
 @pytest.mark.parametrize("order", ["good first", "good last"])
@@ -165,25 +167,25 @@ async def test_two_signatures_in_one_commit(attack: Attack, order: str) -> None:
     if order == "good last":
         headers.reverse()
     commit = attack.write("commit", good.replace(signature_header(good), b"".join(headers)))
-    await attack.refused(commit, INVALID, "more than one signature")
+    await attack.assert_refused(commit, INVALID, "more than one signature")
 
 
 async def test_a_second_signature_under_the_name_for_other_ids(attack: Attack) -> None:
     good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     header = signature_header(good)
     both = good.replace(header, header + header.replace(b"gpgsig ", b"gpgsig-sha256 "))
-    await attack.refused(attack.write("commit", both), INVALID, "more than one signature")
+    await attack.assert_refused(attack.write("commit", both), INVALID, "more than one signature")
     only = good.replace(header, header.replace(b"gpgsig ", b"gpgsig-sha256 "))
-    await attack.refused(attack.write("commit", only), INVALID, "other kind of object id")
+    await attack.assert_refused(attack.write("commit", only), INVALID, "other kind of object id")
 
 
 async def test_two_signatures_in_one_header(attack: Attack) -> None:
     good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     header = signature_header(good)
     twice = header + header.replace(b"gpgsig ", b" ")
-    await attack.refused(attack.write("commit", good.replace(header, twice)), INVALID, "alone")
+    await attack.assert_refused(attack.write("commit", good.replace(header, twice)), INVALID, "alone")
     behind = header + b" trailing words\n"
-    await attack.refused(attack.write("commit", good.replace(header, behind)), INVALID, "alone")
+    await attack.assert_refused(attack.write("commit", good.replace(header, behind)), INVALID, "alone")
 
 
 async def test_parents_behind_the_signature_that_git_does_not_read(attack: Attack) -> None:
@@ -194,7 +196,7 @@ async def test_parents_behind_the_signature_that_git_does_not_read(attack: Attac
     commit = attack.write("commit", tree + b"\n" + header + rest)
     parents = attack.repository.git("rev-list", "--parents", "-1", commit).split()
     assert len(parents) == 1, "git sees a commit without parents; Alice signed one with a parent"
-    await attack.refused(commit, INVALID, "git's order")
+    await attack.assert_refused(commit, INVALID, "git's order")
 
 
 @pytest.mark.parametrize(
@@ -220,13 +222,13 @@ async def test_objects_that_programs_read_differently_even_if_alice_signed_them(
     content = change(attack.read(attack.repository.commit({"a": "1"})))
     header = b"gpgsig " + signed_by_alice(attack, content, "git").replace(b"\n", b"\n ") + b"\n"
     commit = attack.write("commit", content.replace(b"\n\n", b"\n" + header + b"\n", 1))
-    await attack.refused(commit, INVALID, says)
+    await attack.assert_refused(commit, INVALID, says)
 
 
 async def test_an_object_that_ends_in_its_headers(attack: Attack) -> None:
     good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     commit = attack.write("commit", good.split(b"\n\n")[0] + b"\n")
-    await attack.refused(commit, INVALID, "ends within its headers")
+    await attack.assert_refused(commit, INVALID, "ends within its headers")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ async def test_things_that_are_no_signature(attack: Attack, signature: bytes) ->
     plain = attack.read(attack.repository.commit({"a": "1"}))
     header = b"gpgsig " + signature.replace(b"\n", b"\n ") + b"\n"
     commit = attack.write("commit", plain.replace(b"\n\n", b"\n" + header + b"\n", 1))
-    await attack.refused(commit, INVALID, f"commit {commit} has a signature that")
+    await attack.assert_refused(commit, INVALID, f"commit {commit} has a signature that")
 
 
 async def test_a_signature_that_was_made_for_something_else_than_git(attack: Attack) -> None:
@@ -257,7 +259,7 @@ async def test_a_signature_that_was_made_for_something_else_than_git(attack: Att
     signature = signed_by_alice(attack, plain, "file")
     header = b"gpgsig " + signature.replace(b"\n", b"\n ") + b"\n"
     commit = attack.write("commit", plain.replace(b"\n\n", b"\n" + header + b"\n", 1))
-    await attack.refused(commit, INVALID, "made for something else than git")
+    await attack.assert_refused(commit, INVALID, "made for something else than git")
 
 
 async def test_other_bytes_under_the_id_of_a_signed_commit(attack: Attack) -> None:
@@ -270,7 +272,7 @@ async def test_other_bytes_under_the_id_of_a_signed_commit(attack: Attack) -> No
     for pack in (attack.repository.path / "objects/pack").iterdir():
         pack.unlink()
     place.write_bytes(zlib.compress(b"commit %d\0" % len(good) + good))
-    await attack.refused(victim, INVALID, f"something else than commit {victim}")
+    await attack.assert_refused(victim, INVALID, f"something else than commit {victim}")
 
 
 async def test_a_replacement_of_a_commit_by_a_signed_one(attack: Attack) -> None:
@@ -284,10 +286,10 @@ async def test_a_replacement_of_a_commit_by_a_signed_one(attack: Attack) -> None
 async def test_an_object_of_any_size(attack: Attack) -> None:
     good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     commit = attack.write("commit", good + b"x" * MAX_OBJECT_BYTES)
-    await attack.refused(commit, INVALID, f"checked up to {MAX_OBJECT_BYTES}")
+    await attack.assert_refused(commit, INVALID, f"checked up to {MAX_OBJECT_BYTES}")
     many = b"".join(b" \n" for _ in range(400_000))  # quick to refuse, also when it is all header
     commit = attack.write("commit", good.replace(b"\n\n", b"\nnote x\n" + many + b"\n", 1))
-    await attack.refused(commit, INVALID, "does not fit its content")
+    await attack.assert_refused(commit, INVALID, "does not fit its content")
 
 
 @pytest.mark.parametrize(
@@ -297,7 +299,7 @@ async def test_an_object_of_any_size(attack: Attack) -> None:
 )
 async def test_allowed_signers_that_say_nothing_allow_nobody(attack: Attack, lines: bytes) -> None:
     commit = attack.alice.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "do not name", TrustedKeys(lines))
+    await attack.assert_refused(commit, INVALID, "do not name", TrustedKeys(lines))
 
 
 @pytest.mark.parametrize("lines", [b"", b"\n \n", b"# alice is gone\n"])
@@ -311,7 +313,7 @@ async def test_a_certificate_for_a_name_that_is_not_allowed(attack: Attack) -> N
     bob = certified_signer(attack.folder, "bob", principals="bob@elsewhere.test")
     commit = bob.commit(attack.repository, {"a": "1"})
     allowed = TrustedKeys(b"*@example.test cert-authority " + bob.public)
-    await attack.refused(commit, INVALID, "do not name", allowed)
+    await attack.assert_refused(commit, INVALID, "do not name", allowed)
 
 
 async def test_a_certificate_that_the_signer_made_for_themselves(attack: Attack) -> None:
@@ -319,21 +321,23 @@ async def test_a_certificate_that_the_signer_made_for_themselves(attack: Attack)
     carol = certified_signer(attack.folder, "carol", principals="alice@example.test")
     commit = carol.commit(attack.repository, {"a": "1"})
     allowed = TrustedKeys(b"*@example.test cert-authority " + bob.public)
-    await attack.refused(commit, INVALID, "do not name", allowed)
+    await attack.assert_refused(commit, INVALID, "do not name", allowed)
 
 
 async def test_the_key_of_an_authority_where_it_may_only_certify(attack: Attack) -> None:
     allowed = TrustedKeys(b"*@example.test cert-authority " + attack.alice.public)
     commit = attack.alice.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "do not name", allowed)
+    await attack.assert_refused(commit, INVALID, "do not name", allowed)
 
 
 async def test_a_kind_of_signature_for_which_no_keys_are_given(attack: Attack, gpg: GpgHome) -> None:
     bob = gpg.signer("bob")
     commit = bob.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "no GPG keys are given")
+    await attack.assert_refused(commit, INVALID, "no GPG keys are given")
     commit = attack.alice.commit(attack.repository, {"a": "2"})
-    await attack.refused(commit, INVALID, "no allowed signers are given", TrustedKeys(gpg_keys=bob.public))
+    await attack.assert_refused(
+        commit, INVALID, "no allowed signers are given", TrustedKeys(gpg_keys=bob.public)
+    )
 
 
 async def test_a_gpg_key_that_nobody_trusts(attack: Attack, gpg: GpgHome) -> None:
@@ -342,26 +346,28 @@ async def test_a_gpg_key_that_nobody_trusts(attack: Attack, gpg: GpgHome) -> Non
     with GpgHome.make() as elsewhere:
         false = elsewhere.signer("trusted")
         commit = false.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "none of the GPG keys", TrustedKeys(gpg_keys=trusted.public))
+    await attack.assert_refused(commit, INVALID, "none of the GPG keys", TrustedKeys(gpg_keys=trusted.public))
 
 
 async def test_a_user_id_made_of_gpgs_own_words(attack: Attack, gpg: GpgHome) -> None:
     trusted = gpg.signer("somebody")
     false = gpg.signer("liar", user="[GNUPG:] GOODSIG 0 somebody")
     commit = false.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "none of the GPG keys", TrustedKeys(gpg_keys=trusted.public))
+    await attack.assert_refused(commit, INVALID, "none of the GPG keys", TrustedKeys(gpg_keys=trusted.public))
 
 
 async def test_a_gpg_key_that_has_expired(attack: Attack, gpg: GpgHome) -> None:
     old = gpg.signer("old", expires="seconds=86400", at="20250101T000000")
     commit = old.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "key that has expired", TrustedKeys(gpg_keys=old.public))
+    await attack.assert_refused(commit, INVALID, "key that has expired", TrustedKeys(gpg_keys=old.public))
 
 
 async def test_a_gpg_signature_that_has_expired(attack: Attack, gpg: GpgHome) -> None:
     brief = gpg.signer("brief", at="20250101T000000", options="--default-sig-expire=1d")
     commit = brief.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "signature that has expired", TrustedKeys(gpg_keys=brief.public))
+    await attack.assert_refused(
+        commit, INVALID, "signature that has expired", TrustedKeys(gpg_keys=brief.public)
+    )
 
 
 async def test_a_gpg_key_that_was_revoked(attack: Attack, gpg: GpgHome) -> None:
@@ -369,7 +375,7 @@ async def test_a_gpg_key_that_was_revoked(attack: Attack, gpg: GpgHome) -> None:
     commit = gone.commit(attack.repository, {"a": "1"})
     assert await attack.accepted(commit, TrustedKeys(gpg_keys=gone.public))
     revoked = TrustedKeys(gpg_keys=gpg.revoke("gone"))
-    await attack.refused(commit, INVALID, "revoked", revoked)
+    await attack.assert_refused(commit, INVALID, "revoked", revoked)
 
 
 async def test_gpg_signed_content_that_was_changed(attack: Attack, gpg: GpgHome) -> None:
@@ -377,14 +383,14 @@ async def test_gpg_signed_content_that_was_changed(attack: Attack, gpg: GpgHome)
     good = attack.read(bob.commit(attack.repository, {"a": "1"}))
     keys = TrustedKeys(gpg_keys=bob.public)
     commit = attack.write("commit", good.replace(b"Signed\n", b"Signed!\n"))
-    await attack.refused(commit, INVALID, "does not fit its content", keys)
+    await attack.assert_refused(commit, INVALID, "does not fit its content", keys)
 
 
 @pytest.mark.parametrize("options", ["--digest-algo=SHA1", "--textmode"], ids=["weak hash", "text"])
 async def test_gpg_signatures_that_prove_too_little(attack: Attack, gpg: GpgHome, options: str) -> None:
     bob = gpg.signer(options.strip("-").replace("=", ""), options=options)
     commit = bob.commit(attack.repository, {"a": "1"})
-    await attack.refused(commit, INVALID, "proves too little", TrustedKeys(gpg_keys=bob.public))
+    await attack.assert_refused(commit, INVALID, "proves too little", TrustedKeys(gpg_keys=bob.public))
 
 
 def pgp_header(raw: bytes) -> bytes:
@@ -420,7 +426,7 @@ async def test_a_gpg_signature_with_more_than_itself(attack: Attack, gpg: GpgHom
         b"\xff" * 9,
     ):
         commit = attack.write("commit", good.replace(header, pgp_header(raw)))
-        await attack.refused(commit, INVALID, "cannot be read", keys)
+        await attack.assert_refused(commit, INVALID, "cannot be read", keys)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDM=\n"])
@@ -466,7 +472,7 @@ async def test_a_gpg_that_does_not_say_all_that_it_must(
     (place / "gpg").write_text(f"#!/bin/sh\n{script}\n")
     (place / "gpg").chmod(0o700)
     monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
-    await attack.refused(commit, INVALID, "GPG signature that", TrustedKeys(gpg_keys=b"any"))
+    await attack.assert_refused(commit, INVALID, "GPG signature that", TrustedKeys(gpg_keys=b"any"))
     (place / "verified").write_text(f"[GNUPG:] NEWSIG\n[GNUPG:] {GOOD}\n")
     if code == 0:
         assert await attack.accepted(commit, TrustedKeys(gpg_keys=b"any")) == Signed("Alice", "gpg", "AA")
@@ -477,26 +483,26 @@ async def test_a_signed_tag_passed_off_as_another_release(attack: Attack) -> Non
     id_ = attack.alice.tag(attack.repository, "v1", old)
     assert await attack.accepted_tag("v1", id_, old)
     attack.repository.git("update-ref", "refs/tags/v2", id_)
-    await attack.refused_tag("v2", id_, old, INVALID, "'v2' was signed under another name, 'v1'")
+    await attack.assert_refused_tag("v2", id_, old, INVALID, "'v2' was signed under another name, 'v1'")
 
 
 async def test_a_signed_tag_that_leads_elsewhere(attack: Attack) -> None:
     good = attack.repository.commit({"a": "1"})
     evil = attack.repository.commit({"a": "evil"})
     id_ = attack.alice.tag(attack.repository, "v1", good)
-    await attack.refused_tag("v1", id_, evil, INVALID, f"leads to commit {good}, not to commit {evil}")
+    await attack.assert_refused_tag("v1", id_, evil, INVALID, f"leads to commit {good}, not to commit {evil}")
     tree = attack.repository.git("rev-parse", f"{evil}^{{tree}}").decode().strip()
     id_ = attack.alice.tag(attack.repository, "v1", tree)
-    await attack.refused_tag("v1", id_, evil, INVALID, "leads to tree")
+    await attack.assert_refused_tag("v1", id_, evil, INVALID, "leads to tree")
 
 
 async def test_a_tag_signed_by_somebody_else_or_nobody(attack: Attack) -> None:
     commit = attack.alice.commit(attack.repository, {"a": "1"})  # that the commit is signed helps nothing
     id_ = attack.mallory.tag(attack.repository, "v1", commit)
-    await attack.refused_tag("v1", id_, commit, INVALID, "do not name")
+    await attack.assert_refused_tag("v1", id_, commit, INVALID, "do not name")
     attack.repository.tag("v1", commit, message="Unsigned")
     id_ = attack.repository.git("rev-parse", "refs/tags/v1").decode().strip()
-    await attack.refused_tag("v1", id_, commit, MISSING, "'v1' is not signed")
+    await attack.assert_refused_tag("v1", id_, commit, MISSING, "'v1' is not signed")
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,11 @@ from stoker.cli.verbs import cli
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.plain_objects import condition_in, require
 from stoker.testing.cluster.release import HOME, Release
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.controller_site import Site
 from stoker.testing.waiting import eventually
 
-SECRET = "a-token-that-nobody-must-see"
+SECRET = planted("clinic-token")
 HOOKS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/stoker-controller-0"
 _MERGE = "application/merge-patch+json"
@@ -82,20 +83,22 @@ class Clinic:
             require(self.cluster.request("POST", path.rpartition("/")[0], before), 201)
 
     @contextmanager
-    def extra_webhook(self, config: dict[str, Any]) -> Iterator[str]:
-        """A configuration of ours that leads elsewhere; nobody is asked by it."""
+    def extra_webhook(self, config: dict[str, Any], *, about: str = "") -> Iterator[str]:
+        """A configuration of ours that leads elsewhere; it must be asked about one namespace, or never is."""
+        kind = "mutating" if about else "validating"  # the former are asked first
+        chosen = {"kubernetes.io/metadata.name": about} if about else {"nobody": "is-asked"}
         body = {
             "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
+            "kind": f"{kind.capitalize()}WebhookConfiguration",
             "metadata": {"name": "stoker-extra"},
             "webhooks": [
                 {
                     "name": "extra.stoker.io",
                     "admissionReviewVersions": ["v1"],
                     "sideEffects": "None",
-                    "failurePolicy": "Ignore",
+                    "failurePolicy": "Fail" if about else "Ignore",
                     "clientConfig": config,
-                    "namespaceSelector": {"matchLabels": {"nobody": "is-asked"}},
+                    "namespaceSelector": {"matchLabels": chosen},
                     "rules": [
                         {
                             "operations": ["CREATE"],
@@ -107,11 +110,11 @@ class Clinic:
                 }
             ],
         }
-        require(self.cluster.request("POST", HOOKS.format("validating"), body), 201)
+        require(self.cluster.request("POST", HOOKS.format(kind), body), 201)
         try:
-            yield "extra.stoker.io of ValidatingWebhookConfiguration stoker-extra"
+            yield f"extra.stoker.io of {kind.capitalize()}WebhookConfiguration stoker-extra"
         finally:
-            self.cluster.request("DELETE", f"{HOOKS.format('validating')}/stoker-extra")
+            self.cluster.request("DELETE", f"{HOOKS.format(kind)}/stoker-extra")
 
 
 @dataclass

@@ -39,6 +39,7 @@ from stoker.testing.gateway.settings import Settings
 from stoker.testing.gateway.simulated import KEY, SimulatedGateway
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.sites.plant import resource
 from stoker.testing.waiting import eventually
@@ -342,7 +343,7 @@ def test_an_agent_in_a_pod_that_is_not_its_own_touches_nothing(plant: Plant) -> 
 def test_a_missing_credential_is_named_and_used_as_soon_as_it_is_mounted(
     plant: Plant, git_http: GitHttpServer
 ) -> None:
-    git_http.users = {"x-access-token": "s3cret-token"}
+    git_http.users = {"x-access-token": planted("git-token")}
     pod = plant.pod()
     plant.publish(auth_type=AuthKind.TOKEN, auth_secret=SecretKey("git", "token"))
     pod.start(plant.kubeconfig)
@@ -351,10 +352,10 @@ def test_a_missing_credential_is_named_and_used_as_soon_as_it_is_mounted(
     assert "'token'" in report.error_message
     pod.mount("git-credentials", {"token": "wrong\n"})
     plant.maps.until_report(reason=Reason.SOURCE_AUTH_FAILED, pod=pod)
-    pod.mount("git-credentials", {"token": "s3cret-token\n"})
+    pod.mount("git-credentials", {"token": planted("git-token") + "\n"})
     synced_to(plant, plant.first, pod)
-    assert "s3cret-token" not in json.dumps(pod.lines())
-    assert "s3cret-token" not in json.dumps(plant.maps.status())
+    assert planted("git-token") not in json.dumps(pod.lines())
+    assert planted("git-token") not in json.dumps(plant.maps.status())
 
 
 def test_agents_that_report_at_once_lose_no_key(plant: Plant) -> None:
@@ -394,14 +395,14 @@ def test_asked_to_end_it_finishes_says_so_and_goes_with_zero(plant: Plant) -> No
 
 def test_a_map_that_is_not_signed_with_the_mounted_key_is_not_followed(plant: Plant) -> None:
     pod = plant.pod()
-    pod.mount("metadata-key", {"key": "between us"})
+    pod.mount("metadata-key", {"key": planted("map-key")})
     plant.publish()
     plant.maps.prepare_status()
     pod.start(plant.kubeconfig)
     plant.maps.until_report(reason=Reason.METADATA_NOT_TRUSTED, pod=pod)
     assert pod.file(PROJECT) is None
     name = f"{plant.namespace}/stoker-metadata-plant"
-    plant.maps.publish(signed(plant.metadata.data(), Secret("between us"), of=name))
+    plant.maps.publish(signed(plant.metadata.data(), Secret(planted("map-key")), of=name))
     synced_to(plant, plant.first, pod)
 
 
@@ -426,6 +427,7 @@ def test_who_may_only_get_the_map_polls_it(plant: Plant) -> None:
     second = plant.commit("Two")
     plant.publish(commit=second)
     synced_to(plant, second, pod)
+    assert pod.file(PROJECT) == project("Two")
 
 
 def test_a_plan_beyond_the_budget_waits_for_its_approval(plant: Plant) -> None:
@@ -585,6 +587,19 @@ def test_a_project_that_somebody_edits_is_held_and_drift_is_told(plant: Plant) -
         assert pod.file(PROJECT) == "edited by hand"
         (pod.data_dir / PROJECT).write_text(project("Version 2"))
         plant.maps.until_report(drift=None, pod=pod)
+
+
+def test_drift_that_was_told_of_is_gone_when_it_has_been_restored(plant: Plant) -> None:
+    pod = plant.pod(sync_period="1")
+    plant.publish(agent_spec=plant.spec({"drift": {"mode": "report", "interval": "1s"}}))
+    pod.start(plant.kubeconfig)
+    synced_to(plant, plant.first, pod)
+    before = pod.file(PROJECT)
+    (pod.data_dir / PROJECT).write_text("edited by hand")
+    plant.maps.until_report(drift=lambda it: it is not None, pod=pod)
+    plant.publish(agent_spec=plant.spec({"drift": {"mode": "restore", "interval": "1s"}}))
+    plant.maps.until_report(drift=None, pod=pod)
+    assert pod.file(PROJECT) == before
 
 
 def test_a_backup_waits_for_its_primary_and_goes_on_without_one_that_is_gone(plant: Plant) -> None:

@@ -44,7 +44,7 @@ class Patient:
         self.plant.publish(trigger=f"rest {self._rests}")
         self.plant.maps.until_report(reason=Reason.PAUSED, pod=self.pod)
 
-    def refuses(self, data: Mapping[str, str], reason: Reason, word: str) -> None:
+    def expect_refusal(self, data: Mapping[str, str], reason: Reason, word: str) -> None:
         """Told this, it names what is wrong, and stays where it is."""
         self.plant.maps.publish(data)
         report = self.plant.maps.until_report(
@@ -53,7 +53,7 @@ class Patient:
         assert report.sync_status is SyncStatus.ERROR
         assert (report.synced_commit, self.pod.file(FILE)) == (self.first, project("filler", 1)[FILE])
 
-    def follows(self) -> None:
+    def expect_going_on(self) -> None:
         """Told well, it goes on as if nothing had been."""
         self.plant.maps.publish(self.good)
         self.plant.until_converged(self.pod, self.second)
@@ -109,17 +109,17 @@ def test_keys_of_the_map(patient: Patient) -> None:
     for key, values in KEYS.items():
         for value in values:
             patient.rest()
-            patient.refuses({**patient.good, key: value}, Reason.METADATA_INVALID, f"key {key}")
+            patient.expect_refusal({**patient.good, key: value}, Reason.METADATA_INVALID, f"key {key}")
     patient.rest()
-    patient.refuses({**patient.good, "protocolVersion": "2"}, Reason.PROTOCOL_TOO_NEW, "protocol 2")
+    patient.expect_refusal({**patient.good, "protocolVersion": "2"}, Reason.PROTOCOL_TOO_NEW, "protocol 2")
     spec = json.loads(patient.plant.spec())
     patient.rest()
     newer = json.dumps({**spec, "version": 2})
-    patient.refuses({**patient.good, "agentSpec": newer}, Reason.PROTOCOL_TOO_NEW, "version 2")
+    patient.expect_refusal({**patient.good, "agentSpec": newer}, Reason.PROTOCOL_TOO_NEW, "version 2")
     spec["resource"]["metadata"]["name"] = "other"
     patient.rest()
-    patient.refuses({**patient.good, "agentSpec": json.dumps(spec)}, Reason.METADATA_INVALID, "/other")
-    patient.follows()
+    patient.expect_refusal({**patient.good, "agentSpec": json.dumps(spec)}, Reason.METADATA_INVALID, "/other")
+    patient.expect_going_on()
 
 
 ANNOTATIONS = {
@@ -145,17 +145,17 @@ def test_annotations_of_the_pod(patient: Patient) -> None:
             patient.rest()
             before = pod.annotations.get(f"stoker.io/{key}")
             pod.annotate({key: value})
-            patient.refuses(patient.good, Reason.INVALID_VALUE, f"stoker.io/{key}")
+            patient.expect_refusal(patient.good, Reason.INVALID_VALUE, f"stoker.io/{key}")
             patient.plant.publish()  # paused, before it is mended
             pod.annotate({key: before})
     for text in ("no annotation at all", 'a="b', 'stoker.io/x="\\q"'):
         patient.rest()
         pod.rewrite_podinfo({"annotations": text})
-        patient.refuses(patient.good, Reason.INVALID_VALUE, "line 1")
+        patient.expect_refusal(patient.good, Reason.INVALID_VALUE, "line 1")
         patient.plant.publish()
         pod.annotate({})
     patient.rest()
-    patient.follows()
+    patient.expect_going_on()
 
 
 def mapped(**changes: object) -> dict[str, object]:
@@ -178,14 +178,14 @@ PROFILES = [
 def test_profiles(patient: Patient) -> None:
     patient.rest()
     patient.pod.annotate({"sync-profile": "line"})
-    patient.refuses(patient.good, Reason.PROFILE_NOT_FOUND, "/line")
+    patient.expect_refusal(patient.good, Reason.PROFILE_NOT_FOUND, "/line")
     for spec, reason, word in PROFILES:
         patient.plant.publish()
         apply_profile(patient.plant, spec)
-        patient.refuses(patient.good, reason, word)
+        patient.expect_refusal(patient.good, reason, word)
     patient.plant.publish()
     apply_profile(patient.plant, mapped())
-    patient.follows()
+    patient.expect_going_on()
 
 
 def apply_profile(plant: AgentPlant, spec: Mapping[str, object]) -> None:

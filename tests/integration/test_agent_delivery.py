@@ -15,6 +15,7 @@ from stoker.testing.gateway.sessions import Browser
 from stoker.testing.gateway.settings import Settings
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.agent_plant import AgentPlant, project
 from stoker.testing.sites.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.sites.controller_site import Site
@@ -49,14 +50,14 @@ def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_mad
         assert len(github.given) == 2
 
         github.revoke_all()
-        github.tokens.add("ghs_minted")
-        pod.mount("git-credentials", {"token": "ghs_minted"})
+        github.tokens.add(planted("minted-token"))
+        pod.mount("git-credentials", {"token": planted("minted-token")})
         third = plant.commit(project("filler", 3))
         plant.publish(third)
         plant.until_converged(pod, third)
         assert len(github.given) == 2, "who has a token needs no key"
         told = json.dumps([pod.lines(), plant.maps.status()])
-        secrets = [*github.given, "ghs_minted", key.splitlines()[1]]
+        secrets = [*github.given, planted("minted-token"), key.splitlines()[1]]
         assert not [secret for secret in secrets if secret in told]
 
 
@@ -161,10 +162,10 @@ def test_what_the_controller_signs_is_followed_and_what_somebody_else_writes_is_
     first = repository.commit({"services/filler/projects/filler/project.json": "{}"})
     said = {"service-path": "services/filler", "gateway-port": "0"}
     pod = AgentPod.create(tmp_path / "pod", namespace, annotations=said)
-    pod.mount("metadata-key", {"key": "between us"})
+    pod.mount("metadata-key", {"key": planted("map-key")})
     maps = ResourceMaps(kinds, namespace)
     with Site.prepare(kinds, namespace, tmp_path) as site, pod:
-        site.secret("between-us", key="between us")
+        site.secret("between-us", key=planted("map-key"))
         site.apply("Stoker", "plant", git={"repo": git_http.url("plant.git"), "ref": "main"})
         controller = site.start("--metadata-key=between-us/key")
         site.until_told("plant", commit=first)

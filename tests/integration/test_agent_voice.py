@@ -152,6 +152,29 @@ async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
             await voice.task
 
 
+async def test_a_server_that_is_back_is_not_kept_waiting_for_the_report(
+    control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
+) -> None:
+    async with Client(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
+        voice = Voice(control_plane, namespace, client)
+        voice.offer(SYNCED)
+        await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
+        rules = ["--verb=create,patch,get", "--resource=configmaps"]
+        voice.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
+        voice.maps.cluster.kubectl(
+            "-n", namespace, "create", "rolebinding", "maps", "--role=maps", "--user=dave"
+        )
+
+        def hurried() -> bool:
+            voice.publisher.hurry()  # as the watch does that is open again; no time passes
+            return voice.maps.report() is not None
+
+        await eventually_async(hurried, 20.0, "it is written", interval=0.2)
+        voice.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await voice.task
+
+
 def test_a_manager_is_short_and_of_one_pod() -> None:
     long = "p" * 250
     assert manager_for("gateway-0") == "stoker-agent-gateway-0"

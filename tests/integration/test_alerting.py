@@ -17,11 +17,12 @@ from stoker.testing.faults.http_proxy import HttpProxy
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.services.alert_services import ROUTING_KEY, AlertServices
 from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
-SECRETS = ("slack-s3cret", "teams-s3cret", "webhook-s3cret", ROUTING_KEY, "s1gnature")
+SECRETS = (*map(planted, ("slack", "teams", "webhook", "sig")), ROUTING_KEY)
 
 
 @pytest.fixture

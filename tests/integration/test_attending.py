@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,9 @@ from stoker.testing.gateway.locks import Kind
 from stoker.testing.gateway.mind import State
 from stoker.testing.gateway.sessions import Browser, Designer
 from stoker.testing.gateway.settings import ApiKey, Paths
-from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.gateway.simulated import KEY, SECRET, SimulatedGateway
 from stoker.testing.repositories.bare import Repository
-from stoker.testing.waiting import eventually
+from stoker.testing.waiting import eventually, eventually_async
 
 HASTE = 25.0
 PROVIDER = "config/resources/core/ignition/tag-provider"
@@ -205,6 +206,11 @@ async def test_locks_writes_scans_and_verifies(site: Site, order: ScanOrder, kin
     assert len(site.gateway.requests) == before, "nothing is owed, nothing is asked"
 
 
+async def done_a_moment_later(clock: ManualClock, task: asyncio.Task[object]) -> bool:
+    await clock.advance(0.01)
+    return task.done()
+
+
 async def test_a_gateway_that_has_just_answered_is_not_asked_how_it_is(site: Site) -> None:
     clock = ManualClock()
     options = AttendOptions(data_dir=site.data, state_dir=site.data / ".sync-state", policy=CALM)
@@ -216,9 +222,8 @@ async def test_a_gateway_that_has_just_answered_is_not_asked_how_it_is(site: Sit
     for number, seconds in enumerate((0.0, 1.0, 2 * FRESH_SECONDS, TOLD_SECONDS)):
         await clock.advance(seconds)
         passing = asyncio.create_task(site.carry(attending, {"projects/filler/x": str(number)}))
-        while not passing.done():
-            await asyncio.sleep(0.01)
-            await clock.advance(0.01)
+        ended = partial(done_a_moment_later, clock, passing)
+        await eventually_async(ended, 30.0, "the pass ends", interval=0.01)
         assert passing.result() == ((), ())
         asked.append(len(site.gateway.asked("GET", "/system/gwinfo")))
     assert asked == [1, 1, 1, 2], "who answers runs; what it is, is asked for now and then"
@@ -284,7 +289,7 @@ async def test_a_scan_is_tried_again_three_times_with_growing_pauses(
 
 
 async def test_a_missing_permission_is_told_at_once_and_files_are_in_place(site: Site) -> None:
-    site.gateway.settings.keys["stoker"] = ApiKey("testing-secret", write=False)
+    site.gateway.settings.keys["stoker"] = ApiKey(SECRET, write=False)
     attending = site.attendant()
     _, (note,) = await site.carry(attending, PACKER)
     assert note.why.startswith("LevelNotGranted: ")

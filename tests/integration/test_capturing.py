@@ -50,7 +50,7 @@ from stoker.ignition.noise import ResourceNoise
 from stoker.kube.client import Client
 from stoker.kube.config import load
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.repositories.bare import Repository
+from stoker.testing.repositories.bare import Repository, executable
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.sites.agent_plant import SERVICE, AgentPlant, project
 from stoker.testing.sites.plant import view
@@ -275,6 +275,35 @@ async def test_a_designers_edit_goes_back_with_its_base_and_comes_back_as_nothin
         again = await site.recorded()
         assert again.base_commit == gateway.repository.tip()
         assert again.id > found.id
+
+
+async def test_whether_a_file_may_be_executed_goes_back_with_it_and_alone(gateway: Gateway) -> None:
+    await gateway.synced({"a.sh": "1"})
+    place = gateway.data / "projects/a.sh"
+    async with gateway.watched() as site:
+        place.chmod(0o755)  # the kernel tells of it, no walk is waited for
+        found = await site.next_set()
+        (one,) = found.files
+        assert (one.mode, one.base_mode, one.blob) == ("100755", "100644", one.base)
+        gateway.repository.commit({"s/b": "2"})
+        assert (await site.passed()).result is Result.HELD
+        assert place.stat().st_mode & 0o777 == 0o755, "not taken back before git has it"
+        await site.answer(found)
+        gateway.repository.commit({"s/a.sh": executable("1")})  # merged
+        report = await site.passed()
+        assert (report.result, report.plan.actions) == (Result.DONE, ())
+        gateway.write("a.sh", "2")
+        (one,) = (await site.recorded()).files
+        assert (one.mode, one.base_mode, one.content) == ("100755", "100755", b"2")
+        report = await site.passed()  # git wins, and has it on a branch
+        assert gateway.text("a.sh") == "1"
+        place.chmod(0o644)
+        (one,) = (await site.recorded()).files
+        assert (one.mode, one.base_mode) == ("100644", "100755")
+        await site.passed()
+        assert place.stat().st_mode & 0o777 == 0o755
+        await site.at_rest()
+        assert site.gateway.maps.sets() == []
 
 
 async def test_a_new_resource_goes_where_its_neighbours_came_from(gateway: Gateway) -> None:
@@ -576,6 +605,12 @@ async def test_what_the_controller_refuses_is_named_stays_and_is_not_sent_again(
         assert (await site.passed()).result is Result.HELD
         gateway.write("a", "edited again")
         assert files_of(await site.recorded()) == {"s/a": b"edited again"}
+        gateway.write("a", "edited once more")
+        again = await site.next_set()
+        await site.answer(again, ChangesResult.REFUSED, message="merge or close the request first")
+        gateway.repository.commit({"s/b": "merged"})
+        assert (await site.passed()).result is Result.HELD
+        assert files_of(await site.recorded()) == {"s/a": b"edited once more"}, "the ref has moved"
 
 
 async def test_what_cannot_go_is_named_and_the_rest_goes(gateway: Gateway) -> None:

@@ -128,6 +128,20 @@ VALUES: dict[str, dict[str, Any]] = {
         }
     },
     "dashboard": {"dashboard": {"enabled": True}, "reverser": {"enabled": True}},
+    "dashboards of both": {
+        "dashboard": {
+            "enabled": True,
+            "reverser": {"enabled": True, "host": "mirror.plant.example"},
+            "tls": {"secretName": "dashboard-tls"},
+            "ingress": {"enabled": True, "host": "stoker.plant.example", "tlsSecretName": "plant-tls"},
+        },
+        "reverser": {"enabled": True},
+        "networkPolicy": {"enabled": True},
+    },
+    "dashboard of the reverser in two namespaces": {
+        "dashboard": {"reverser": {"enabled": True}},
+        "reverser": {"enabled": True, "watchNamespaces": ["line-1", "line-2"]},
+    },
     "dashboard of two namespaces": {
         "controller": {"watchNamespaces": ["line-1", "line-2"]},
         "reverser": {"enabled": True},
@@ -201,6 +215,8 @@ ROLES = (
     "reverser without the preset",
     "dashboard",
     "dashboard of two namespaces",
+    "dashboards of both",
+    "dashboard of the reverser in two namespaces",
 )
 
 
@@ -578,6 +594,8 @@ def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
             {"receiver": {"enabled": False, "ingress": {"enabled": True, "host": "a"}}},
             "receiver.ingress.enabled has no effect",
         ),
+        ({"networkPolicy": {"collector": {"ports": [0]}}}, "at '/networkPolicy/collector/ports/0'"),
+        ({"dashboard": {"reverser": {"enabled": True}}}, "dashboard.reverser.enabled has no effect"),
         ({"reverser": {"kinds": ["*"]}}, "at '/reverser/kinds/0'"),
         ({"reverser": {"controller": {"git": {"batch": {"maxWait": 1}}}}}, "additional properties 'maxWait'"),
         ({"reverser": {"controller": {"leases": {"renewSec": 24}}}}, "leaseSec must be larger than renewSec"),
@@ -589,10 +607,59 @@ def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
             {"webhook": {"replicas": 1, "podDisruptionBudget": {"minAvailable": 2}}},
             "no node could ever be drained",
         ),
+        (
+            {"controller": {"podDisruptionBudget": {"minAvailable": 2}}},
+            "controller.podDisruptionBudget.minAvailable is not smaller than controller.replicas",
+        ),
+        (
+            {"commonLabels": {"app.kubernetes.io/part-of": "plant"}},
+            "commonLabels: the label app.kubernetes.io/part-of is the chart's own",
+        ),
+        (
+            {"webhook": {"podLabels": {"app.kubernetes.io/component": "x"}}},
+            "webhook.podLabels: the label app.kubernetes.io/component is the chart's own",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(values: Mapping[str, object], said: str, helm: Helm) -> None:
     assert said in helm.refused(values)
+
+
+def test_one_replica_alone_keeps_no_node_from_being_drained(helm: Helm) -> None:
+    budgets = of_kind(helm.template({"controller": {"replicas": 1, "shards": 2}}), "PodDisruptionBudget")
+    assert [one["metadata"]["name"] for one in budgets] == ["stoker-webhook"]
+
+
+def test_values_that_people_write_freely_stay_one_argument(helm: Helm) -> None:
+    selector, pods, name = "team in (a, b),!old", "app in (x, y)", "Plant 7: north #1"
+    values = {
+        "controller": {"watchLabelSelector": selector, "clusterName": name},
+        "webhook": {"injection": {"podSelector": pods}},
+    }
+    objects = helm.template(values)
+    manager = container(objects, "stoker-controller-manager")["args"]
+    assert {f"--watch-label-selector={selector}", f"--cluster-name={name}"} <= set(manager)
+    assert f"--pod-selector={pods}" in container(objects, "stoker-webhook")["args"]
+    (hook,) = of_kind(objects, "Job")
+    args = hook["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert f"--watch-label-selector={selector}" in args, "what is another's is not let go of"
+
+
+def test_long_names_and_namespaces_that_are_numbers_make_objects_that_a_server_takes(helm: Helm) -> None:
+    namespace = "a-namespace-whose-name-takes-all-the-room-that-there-is-for-one"
+    values = {"reverser": {"enabled": True}, "controller": {"watchNamespaces": ["4711"]}}
+    objects = helm.template(values, name="a-release-whose-name-is-rather-long", namespace=namespace)
+    for one in objects:
+        assert len(one["metadata"]["name"]) <= 253
+        for label, value in one["metadata"]["labels"].items():
+            assert isinstance(value, str), label
+            assert len(value) <= 63, label
+        assert isinstance(one["metadata"].get("namespace", ""), str)
+    roles = {one["metadata"]["name"].rpartition("-")[2]: one for one in of_kind(objects, "ClusterRole")}
+    preset, reading = roles["preset"], roles["read"]
+    key = "stoker.io/aggregate-to-reverser"
+    chosen = [one["matchLabels"][key] for one in reading["aggregationRule"]["clusterRoleSelectors"]]
+    assert preset["metadata"]["labels"][key] in chosen
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:
@@ -651,7 +718,7 @@ def test_conversion_is_wired_to_the_webhook(helm: Helm) -> None:
         )
         assert {**one["spec"], "conversion": None} == {**plain["spec"], "conversion": None}
     for one in of_kind(helm.template(VALUES["no admission"]), "CustomResourceDefinition"):
-        assert one["spec"]["conversion"] == {"strategy": "None"}
+        assert one["spec"]["conversion"] == {"strategy": "None", "webhook": None}
 
 
 def test_the_version_of_the_chart_is_that_of_the_product() -> None:

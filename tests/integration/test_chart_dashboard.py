@@ -78,6 +78,65 @@ def test_tls_and_the_ingress_are_as_values_say(helm: Helm) -> None:
         helm.template({"dashboard": {"enabled": True, "ingress": {"enabled": True, "tlsSecretName": "x"}}})
 
 
+def test_the_reverser_serves_one_of_its_own_where_that_is_wanted(helm: Helm) -> None:
+    objects = helm.template(VALUES["dashboards of both"])
+    reverser = container(objects, "stoker-reverser")
+    assert {"--dashboard-bind-address=:8090", "--dashboard-cert-dir=/etc/stoker/dashboard-tls"} <= set(
+        reverser["args"]
+    )
+    mount = {"name": "dashboard-tls", "mountPath": "/etc/stoker/dashboard-tls", "readOnly": True}
+    assert mount in reverser["volumeMounts"]
+    pod = named(objects, "Deployment", "stoker-reverser")["spec"]["template"]
+    tls = next(one for one in pod["spec"]["volumes"] if one["name"] == "dashboard-tls")
+    assert tls["secret"]["optional"] is True
+    service = named(objects, "Service", "stoker-reverser-dashboard")["spec"]
+    assert service["selector"].items() <= pod["metadata"]["labels"].items()
+    assert service["sessionAffinity"] == "ClientIP"
+    ports = {one["name"]: one["containerPort"] for one in reverser["ports"]}
+    assert ports[service["ports"][0]["targetPort"]] == 8090
+    ingress = named(objects, "Ingress", "stoker-dashboard")["spec"]
+    assert {
+        one["host"]: one["http"]["paths"][0]["backend"]["service"]["name"] for one in ingress["rules"]
+    } == {"stoker.plant.example": "stoker-dashboard", "mirror.plant.example": "stoker-reverser-dashboard"}
+    assert ingress["tls"][0]["hosts"] == ["mirror.plant.example", "stoker.plant.example"]
+
+
+def test_the_reverser_serves_none_because_the_controller_does_and_the_other_way_round(helm: Helm) -> None:
+    own = "stoker-reverser-dashboard"
+    names = {one["metadata"]["name"] for one in helm.template(VALUES["dashboard"])}
+    assert own not in names
+    objects = helm.template(VALUES["dashboard of the reverser in two namespaces"])
+    names = {one["metadata"]["name"] for one in objects}
+    assert {own, "stoker-viewer", "stoker-editor", "stoker-emergency-stop"} <= names
+    assert not {"stoker-dashboard", OWN_ROLE} & names
+    assert not [
+        word for word in container(objects, "stoker-controller-manager")["args"] if "dashboard" in word
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dashboard", "said"),
+    [
+        ({"reverser": {"enabled": True}, "ingress": {"enabled": True}}, r"nobody would answer"),
+        ({"reverser": {"enabled": True, "host": "x.example"}}, r"dashboard\.reverser\.host has no effect"),
+        ({"reverser": {"enabled": True}, "service": {"type": "NodePort"}}, r"dashboard\.tls\.secretName"),
+        (
+            {
+                "enabled": True,
+                "reverser": {"enabled": True, "host": "x.example"},
+                "ingress": {"enabled": True, "host": "x.example", "tlsSecretName": "x"},
+            },
+            r"must not be dashboard\.ingress\.host",
+        ),
+    ],
+)
+def test_a_dashboard_of_the_reverser_that_could_not_be_meant_is_refused(
+    helm: Helm, dashboard: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(CommandFailed, match=said):
+        helm.template({"reverser": {"enabled": True}, "dashboard": dashboard})
+
+
 @pytest.mark.parametrize(
     ("way", "wants"),
     [
@@ -116,9 +175,11 @@ def test_the_notes_say_what_more_than_one_replica_needs(replicas: int, told: boo
     (chart / "templates/told.yaml").write_text(f"kind: Notes\nmetadata: {{name: notes}}\ntext: {text}\n")
     ingress = {"enabled": True, "host": "x.example", "tlsSecretName": "x"}
     controller = {"replicas": replicas, "podDisruptionBudget": {"enabled": False}}
-    values = {"dashboard": {"enabled": True, "ingress": ingress}, "controller": controller}
+    dashboard = {"enabled": True, "reverser": {"enabled": True}, "ingress": ingress}
+    values = {"dashboard": dashboard, "controller": controller, "reverser": {"enabled": True}}
     (notes,) = of_kind(Helm(tmp_path, chart=chart).template(values), "Notes")
-    assert "The dashboard is at" in notes["text"]
+    for component, service in (("controller", "stoker-dashboard"), ("reverser", "stoker-reverser-dashboard")):
+        assert f"The dashboard of the {component} is at http://{service}.stoker-system.svc" in notes["text"]
     assert ("must keep a browser with it" in notes["text"]) is told
 
 
@@ -148,24 +209,30 @@ def plane(folder: Path) -> Iterator[ClusterAccess]:
 @GROUPED
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "name", ["dashboard", pytest.param("dashboard of two namespaces", marks=pytest.mark.long)]
+    ("name", "server", "roles"),
+    [
+        ("dashboard", "controller", 1),
+        pytest.param("dashboard of two namespaces", "controller", 2, marks=pytest.mark.long),
+        ("dashboard of the reverser in two namespaces", "reverser", 3),
+    ],
 )
 def test_every_right_of_its_account_is_needed_and_none_is_missing(
-    name: str, plane: ClusterAccess, folder: Path, tmp_path: Path
+    name: str, server: str, roles: int, plane: ClusterAccess, folder: Path, tmp_path: Path
 ) -> None:
     values = {key: value for key, value in VALUES[name].items() if key != "dashboard"}
-    values |= {"dashboard": {"enabled": True}, "webhook": {"enabled": False}, "crds": {"conversion": False}}
+    served = {"enabled": True} if server == "controller" else {"reverser": {"enabled": True}}
+    values |= {"dashboard": served, "webhook": {"enabled": False}, "crds": {"conversion": False}}
     house = House(plane, "line-1", "line-2")
     with Release(plane, tmp_path, values) as release:
         release.install()
         plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-        release.start("controller")
+        release.start(server)
         house.apply("Stoker", "line-1", {"git": GIT})
         house.apply("GitRepoConfig", "repo", {"repoUrl": GIT["repo"], "allowedBranches": ["main"]})
         spec = {"repoRef": {"name": "repo"}, "branch": "main", "baseFolder": "a"}
         house.apply("GitDestination", "production", spec)
         viewer = house.person("viewer", "stoker-viewer")
-        browser = Browser(release.ports["controller"]["dashboard-bind-address"])
+        browser = Browser(release.ports[server]["dashboard-bind-address"])
         eventually(browser.answers, PATIENCE, release.said)
         assert browser.sign_in(viewer) == 200
 
@@ -175,16 +242,17 @@ def test_every_right_of_its_account_is_needed_and_none_is_missing(
 
         eventually(seen, PATIENCE, release.said)
         release.stop()
-        account = Account(plane, HOME, "stoker-controller")
+        account = Account(plane, HOME, f"stoker-{server}")
         done = audit.asked(folder, account.name)
         refused = [one for one in done if one.code == 403]
         assert {(one.verb, one.resource) for one in refused} <= {("get", "storageclasses")}
-        roles = [
+        found = [
             one
             for one in of_kind(
                 release.helm.template(values, name="stoker", namespace=HOME), "Role", "ClusterRole"
             )
-            if one["metadata"]["name"] == OWN_ROLE and one["metadata"].get("namespace") != "line-2"
+            if one["metadata"]["name"].startswith(f"stoker-{server}-dashboard")
+            and one["metadata"].get("namespace") != "line-2"
         ]
-        assert len(roles) == (1 if name == "dashboard" else 2)
-        assert needless(account, roles, done) == []
+        assert len(found) == roles
+        assert needless(account, found, done) == []

@@ -72,6 +72,14 @@ def test_browsers_reach_the_dashboard_where_there_is_one(helm: Helm, plain: Inst
     assert not narrow.lets_in("webhook", 8090, FORGE)
     open_ = Installed(helm.template({"networkPolicy": {"enabled": True}, "dashboard": {"enabled": True}}))
     assert open_.lets_in("controller", 8090, ANYONE)
+    both = Installed(helm.template(VALUES["dashboards of both"]))
+    assert both.lets_in("reverser", 8090, ANYONE)
+    assert both.lets_in("controller", 8090, ANYONE)
+    own = {"dashboard": {"reverser": {"enabled": True}}, "reverser": {"enabled": True}}
+    alone = Installed(helm.template({**own, "networkPolicy": policy}))
+    assert alone.lets_in("reverser", 8090, FORGE)
+    assert not alone.lets_in("reverser", 8090, ANYONE)
+    assert not alone.lets_in("controller", 8090, FORGE)
 
 
 def test_there_are_none_unless_they_are_wanted_and_then_they_have_the_papers_names(
@@ -151,6 +159,22 @@ def test_a_collector_of_traces_is_reached_where_there_is_one(
         assert traced.lets_out(component, port, ANYONE)
         assert not narrow.lets_out(component, port, ANYONE)
     assert not traced.lets_out("let-go", port, ANYONE)
+
+
+def test_a_collector_whose_pods_listen_elsewhere_than_its_service_is_reached(helm: Helm) -> None:
+    """A network that enforces policies sees the pod's port; the endpoint names the Service's."""
+    collector = Peer("10.2.3.7", {"app": "collector"}, "traces", {"name": "traces"})
+    tracing = {"endpoint": "http://collector.traces"}
+    named = Installed(helm.template({**VALUES["networks"], "tracing": tracing}))
+    assert not named.lets_out("webhook", 4318, collector)
+    policy = {**VALUES["networks"]["networkPolicy"], "collector": {"ports": [4318]}}
+    said = Installed(helm.template({**VALUES["networks"], "tracing": tracing, "networkPolicy": policy}))
+    for component in ("controller", "webhook", "reverser"):
+        assert said.lets_out(component, 4318, collector)
+        assert said.lets_out(component, 80, collector)
+        assert not said.lets_out(component, 4317, ANYONE)
+    silent = Installed(helm.template({**VALUES["networks"], "networkPolicy": policy}))
+    assert not silent.lets_out("webhook", 4318, collector), "there are no traces"
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,15 @@ def test_an_uninstall_lets_go_of_resources_that_are_still_there(
     )
 
 
+def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(plane: ClusterAccess, release: Release) -> None:
+    """People take away what they see, in whichever order."""
+    release.install()
+    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker", "--timeout=60s")
+    release.uninstall()
+    assert "resources.let_go" in release.logged()
+    eventually(lambda: not pods(plane), PATIENCE, "the pods go")
+
+
 def finalizers(plane: ClusterAccess, name: str) -> list[str]:
     path = f"/apis/stoker.io/v1alpha1/namespaces/line-2/stokers/{name}"
     found: Any = plane.request("GET", path).json()
@@ -301,6 +310,31 @@ def test_crds_that_somebody_applied_by_hand_are_taken_over(
     helm.install(NAME, HOME, None, "--take-ownership")
 
 
+def conversions(plane: ClusterAccess) -> set[tuple[str, bool]]:
+    """The strategies of our CRDs, and whether a webhook stands beside them."""
+    shown = plane.kubectl("get", "crd", "-l", "app.kubernetes.io/part-of=stoker", "-o", "json").stdout
+    found = [one["spec"]["conversion"] for one in json.loads(shown)["items"]]
+    assert len(found) == 8
+    return {(one["strategy"], "webhook" in one) for one in found}
+
+
+def test_conversion_is_given_up_and_taken_up_over_crds_that_a_release_has_left(
+    plane: ClusterAccess, helm: Helm
+) -> None:
+    """Of those that it takes over helm knows no earlier form from which something could be missing."""
+    converting, plain = {("Webhook", True)}, {("None", False)}
+    helm.install(NAME, HOME)
+    assert conversions(plane) == converting
+    helm.uninstall(NAME, HOME, "--no-hooks")
+    helm.install(NAME, HOME, {"crds": {"conversion": False}})
+    assert conversions(plane) == plain
+    helm.upgrade(NAME, HOME, {"crds": {"conversion": True}})
+    assert conversions(plane) == converting
+    helm.upgrade(NAME, HOME, {"webhook": {"enabled": False}})
+    assert conversions(plane) == plain
+    helm.uninstall(NAME, HOME, "--no-hooks")
+
+
 def with_a_further_version(folder: Path) -> Path:
     """The chart as it may be one day: SyncProfiles are served in two versions."""
     shutil.copytree(CHART, folder / "stoker")
@@ -317,8 +351,6 @@ def with_a_further_version(folder: Path) -> Path:
 def test_versions_of_a_kind_come_with_an_upgrade_and_go_with_a_rollback(
     plane: ClusterAccess, helm: Helm, release: Release, tmp_path: Path
 ) -> None:
-    # Helm does not take the webhook out of CRDs that an earlier release has left.
-    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker", "--timeout=60s")
     release.values = {"crds": {"conversion": False}}
     release.install()
     profile = {

@@ -27,6 +27,7 @@ from stoker.testing.cluster.rule_removal import Account, needless
 from stoker.testing.forges.github import GitHub
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
@@ -155,7 +156,7 @@ def everything(
     site.apply("SyncProfile", "base", mappings=mapping)
     site.apply("SyncProfile", "area", mappings=mapping, dependsOn=[{"profileName": "base"}])
     site.apply("IgnitionSyncBase", "common", gateway={"port": 0})
-    site.secret("hook", hmac="key")
+    site.secret("hook", hmac=planted("webhook-key"))
     foreign(site, "stoker-agent-line")
     storage = {"accessMode": "ReadWriteMany", "storageClassName": "slow", "size": "1Gi"}
     site.apply("IgnitionSync", "big", git=git, inheritsFrom={"name": "common"}, storage=storage)

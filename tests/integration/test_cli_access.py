@@ -19,9 +19,10 @@ from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.repositories.signing import Signer, ssh_signer
+from stoker.testing.secrecy.planting import planted
 
 FILES = {"s/a": "1"}
-TOKEN = "t0ken-that-nobody-may-see"
+TOKEN = planted("git-token")
 
 
 class Desk:

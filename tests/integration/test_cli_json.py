@@ -20,6 +20,7 @@ from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.plain_objects import PlainObjects
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
+from stoker.testing.sites.line_manifests import COPIES, line_manifests
 from stoker.testing.waiting import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
@@ -35,21 +36,6 @@ WITHOUT = {
     "migrate": "writes manifests, to the file that --output names",
 }
 COMMIT = "c" * 40
-MANIFEST = """\
-apiVersion: stoker.io/v1alpha1
-kind: Stoker
-metadata: {name: line}
-spec:
-  git: {repo: "URL", ref: main}
-  gateway: {port: 0, apiKeySecretRef: {name: none, key: none}}
-  snapshots: {enabled: true, storage: {type: pvc, pvc: {claimName: copies}}}
----
-apiVersion: stoker.io/v1alpha1
-kind: SyncProfile
-metadata: {name: line}
-spec:
-  mappings: [{source: s, destination: projects}]
-"""
 STATUS = {
     "observedGeneration": 1,
     "approval": {"state": "Pending", "commit": COMMIT, "ref": "main", "digest": "d" * 64},
@@ -136,7 +122,7 @@ class Desk:
 @pytest.fixture
 def desk(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Desk:
     repository = Repository.create(tmp_path / "plant.git")
-    (tmp_path / "line.yaml").write_text(MANIFEST.replace("URL", repository.path.as_uri()))
+    (tmp_path / "line.yaml").write_text(line_manifests(repository.path.as_uri(), COPIES))
     (tmp_path / "data").mkdir()
     objects = PlainObjects(kinds, namespace)
     spec = {"git": {"repo": "https://git.example.net/plant/config.git", "ref": "main"}}

@@ -66,7 +66,7 @@ def test_a_map_of_git_sync_becomes_a_resource_that_can_be_applied(
     assert again.returncode == Exit.WRONG_INPUT
     assert "exists already" in again.stderr
     missing = stoker("--from-configmap=none", *reach)
-    assert (missing.returncode, missing.stdout) == (Exit.STALLED, "")
+    assert (missing.returncode, missing.stdout) == (Exit.WRONG_INPUT, "")
 
 
 def test_a_gatewaysync_from_a_file_becomes_resources_that_can_be_applied(

@@ -14,9 +14,10 @@ from stoker.cli.exits import Exit
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.signing import ssh_signer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.plant import plant
 
-TOKEN = "t0ken-that-nobody-may-see"
+TOKEN = planted("git-token")
 
 STOKER = """\
 apiVersion: stoker.io/v1alpha1
@@ -341,8 +342,8 @@ def test_a_plan_tells_by_its_exit_code_whether_there_is_something_to_do(site: Si
 
 def test_a_secret_that_was_replaced_is_read_by_the_next_run(site: Site, git_http: GitHttpServer) -> None:
     files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway")
-    git_http.users["x-access-token"] = "another"
+    git_http.users["x-access-token"] = planted("another-token")
     code, said, _ = site.run("sync", *files)
     assert (code, said["reason"]) == (Exit.UNREACHABLE, "SourceAuthFailed")
-    site.write("secrets/git/token", "another")
+    site.write("secrets/git/token", planted("another-token"))
     assert site.run("sync", *files)[0] == Exit.DONE

@@ -18,24 +18,11 @@ import pytest
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.plain_objects import PlainObjects
 from stoker.testing.repositories.bare import Repository
+from stoker.testing.sites.line_manifests import line_manifests
 from stoker.testing.waiting import eventually
 
 ESCAPE = b"\x1b["
 STOKER = [sys.executable, "-m", "stoker"]
-MANIFEST = """\
-apiVersion: stoker.io/v1alpha1
-kind: Stoker
-metadata: {name: line}
-spec:
-  git: {repo: "URL", ref: main}
-  gateway: {port: 0, apiKeySecretRef: {name: none, key: none}}
----
-apiVersion: stoker.io/v1alpha1
-kind: SyncProfile
-metadata: {name: line}
-spec:
-  mappings: [{source: s, destination: projects/P}]
-"""
 
 
 class Terminal:
@@ -176,7 +163,7 @@ def test_what_is_done_at_once_has_no_bar(site: Site) -> None:
 def test_who_goes_back_at_a_terminal_sees_that_it_takes_its_time(site: Site) -> None:
     """A script of the site's own keeps it waiting."""
     manifest = site.place / "line.yaml"
-    manifest.write_text(MANIFEST.replace("URL", (site.place / "plant.git").as_uri()))
+    manifest.write_text(line_manifests((site.place / "plant.git").as_uri(), destination="projects/P"))
     repository = Repository(site.place / "plant.git")
     before = repository.tip()
     repository.commit({"s/0/late": "1"})

@@ -13,24 +13,14 @@ import pytest
 
 from stoker.testing.processes import free_port
 from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.sites.watched_folder import PATIENCE, WatchedFolder, Watching
+from stoker.testing.sites.line_manifests import line_manifests
+from stoker.testing.sites.watched_folder import PATIENCE, SECRET, WatchedFolder, Watching
 from stoker.testing.waiting import eventually
 
-RESOURCES = """\
-apiVersion: stoker.io/v1alpha1
-kind: Stoker
-metadata: {name: line-1}
-spec:
-  git: {repo: "URL", ref: main}
-  gateway: {port: 0}
-  polling: {interval: 1h}
-  excludePatterns: ["**/.resources/**"]
----
-apiVersion: stoker.io/v1alpha1
-kind: SyncProfile
-metadata: {name: filler}
-spec: {mappings: [{source: s, destination: projects/P, required: true}]}
-"""
+
+def resources(site: WatchedFolder, *lines: str) -> str:
+    usual = "polling: {interval: 1h}", 'excludePatterns: ["**/.resources/**"]'
+    return line_manifests(site.url, *usual, *lines, name="line-1", profile="filler", destination="projects/P")
 
 
 @pytest.fixture
@@ -90,21 +80,21 @@ def test_a_webhook_makes_it_look_if_it_is_signed(site: WatchedFolder) -> None:
 
         assert post("0" * 64) == 401
         assert site.content() == "1"
-        assert post(hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()) == 202
+        assert post(hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()) == 202
         watching.until("a", "2")
-        assert "s3cret" not in site.log.read_text()
+        assert SECRET not in site.log.read_text()
 
 
 def test_the_webhook_of_a_file_is_served_at_its_port_for_its_secret(site: WatchedFolder) -> None:
     port = free_port()
-    webhook = f"  webhook: {{port: {port}, secretRef: {{name: hook, key: hmac}}}}\n"
+    webhook = f"webhook: {{port: {port}, secretRef: {{name: hook, key: hmac}}}}"
     file = site.place / "line.yaml"
-    file.write_text(RESOURCES.replace("URL", site.url).replace("  polling:", f"{webhook}  polling:"))
+    file.write_text(resources(site, webhook))
     with site.watching(f"-f{file}", f"--secret=hook/hmac={site.place / 'secret'}", flags=False) as watching:
         assert watching.until_logged("webhook.listening")["port"] == port
         watching.until_logged("sync.done")
         site.repository.commit({"s/a": "2"})
-        headers = {"Authorization": "Bearer s3cret"}
+        headers = {"Authorization": f"Bearer {SECRET}"}
         request = urllib.request.Request(f"http://127.0.0.1:{port}/webhook", b"{}", headers)
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own server
             assert answer.status == 202
@@ -172,7 +162,7 @@ def test_a_port_in_use_is_wrong_input_and_nothing_is_written(site: WatchedFolder
 
 def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: WatchedFolder) -> None:
     file = site.place / "line.yaml"
-    text = RESOURCES.replace("URL", site.url)
+    text = resources(site)
     file.write_text(text)
     with site.watching(f"-f{file}", flags=False) as watching:
         watching.until("a", "1")

@@ -19,6 +19,7 @@ from stoker.testing.processes import Process, free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0
@@ -111,7 +112,7 @@ def git(server: GitHttpServer, ref: str = "main", **more: object) -> dict[str, o
 def test_the_status_follows_the_ref_of_both_kinds(
     start: Start, resources: Resources, plant: Repository, git_http: GitHttpServer
 ) -> None:
-    resources.secret("gateway", apiKey="name:secret")
+    resources.secret("gateway", apiKey=f"name:{planted('gateway-key')}")
     gateway = {"apiKeySecretRef": {"name": "gateway", "key": "apiKey"}}
     resources.apply("Stoker", "line", git=git(git_http), polling={"interval": "1s"}, gateway=gateway)
     resources.apply("IgnitionSync", "line", git=git(git_http), polling={"interval": "1s"}, gateway=gateway)
@@ -147,7 +148,7 @@ def test_one_broken_resource_says_what_is_wrong_and_stops_no_other(
     assert "lastSyncCommit" not in resources.status("Stoker", "resting")
 
     plant.tag("no-such-ref", plant.tip())
-    resources.secret("gone", t="token")
+    resources.secret("gone", t=planted("git-token"))
     resources.until_ready("Stoker", "lost", "RefResolved")
     resources.until_ready("Stoker", "shut", "RefResolved")
 
@@ -166,16 +167,16 @@ def test_a_missing_gateway_key_is_reported_and_the_commit_is_known_all_the_same(
 def test_credentials_of_a_secret_open_the_repository_and_wrong_ones_are_named(
     start: Start, resources: Resources, plant: Repository, git_http: GitHttpServer
 ) -> None:
-    git_http.users["operator"] = "right"
-    resources.secret("good", username="operator", password="right")
-    resources.secret("bad", username="operator", password="wrong-canary")
+    git_http.users["operator"] = planted("git-password")
+    resources.secret("good", username="operator", password=planted("git-password"))
+    resources.secret("bad", username="operator", password=planted("wrong-password"))
     for name in ("good", "bad"):
         resources.apply("Stoker", name, git=git(git_http, auth={"basic": {"secretRef": {"name": name}}}))
     controller = start()
     resources.until_ready("Stoker", "good", "RefResolved")
     message = resources.until_ready("Stoker", "bad", "SourceAuthFailed")
-    assert "wrong-canary" not in message
-    assert "wrong-canary" not in controller.log.read_text()
+    assert planted("wrong-password") not in message
+    assert planted("wrong-password") not in controller.log.read_text()
     assert resources.status("Stoker", "good")["lastSyncCommit"] == plant.tip()
 
 
@@ -235,7 +236,7 @@ def test_a_field_without_effect_is_told_of_although_the_first_pass_failed(
     resources.apply("IgnitionSync", "line", git=source, gateway={"port": 0}, storage={"size": "1Gi"})
     start()
     resources.until_ready("IgnitionSync", "line", "SecretNotFound")
-    resources.secret("late", t="token")
+    resources.secret("late", t=planted("git-token"))
     resources.until_ready("IgnitionSync", "line", "RefResolved")
     eventually(lambda: IDLE in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
 

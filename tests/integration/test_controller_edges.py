@@ -25,6 +25,7 @@ from stoker.testing.forges.github import GitHub
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
@@ -98,7 +99,7 @@ def test_a_repository_that_goes_away_takes_nothing_from_the_agents(
     controller = site.start()
     first = plant.tip()
     site.until_told("line", commit=first)
-    git_http.users["nobody"] = "password"
+    git_http.users["nobody"] = planted("git-password")
     site.until("Stoker", "line", "RepoCloned", "SourceAuthFailed")
     pod.report(first)
     site.until("Stoker", "line", "AllGatewaysSynced", "GatewaysSynced")
@@ -161,7 +162,7 @@ def _token(site: Site) -> str:
 def test_a_signed_webhook_reaches_the_agents_and_a_rotated_key_counts(
     site: Site, plant: Repository, url: str
 ) -> None:
-    site.secret("hook", hmac="first-key")
+    site.secret("hook", hmac=planted("first-key"))
     webhook = {"secretRef": {"name": "hook", "key": "hmac"}}
     slow = {"interval": "1h"}
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"}, polling=slow, webhook=webhook)
@@ -172,17 +173,21 @@ def test_a_signed_webhook_reaches_the_agents_and_a_rotated_key_counts(
 
     released = plant.commit({"README.md": "released"})
     plant.tag("v2", released)
-    eventually(lambda: _call(site, port, {"ref": "v2"}, "first-key") == 202, PATIENCE, "it is accepted")
+    eventually(
+        lambda: _call(site, port, {"ref": "v2"}, planted("first-key")) == 202, PATIENCE, "it is accepted"
+    )
     site.until_told("line", commit=released, ref="v2", trigger="webhook")
     assert _call(site, port, {"ref": "main"}, "wrong") == 401
 
-    site.patch(site.path_of("Secret", "hook"), {"stringData": {"hmac": "second-key"}})
+    site.patch(site.path_of("Secret", "hook"), {"stringData": {"hmac": planted("second-key")}})
     moved = plant.commit({"README.md": "moved"})
     eventually(
-        lambda: _call(site, port, {"ref": "main"}, "second-key") == 202, PATIENCE, "the new key counts"
+        lambda: _call(site, port, {"ref": "main"}, planted("second-key")) == 202,
+        PATIENCE,
+        "the new key counts",
     )
     site.until_told("line", commit=moved, ref="main")
-    assert _call(site, port, {"ref": "v2"}, "first-key") == 401
+    assert _call(site, port, {"ref": "v2"}, planted("first-key")) == 401
 
 
 def _call(site: Site, port: int, body: object, key: str) -> int:
@@ -236,21 +241,23 @@ def test_what_somebody_spoils_is_put_right(site: Site, plant: Repository, url: s
 
 
 def test_maps_are_signed_where_a_key_is_given(site: Site, plant: Repository, url: str) -> None:
-    site.secret("signing", key="a key of the plant")
+    site.secret("signing", key=planted("map-key"))
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     site.start("--metadata-key=signing/key")
     site.until_told("line", commit=plant.tip())
     where = f"{site.namespace}/stoker-metadata-line"
     data = site.get("ConfigMap", "stoker-metadata-line")["data"]
-    check_signature(data, Secret("a key of the plant"), of=where)
-    site.patch(site.path_of("Secret", "signing"), {"stringData": {"key": "another"}})
+    check_signature(data, Secret(planted("map-key")), of=where)
+    site.patch(site.path_of("Secret", "signing"), {"stringData": {"key": planted("other-map-key")}})
 
     def signed_anew() -> bool:
         found = site.get("ConfigMap", "stoker-metadata-line")["data"]
         return bool(found["signature"] != data["signature"])
 
     eventually(signed_anew, PATIENCE, "the new key is used")
-    check_signature(site.get("ConfigMap", "stoker-metadata-line")["data"], Secret("another"), of=where)
+    check_signature(
+        site.get("ConfigMap", "stoker-metadata-line")["data"], Secret(planted("other-map-key")), of=where
+    )
 
 
 def test_a_bad_report_spoils_nothing_but_itself(site: Site, plant: Repository, url: str) -> None:

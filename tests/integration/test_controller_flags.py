@@ -19,6 +19,7 @@ from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import free_port
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
@@ -64,7 +65,7 @@ def call(site: Site, port: int, ref: str, key: bytes, trust: ssl.SSLContext | No
 def test_the_receiver_serves_tls_and_takes_each_certificate_without_a_restart(
     site: Site, plant: Repository, git: dict[str, object], tmp_path: Path
 ) -> None:
-    site.secret("hook", hmac="key")
+    site.secret("hook", hmac=planted("webhook-key"))
     port = free_port()
     webhook = {"secretRef": {"name": "hook", "key": "hmac"}, "port": port}
     site.apply("Stoker", "line", git=git, polling=RARELY, webhook=webhook)
@@ -78,7 +79,7 @@ def test_the_receiver_serves_tls_and_takes_each_certificate_without_a_restart(
 
     def is_believed(authority: ssl.SSLContext, ref: str) -> bool:
         try:
-            return call(site, port, ref, b"key", authority) == 202
+            return call(site, port, ref, planted("webhook-key").encode(), authority) == 202
         except urllib.error.URLError:  # another one is presented, or none yet
             return False
 
@@ -91,7 +92,7 @@ def test_the_receiver_serves_tls_and_takes_each_certificate_without_a_restart(
     eventually(lambda: is_believed(trust, "v2"), PATIENCE, site.tail, interval=0.2)
     site.until_told("line", ref="v2", commit=released)
     with pytest.raises((urllib.error.URLError, ConnectionError)):
-        call(site, port, "v2", b"key")
+        call(site, port, "v2", planted("webhook-key").encode())
 
     renewed = present(second)
     eventually(lambda: is_believed(renewed, "main"), PATIENCE, site.tail, interval=0.2)
@@ -123,8 +124,8 @@ def test_without_a_key_nobody_can_call_and_the_condition_says_so(site: Site, git
     site.apply("Stoker", "line", git=git, webhook={"port": port})
     site.apply("Stoker", "off", git=git, webhook={"port": port, "enabled": False})
     site.start(f"--receiver-bind-address=127.0.0.1:{port}")
-    site.until("Stoker", "line", "WebhookReady", "NoCredential")
-    site.until("Stoker", "off", "WebhookReady", "WebhookDisabled")
+    assert "secretRef" in site.until("Stoker", "line", "WebhookReady", "NoCredential")
+    assert "webhook.enabled" in site.until("Stoker", "off", "WebhookReady", "WebhookDisabled")
 
 
 def test_what_resources_leave_out_comes_from_the_installations_defaults(

@@ -25,6 +25,7 @@ from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
@@ -64,7 +65,7 @@ FAST = {"interval": "1s"}
 def test_a_resource_gets_its_finalizer_its_maps_and_its_agents_their_rights(
     site: Site, plant: Repository, url: str
 ) -> None:
-    site.secret("gateway", apiKey="name:secret")
+    site.secret("gateway", apiKey=f"name:{planted('gateway-key')}")
     site.apply(
         "IgnitionSync",
         "line",
@@ -227,9 +228,11 @@ def test_a_missing_secret_is_named_and_what_is_mended_is_seen_without_a_touch(
         interval=0.1,
     )
     began = time.monotonic()
-    site.patch(site.path_of("Secret", "gateway"), {"stringData": {"apiKey": "name:secret"}})
+    site.patch(
+        site.path_of("Secret", "gateway"), {"stringData": {"apiKey": f"name:{planted('gateway-key')}"}}
+    )
     site.until("Stoker", "keyless", "Ready", "RefResolved")
-    site.secret("forge", token="right")
+    site.secret("forge", token=planted("git-token"))
     site.until("Stoker", "shut", "Ready", "RefResolved")
     assert time.monotonic() - began < 10, "a watch noticed it, not the next look"
 
@@ -578,10 +581,46 @@ def test_only_resources_of_the_selector_are_worked_on(site: Site, plant: Reposit
     assert "finalizers" not in site.get("Stoker", "theirs")["metadata"]
 
 
+def test_a_resource_that_loses_its_label_is_let_go(site: Site, plant: Repository, url: str) -> None:
+    """Nobody here would see that it is deleted, and its finalizer would hold it for ever."""
+    site.apply("Stoker", "ours", git=git(url), labels={"team": "north"})
+    site.start("--watch-label-selector=team=north", "--leader-elect=false")
+    site.until("Stoker", "ours", "Ready", "RefResolved")
+    assert site.get("Stoker", "ours")["metadata"]["finalizers"] == ["stoker.io/finalizer"]
+    place = site.path_of("Stoker", "ours")
+    site.patch(place, {"metadata": {"labels": {"team": "south"}}})
+    eventually(
+        lambda: "finalizers" not in site.get("Stoker", "ours")["metadata"],
+        PATIENCE,
+        lambda: f"no finalizer: {site.get('Stoker', 'ours')['metadata']}\n{site.running[0].tail()}",
+    )
+    site.patch(place, {"metadata": {"labels": {"team": "north"}}})
+    eventually(
+        lambda: site.get("Stoker", "ours")["metadata"].get("finalizers"),
+        PATIENCE,
+        lambda: f"it is ours again:\n{site.running[0].tail()}",
+    )
+
+
+def test_letting_go_leaves_the_resources_of_another_installation(
+    site: Site, plant: Repository, url: str
+) -> None:
+    for name in ("north", "south"):
+        site.apply("Stoker", name, git=git(url), labels={"team": name})
+        meta = {"metadata": {"finalizers": ["stoker.io/finalizer"]}}
+        site.patch(site.path_of("Stoker", name), meta)
+    process = site.start("--let-go", "--watch-label-selector=team=north")
+    assert process.wait(PATIENCE), process.tail()
+    assert process.returncode == 0, process.tail()
+    left = {name: site.get("Stoker", name)["metadata"].get("finalizers", []) for name in ("north", "south")}
+    assert left == {"north": [], "south": ["stoker.io/finalizer"]}
+    site.patch(site.path_of("Stoker", "south"), {"metadata": {"finalizers": None}})
+
+
 def test_nothing_is_written_while_nothing_changes(
     site: Site, plant: Repository, url: str, git_http: GitHttpServer
 ) -> None:
-    site.secret("gateway", apiKey="name:secret")
+    site.secret("gateway", apiKey=f"name:{planted('gateway-key')}")
     key = {"apiKeySecretRef": {"name": "gateway", "key": "apiKey"}}
     mapping = [{"source": "a", "destination": "projects"}]
     site.apply("SyncProfile", "base", mappings=mapping)
@@ -673,7 +712,9 @@ def test_the_next_leader_goes_on_where_the_first_was_killed(
     if how is signal.SIGSTOP:
         before = site.versions()
         os.kill(first.pid, signal.SIGCONT)
-        time.sleep(2.0)
+        eventually(
+            lambda: "lease.term_over" in first.log.read_text(), PATIENCE, "it knows that it leads no more"
+        )
         changed = {name for name, version in site.versions().items() if before.get(name) != version}
         assert not {name for name in changed if name.startswith(("ConfigMap/", "Stoker/"))}, (
             "the old leader wakes up and writes nothing"

@@ -163,7 +163,7 @@ async def test_a_gateway_is_shown_with_what_it_has_been_through(house: House, pl
     past = await eventually_async(lambda: place.scene.gateway(key, sight), PATIENCE)
     assert past is not None
     assert (past.gateway.state, past.gateway.held_by[0].user) == ("Synced", "ann")
-    assert [(one.number, one.result) for one in past.history] == [(2, "success"), (1, "GatewayUnreachable")]
+    assert [(one.number, one.result) for one in past.history] == [(1, "success"), (2, "GatewayUnreachable")]
     assert [(one.id[:8], one.size) for one in past.snapshots] == [("20260501", 180_000_000)]
     waiting = place.resource("line-1", sight).approval
     assert waiting is not None

@@ -14,28 +14,15 @@ import pytest
 import pytest_asyncio
 
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import known, planted
 from stoker.testing.sites.dashboard_visit import Visit
+from stoker.testing.sites.line_manifests import line_manifests
 from stoker.testing.sites.watched_folder import PATIENCE, WatchedFolder, Watching
 from stoker.testing.waiting import eventually, eventually_async
 
 ON = "--dashboard-address=127.0.0.1:0"
 ME = {"namespace": "local", "kind": "Folder", "name": "filler"}
 PATH = "/api/gateways/local/Folder/filler/filler"
-RESOURCES = """\
-apiVersion: stoker.io/v1alpha1
-kind: Stoker
-metadata: {name: line-1}
-spec:
-  git: {repo: "URL", ref: main}
-  gateway: {port: 0}
-  polling: {interval: 1h}
-  snapshots: {enabled: true}
----
-apiVersion: stoker.io/v1alpha1
-kind: SyncProfile
-metadata: {name: filler}
-spec: {mappings: [{source: s, destination: projects/P, required: true}]}
-"""
 
 
 @pytest.fixture
@@ -44,7 +31,7 @@ def site(tmp_path: Path, git_http: GitHttpServer) -> WatchedFolder:
 
 
 def token_of(site: WatchedFolder) -> str:
-    return (site.data / ".sync-state/dashboard-token").read_text().strip()
+    return known("dashboard-token", (site.data / ".sync-state/dashboard-token").read_text().strip())
 
 
 class Page:
@@ -265,7 +252,10 @@ async def test_a_resource_with_snapshots_offers_them_and_its_past_outlives_the_p
     site: WatchedFolder,
 ) -> None:
     file = site.place / "line.yaml"
-    file.write_text(RESOURCES.replace("URL", site.url))
+    lines = "polling: {interval: 1h}", "snapshots: {enabled: true}"
+    file.write_text(
+        line_manifests(site.url, *lines, name="line-1", profile="filler", destination="projects/P")
+    )
     me = {"namespace": "default", "kind": "Stoker", "name": "line-1"}
     path = "/api/gateways/default/Stoker/line-1/filler"
     flags = (f"-f{file}", ON, "--gateway-name=filler", "--no-gateway")
@@ -296,9 +286,7 @@ async def test_a_resource_with_snapshots_offers_them_and_its_past_outlives_the_p
             assert resource["commit"] == second
             history = (await page.visit.get(path)).json["history"]
             assert [one["commit"] for one in history[:2]] == [one["commit"] for one in before[:2]]
-            assert [one["number"] for one in history] == sorted(
-                (one["number"] for one in history), reverse=True
-            )
+            assert [one["number"] for one in history] == list(range(1, len(history) + 1))
 
 
 def test_the_token_is_nobody_elses_and_goes_with_the_process(site: WatchedFolder, watching: Watching) -> None:
@@ -314,14 +302,14 @@ def test_the_token_is_nobody_elses_and_goes_with_the_process(site: WatchedFolder
 
 async def test_a_token_of_ones_own_is_read_again_when_it_is_replaced(site: WatchedFolder) -> None:
     file = site.place / "token"
-    file.write_text("a-token-of-mine-1\n")
+    file.write_text(planted("dashboard-1") + "\n")
     with site.watching(ON, f"--dashboard-token-file={file}") as watching:
         port = watching.until_logged("dashboard.listening")["port"]
         async with Visit(f"http://127.0.0.1:{port}") as visit:
-            assert (await visit.sign_in("a-token-of-mine-1")).status == 200
-            file.write_text("a-token-of-mine-2\n")
-            assert (await visit.sign_in("a-token-of-mine-1")).status == 401
-            assert (await visit.sign_in("a-token-of-mine-2")).status == 200
+            assert (await visit.sign_in(planted("dashboard-1"))).status == 200
+            file.write_text(planted("dashboard-2") + "\n")
+            assert (await visit.sign_in(planted("dashboard-1"))).status == 401
+            assert (await visit.sign_in(planted("dashboard-2"))).status == 200
         assert not (site.data / ".sync-state/dashboard-token").exists()
         assert "of-mine" not in site.log.read_text()
 

@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.exits import Exit
-from stoker.cli.options import API_KEY
+from stoker.cli.speaking.options import API_KEY
 from stoker.cli.verbs import cli
 from stoker.domain.reasons import Reason
 from stoker.testing.certificates import Authority
 from stoker.testing.gateway.api import ApiKey, Insecure, Role
 from stoker.testing.gateway.mind import State
 from stoker.testing.gateway.sessions import Designer
-from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.gateway.simulated import KEY, SECRET, SimulatedGateway
 
 ALL_CHECKS = [
     "address",
@@ -55,7 +55,7 @@ class Doctor:
     def look(self, gateway: str, *more: str) -> tuple[int, list[dict[str, Any]]]:
         arguments = ["doctor", "--gateway", gateway, "--api-key-file", str(self.key), "--output=json", *more]
         done = CliRunner().invoke(cli, arguments)
-        assert "testing-secret" not in done.output
+        assert SECRET not in done.output
         said = json.loads(done.stdout)
         assert said["well"] is (done.exit_code == Exit.DONE)
         return done.exit_code, said["findings"]
@@ -252,7 +252,7 @@ def test_an_8_1_gateway(simulated: SimulatedGateway, doctor: Doctor) -> None:
 
 
 def test_a_key_without_its_name(simulated: SimulatedGateway, doctor: Doctor) -> None:
-    doctor.key.write_text("testing-secret")
+    doctor.key.write_text(SECRET)
     check, reason, mend = doctor.complaint(simulated.url, code=Exit.WRONG_INPUT)
     assert (check, reason) == ("key", Reason.TOKEN_MALFORMED)
     assert "NAME:SECRET" in mend
@@ -293,7 +293,7 @@ def test_a_key_that_requires_tls(simulated: SimulatedGateway, doctor: Doctor) ->
 
 @pytest.mark.parametrize("permission", ["read", "write"])
 def test_a_level_that_is_not_granted(simulated: SimulatedGateway, doctor: Doctor, permission: str) -> None:
-    simulated.settings.keys["stoker"] = ApiKey("testing-secret", **{permission: False})
+    simulated.settings.keys["stoker"] = ApiKey(SECRET, **{permission: False})
     check, reason, mend = doctor.complaint(simulated.url)
     assert (check, reason) == (permission, Reason.LEVEL_NOT_GRANTED)
     assert f"Gateway {permission.title()} Permissions" in mend

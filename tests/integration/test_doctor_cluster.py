@@ -7,6 +7,7 @@ import base64
 import json
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,8 +21,9 @@ from stoker.cli.examining.admission import ADMISSION
 from stoker.cli.examining.cases import Case, ClientConfig, Service, Webhook, follow
 from stoker.cli.examining.rights import CONTROLLER, SHARED_VOLUMES, at_home
 from stoker.cli.exits import Exit
-from stoker.cli.in_cluster import Place
+from stoker.cli.speaking.in_cluster import Place
 from stoker.cli.verbs import cli
+from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
 from stoker.testing.certificates import Authority
 from stoker.testing.cluster.chart_rules import controller_rules
@@ -29,7 +31,7 @@ from stoker.testing.cluster.plain_objects import require
 from stoker.testing.cluster.release import CONFIGURATION, HOME
 from stoker.testing.waiting import eventually
 
-from .clinic import HOOKS, LEASE, Clinic, answering, serving
+from .clinic import HOOKS, Clinic, answering, serving
 
 pytestmark = pytest.mark.xdist_group("doctor")
 
@@ -215,23 +217,30 @@ def test_a_service_without_a_ready_endpoint(clinic: Clinic) -> None:
         check, reason, message, mend = clinic.complaint()
     ready = {"endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}]}
     clinic.patch(f"{path}/nobody-there", ready)
-    assert asyncio.run(_endpoints(clinic)) == f"1 behind {HOME}/nobody-there"
+    named = Webhook("extra", ClientConfig(service=Service(HOME, "nobody-there")))
+    assert asyncio.run(_looked_at(clinic, named, "endpoints")).said == f"1 behind {HOME}/nobody-there"
     assert (check, reason) == ("endpoints", Reason.SERVICE_UNREACHABLE)
     assert f"Service {HOME}/nobody-there has no ready endpoint" in message
     assert f"kubectl -n {HOME} get pods" in mend
 
 
-@pytest.mark.long
 def test_a_webhook_that_does_not_run(clinic: Clinic) -> None:
-    clinic.release.stop_program("webhook")
-    try:
-        ended, found = clinic.look()
-    finally:
-        clinic.release.start("webhook")
-    assert ended == Exit.UNVERIFIED
-    assert found["certificate"]["mark"] == "untried", "what cannot be reached from here is not wrong"
+    namespace = f"deaf-{uuid.uuid4().hex[:8]}"
+    clinic.cluster.create_namespace(namespace)
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        config = config_of(f"https://127.0.0.1:{reserved.getsockname()[1]}/inject", Authority())
+        with clinic.extra_webhook(config, about=namespace):
+            found = eventually(
+                lambda: [one for code, one in [clinic.look(f"--namespace={namespace}")] if code],
+                30.0,
+                "the API server has heard of it",
+            )[0]
+        deaf = Webhook("extra", ClientConfig(url=config["url"], ca_bundle=config["caBundle"]))
+        alone = asyncio.run(_looked_at(clinic, deaf, "certificate"))
+    assert alone.mark is Mark.UNTRIED, "what cannot be reached from here is not wrong"
     assert (found["admission"]["mark"], found["admission"]["reason"]) == ("wrong", Reason.SERVICE_UNREACHABLE)
-    assert 'failed calling webhook "approve.stoker.io"' in found["admission"]["message"]
+    assert 'failed calling webhook "extra.stoker.io"' in found["admission"]["message"]
     assert found["controller"]["mark"] == "ok", "the controller is a chain of its own"
 
 
@@ -265,26 +274,21 @@ def test_two_operators_have_to_be_told_apart(clinic: Clinic) -> None:
     assert "--operator-namespace" in mend
 
 
-@pytest.mark.long
 def test_a_lease_whose_holder_died(clinic: Clinic) -> None:
-    clinic.release.stop_program("controller")
-    try:
-        assert clinic.complaint()[:3:2] == (
-            "controller",
-            f"Lease {HOME}/stoker-controller-0 is held by nobody",
-        )
-        clinic.patch(LEASE, {"spec": held("2020-01-01T00:00:00.000000Z")})
-        check, reason, message, _ = clinic.complaint()
-        assert (check, reason) == ("controller", Reason.CONTROLLER_SILENT)
-        assert "was last renewed by ghost at 2020-01-01T00:00:00.000000Z, and not since" in message
-        with renewing(
-            lambda beat: clinic.patch(LEASE, {"spec": held(f"2020-01-01T00:{beat:02}:00.000000Z")})
-        ):
-            assert clinic.look()[1]["controller"]["mark"] == "ok", "a clock that is wrong is no death"
-    finally:
-        clinic.patch(LEASE, {"spec": {"holderIdentity": ""}})
-        clinic.release.start("controller")
-        clinic.until_led()
+    """In a home of its own: nothing but the Lease of a controller is there."""
+    home = f"home-{uuid.uuid4().hex[:8]}"
+    clinic.cluster.create_namespace(home)
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases"
+    require(clinic.cluster.request("POST", leases, {"metadata": {"name": "stoker-controller-0"}}), 201)
+    lease, there = f"{leases}/stoker-controller-0", f"--operator-namespace={home}"
+    nobody = clinic.complaint(there)
+    assert nobody[:3:2] == ("controller", f"Lease {home}/stoker-controller-0 is held by nobody")
+    clinic.patch(lease, {"spec": held("2020-01-01T00:00:00.000000Z")})
+    check, reason, message, _ = clinic.complaint(there)
+    assert (check, reason) == ("controller", Reason.CONTROLLER_SILENT)
+    assert "was last renewed by ghost at 2020-01-01T00:00:00.000000Z, and not since" in message
+    with renewing(lambda beat: clinic.patch(lease, {"spec": held(f"2020-01-01T00:{beat:02}:00.000000Z")})):
+        assert clinic.look(there)[1]["controller"]["mark"] == "ok", "a clock that is wrong is no death"
 
 
 def test_a_shard_that_nobody_leads(clinic: Clinic) -> None:
@@ -337,13 +341,13 @@ def test_the_emergency_stop_is_noted(clinic: Clinic) -> None:
     assert found["pause"]["mend"] == f"stoker resume --namespace {HOME} --everything"
 
 
-async def _endpoints(clinic: Clinic) -> str:
-    """What that check alone says: the next one would try to reach the address."""
+async def _looked_at(clinic: Clinic, webhook: Webhook, check: str) -> Finding:
+    """What one check alone says of one webhook."""
     place = Place("default", "", kubeconfig=clinic.cluster.kubeconfig())
-    service = Service(HOME, "nobody-there")
     async with place.client() as client:
-        case = Case(client, place, webhooks=[Webhook("extra", ClientConfig(service=service))])
-        return " ".join([one.said async for one in follow(ADMISSION[1:2], case)])
+        case = Case(client, place, webhooks=[webhook])
+        (found,) = [one async for one in follow([it for it in ADMISSION if it[0] == check], case)]
+    return found
 
 
 def serves(clinic: Clinic, plural: str) -> bool:
@@ -363,7 +367,7 @@ def config_of(url: str, authority: Authority) -> dict[str, Any]:
 
 
 def held(at: str) -> dict[str, Any]:
-    return {"holderIdentity": "ghost", "renewTime": at, "acquireTime": at, "leaseDurationSeconds": 3}
+    return {"holderIdentity": "ghost", "renewTime": at, "acquireTime": at, "leaseDurationSeconds": 2}
 
 
 @contextmanager

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +17,10 @@ from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.testing.cluster.plain_objects import require
+from stoker.testing.forges.github import GitHub
+from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.waiting import eventually
 
 from .clinic import SECRET, Clinic, Ward
 
@@ -109,6 +116,36 @@ def test_a_resource_that_is_held_still_and_a_server_that_nobody_vouches_for_are_
     assert "knownHostsSecretRef" in found["known hosts"]["mend"]
 
 
+def test_an_ignitionsync_logs_in_as_the_github_app_that_it_names(ward: Ward, tmp_path: Path) -> None:
+    repository = Repository.create(tmp_path / "forge" / "plant.git")
+    repository.commit({"services/site/projects/P/project.json": "{}"})
+    with GitHub.start(tmp_path / "forge") as github:
+        key = github.register(12, 3456).decode()
+        ward.secret("app", pem=key)
+        app = {"appId": 12, "installationId": 3456, "privateKeySecretRef": {"name": "app", "key": "pem"}}
+        git = {"repo": github.url("plant.git"), "ref": "main", "auth": {"githubApp": app}}
+        api_key = {"apiKeySecretRef": {"name": "ignition-api-key", "key": "apiKey"}}
+        ward.apply("IgnitionSync", "line-2", git=git, gateway=api_key)
+
+        def look() -> dict[str, Any]:
+            found = ward.clinic.look(f"--namespace={ward.namespace}", "--name=line-2")[1]
+            assert found["resource"]["message"].startswith("IgnitionSync")
+            return found
+
+        well = look()["git"]
+        assert (well["mark"], well["message"][-8:]) == ("ok", str(repository.tip())[:8])
+        ward.replace_secret("app", pem=github.register(13, 99).decode())
+        wrong = look()["git"]
+        assert (wrong["mark"], wrong["reason"]) == ("wrong", Reason.SOURCE_AUTH_FAILED)
+        assert "the app id or its private key is wrong" in wrong["message"]
+        assert "a private key that was made there into key 'pem' of Secret 'app'" in wrong["mend"]
+        ward.replace_secret("app", pem="no key at all")
+        wrong = look()["git"]
+        assert (wrong["mark"], wrong["reason"]) == ("wrong", Reason.INVALID_VALUE)
+        assert "is not an unencrypted private key in PEM form" in wrong["message"]
+        assert "'pem' of Secret 'app'" in wrong["mend"]
+
+
 # Its gateways.
 
 
@@ -126,17 +163,19 @@ def test_a_pod_without_an_agent_and_no_pod_at_all(ward: Ward) -> None:
     assert "stoker.io/cr-name: line-1" in mend
 
 
-@pytest.mark.long
 def test_an_account_of_agents_without_rights(clinic: Clinic, ward: Ward) -> None:
-    clinic.release.stop_program("controller")  # it would mend this by itself
+    controller = clinic.release.running["controller"].pid
+    os.kill(controller, signal.SIGSTOP)  # it would mend this by itself
     try:
         ward.delete("RoleBinding", "stoker-agent-line-1")
-        _, found = ward.look()
+        wrong = eventually(
+            lambda: [one for one in [ward.look()[1]["agent role"]] if one["mark"] == "wrong"],
+            8.0,
+            "RBAC has noticed",
+        )[0]
     finally:
-        clinic.release.start("controller")
-        clinic.until_led()
-    wrong = found["agent role"]
-    assert (wrong["mark"], wrong["reason"]) == ("wrong", Reason.RBAC_DENIED)
+        os.kill(controller, signal.SIGCONT)
+    assert wrong["reason"] == Reason.RBAC_DENIED
     assert "service account default" in wrong["message"]
     assert "get configmaps stoker-metadata-line-1" in wrong["message"]
 

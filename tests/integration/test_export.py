@@ -28,6 +28,7 @@ from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.services.sops import opened
 
 RULES = """\
@@ -68,14 +69,14 @@ spec:
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
     with Commands.ready(
-        "cli.export",
-        "cli.export_orders",
-        "cli.export_explaining",
+        "cli.exporting.export",
+        "cli.exporting.orders",
+        "cli.exporting.explaining",
         "reverser.export.exporting",
         "reverser.export.export_folder",
         "reverser.export.export_branch",
         "reverser.sealed.sealing",
-        "cli.logins",
+        "cli.syncing.logins",
     ) as ready:
         yield ready
 
@@ -384,7 +385,7 @@ def test_a_repository_that_lets_nobody_in_is_exit_4(
     desk: Desk, git_http: GitHttpServer, repositories: Path
 ) -> None:
     Repository.create(repositories / "shut.git")
-    git_http.tokens.add("the-right-one")
+    git_http.tokens.add(planted("git-token"))
     desk.create("ConfigMap", "one", data={})
     token = desk.place / "token"
     token.write_text("the-wrong-one")

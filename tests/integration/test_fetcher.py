@@ -17,13 +17,14 @@ from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import Process, free_port
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.waiting import eventually
 
 PATIENCE = 60.0
 NAME = "ignition-sync-fetcher-plant"
 CLAIM = "ignition-sync-repo-plant"
-TOKEN = "s3cret-for-the-fetcher"
+TOKEN = planted("git-token")
 
 
 class Plant:
@@ -174,6 +175,7 @@ def test_an_agent_says_that_it_waits_while_nobody_fills_the_volume(plant: Plant)
     (plant.folder / "fetcher/repo").mkdir(parents=True)
     pod = plant.agent("line-1")
     plant.maps.until_report("line-1", reason="SharedMirrorBehind", patience=PATIENCE, pod=pod)
+    assert pod.file("projects/a/project.json") is None
     (plant.folder / "fetcher/repo").rmdir()
     plant.start_fetcher(deployment)
     pod.until_file("projects/a/project.json", '{"title": "1"}', PATIENCE)

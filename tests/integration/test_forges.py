@@ -27,6 +27,7 @@ from stoker.testing.forges.forge_double import ForgeDouble, RequestRecord
 from stoker.testing.forges.gitea import Gitea, GiteaRefused, GiteaRepository
 from stoker.testing.forges.github_forge import GitHubForge
 from stoker.testing.forges.gitlab import GitLab
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually
 
 BRANCH = "gateway-changes/site1+a/gw-1"
@@ -274,19 +275,19 @@ async def test_a_fast_forwarded_merge_is_the_branchs_own_commit(gitlab: DoubleGr
 
 
 async def test_a_wrong_token_is_said_and_not_shown(double: DoubleGround) -> None:
-    forge = double.with_token(double.forge.kind, "wr0ng-t0ken")
+    forge = double.with_token(double.forge.kind, planted("wrong-token"))
     with pytest.raises(ForgeRefused, match="does not accept the token") as caught:
         await forge.find(BRANCH)
-    assert "wr0ng-t0ken" not in caught.value.message
+    assert planted("wrong-token") not in caught.value.message
 
 
 @pytest.mark.xdist_group("gitea")
 async def test_a_wrong_token_is_said_by_gitea(gitea: Gitea) -> None:
     repo = RepoUrl(gitea.create_repository(f"forge-{next(_NAMES)}").clone_url)
-    forge = forge_for(repo, Secret("wr0ng-t0ken"), kind=ForgeKind.GITEA, url=gitea.url)
+    forge = forge_for(repo, Secret(planted("wrong-token")), kind=ForgeKind.GITEA, url=gitea.url)
     with pytest.raises(ForgeRefused, match="does not accept the token; it says: ") as caught:
         await forge.find(BRANCH)
-    assert "wr0ng-t0ken" not in caught.value.message
+    assert planted("wrong-token") not in caught.value.message
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422])

@@ -21,7 +21,7 @@ from stoker.testing.certificates import Authority
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.gateway.api import ApiKey, Insecure
 from stoker.testing.gateway.mind import State
-from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.gateway.simulated import KEY, SECRET, SimulatedGateway
 from stoker.testing.sites.plant import view
 
 INFO = "/data/api/v1/gateway-info"
@@ -64,7 +64,7 @@ async def trouble(client: Gateway) -> StokerError:
             await client.check()
     finally:
         await client.aclose()
-    assert "testing-secret" not in found.value.message
+    assert SECRET not in found.value.message
     assert found.value.__cause__ is None, "a foreign exception holds the request's headers"
     return found.value
 
@@ -102,7 +102,7 @@ async def test_a_key_that_was_replaced_is_used_for_the_next_request(
 
 async def test_a_key_without_its_name_never_leaves_the_house(simulated: SimulatedGateway) -> None:
     def read() -> Secret:
-        return checked(Secret("testing-secret"), "the key")
+        return checked(Secret(SECRET), "the key")
 
     error = await trouble(Gateway(GatewayAddress.parse(simulated.url), read))
     assert error.reason is Reason.TOKEN_MALFORMED
@@ -125,7 +125,7 @@ async def test_starting_and_faulted_are_told_apart(
 async def test_a_level_that_may_only_read_is_named_when_it_matters(
     gateway: Gateway, simulated: SimulatedGateway
 ) -> None:
-    simulated.settings.keys["stoker"] = ApiKey("testing-secret", write=False)
+    simulated.settings.keys["stoker"] = ApiKey(SECRET, write=False)
     await gateway.check()
     with pytest.raises(Stalled, match="must be granted Gateway Write") as refused:
         await gateway.scan(ScanKind.CONFIG)

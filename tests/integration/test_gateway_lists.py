@@ -22,7 +22,7 @@ from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.gateway.api import ApiKey, Paths, Role
 from stoker.testing.gateway.mind import State
 from stoker.testing.gateway.sessions import Browser, Designer
-from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.gateway.simulated import KEY, SECRET, SimulatedGateway
 from stoker.testing.waiting import eventually_async
 
 CORE = "config/resources/core/ignition"
@@ -279,7 +279,7 @@ async def test_whether_a_key_may_write_is_found_out_without_writing(
 ) -> None:
     await gateway.may_write()
     assert await gateway.lock_info(ScanKind.PROJECTS) is False
-    simulated.settings.keys["stoker"] = ApiKey("testing-secret", write=False)
+    simulated.settings.keys["stoker"] = ApiKey(SECRET, write=False)
     with pytest.raises(Stalled, match="Gateway Write") as refused:
         await gateway.may_write()
     assert refused.value.reason is Reason.LEVEL_NOT_GRANTED

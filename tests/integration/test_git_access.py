@@ -35,10 +35,11 @@ from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually_async
 
 MAIN = GitRef("main")
-TOKEN = "canary-of-a-token"
+TOKEN = planted("git-token")
 
 
 @pytest.fixture
@@ -451,7 +452,7 @@ async def test_a_token_that_is_rotated_while_running_is_read_anew(
 async def test_a_wrong_token_that_stays_the_same_is_tried_once(
     runner: GitRunner, git_http: GitHttpServer
 ) -> None:
-    git_http.users["alice"] = "right"
+    git_http.users["alice"] = planted("git-password")
     reads = []
 
     async def read() -> Access:
@@ -468,8 +469,8 @@ async def test_a_wrong_token_that_stays_the_same_is_tried_once(
 async def test_a_changed_token_that_is_wrong_too_is_tried_once_more_and_no_more(
     runner: GitRunner, git_http: GitHttpServer
 ) -> None:
-    git_http.users["alice"] = "right"
-    words = iter(["wrong", "also wrong", "right"])
+    git_http.users["alice"] = planted("git-password")
+    words = iter(["wrong", "also wrong", planted("git-password")])
 
     async def read() -> Access:
         return Access(Password("alice", Secret(next(words))))
@@ -477,7 +478,7 @@ async def test_a_changed_token_that_is_wrong_too_is_tried_once_more_and_no_more(
     with pytest.raises(SourceAuthFailed):
         await resolve(Remote(runner, RepoUrl(git_http.url("plant.git")), read), MAIN)
     assert len(git_http.requests) == 4
-    assert next(words) == "right"
+    assert next(words) == planted("git-password")
 
 
 async def test_credentials_do_not_go_to_another_host(
@@ -513,10 +514,10 @@ async def test_the_password_of_a_proxy_reaches_it_and_nobody_else(
     runner: GitRunner, https: GitHttpServer, authority: Authority, plant: Repository
 ) -> None:
     url = RepoUrl(https.url("plant.git"))
-    with HttpProxy.start({"me": "p@ss/canary"}) as proxy:
-        right = proxy.address.replace("://", "://me:p%40ss%2Fcanary@")
+    with HttpProxy.start({"me": f"p@ss/{planted('proxy')}"}) as proxy:
+        right = proxy.address.replace("://", f"://me:p%40ss%2F{planted('proxy')}@")
         access = Access(ALICE, ca=authority.pem, proxy=right)
-        assert "canary" not in repr(access)
+        assert planted("proxy") not in repr(access)
         assert await resolve(Remote(runner, url, always(access)), MAIN) == plant.tip()
         wrong = proxy.address.replace("://", "://me:wr0ng-canary@")
         for address in (wrong, proxy.address):

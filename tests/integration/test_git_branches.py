@@ -36,6 +36,7 @@ from stoker.testing.repositories.bare import WHEN, Repository, executable, symli
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually, eventually_async
 
 ALICE = Author("Alice", "alice@example.test")
@@ -112,8 +113,10 @@ def local(tmp_path: Path, plant: Repository) -> World:
 
 @pytest.fixture
 def http(tmp_path: Path, plant: Repository, git_http: GitHttpServer) -> World:
-    git_http.users["alice"] = "right"
-    return World(tmp_path, plant, git_http.url("plant.git"), Password("alice", Secret("right")))
+    git_http.users["alice"] = planted("git-password")
+    return World(
+        tmp_path, plant, git_http.url("plant.git"), Password("alice", Secret(planted("git-password")))
+    )
 
 
 @pytest.fixture(params=["http", "ssh", "file"])
@@ -121,8 +124,10 @@ def world(
     request: pytest.FixtureRequest, tmp_path: Path, plant: Repository, repositories: Path
 ) -> Iterator[World]:
     if request.param == "http":
-        with GitHttpServer.start(repositories, users={"alice": "right"}) as server:
-            yield World(tmp_path, plant, server.url("plant.git"), Password("alice", Secret("right")))
+        with GitHttpServer.start(repositories, users={"alice": planted("git-password")}) as server:
+            yield World(
+                tmp_path, plant, server.url("plant.git"), Password("alice", Secret(planted("git-password")))
+            )
     elif request.param == "ssh":
         with GitSshServer.start(repositories, tmp_path / "sshd") as daemon:
             key = Secret(daemon.authorized_key().read_bytes())
@@ -425,12 +430,12 @@ async def test_credentials_that_may_only_read_stall(http: World, git_http: GitHt
     assert caught.value.reason == Reason.AUTH_FAILED
     http.repository.git("config", "http.receivepack", "true")
     await branch.commit([new("one", {"b": "1"})])
-    git_http.users["alice"] = "another"
+    git_http.users["alice"] = planted("another-password")
     for call in (branch.refresh(), branch.commit([new("two", {"c": "1"})])):
         with pytest.raises(SourceAuthFailed) as caught:
             await call
         assert caught.value.reason == Reason.AUTH_FAILED
-        assert "right" not in caught.value.message
+        assert planted("git-password") not in caught.value.message
     assert http.messages() == ["Change", "one"]
 
 
@@ -758,8 +763,8 @@ async def test_a_new_credential_gets_a_mirror_of_its_own(http: World, git_http: 
     place = http.folder / "cache"
     branch = Branch(Remote(GitRunner(place), RepoUrl(http.url), read), place, "main")
     await branch.commit([new("one", {"a": "1"})])
-    git_http.users["alice"] = "renewed"
-    access[0] = Access(Password("alice", Secret("renewed")))
+    git_http.users["alice"] = planted("renewed-password")
+    access[0] = Access(Password("alice", Secret(planted("renewed-password"))))
     await branch.commit([new("two", {"b": "1"})])
     assert http.messages() == ["one", "two"]
     assert len([path for path in (place / "mirrors").iterdir() if path.is_dir()]) == 2

@@ -20,6 +20,7 @@ from stoker.git.source import GitSource
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.secrecy.planting import planted
 
 MAIN = GitRef("main")
 
@@ -60,8 +61,8 @@ def address(
         yield plant.path.as_uri(), None
     elif transport == "http":
         kind = OldHttpServer if refuses == "ids" else GitHttpServer
-        with kind.start(repositories, users={"alice": "right"}) as http:
-            yield http.url("plant.git"), Password("alice", Secret("right"))
+        with kind.start(repositories, users={"alice": planted("git-password")}) as http:
+            yield http.url("plant.git"), Password("alice", Secret(planted("git-password")))
     else:
         daemon = OldSshServer if refuses == "ids" else GitSshServer
         with daemon.start(repositories, tmp_path / "sshd") as ssh:

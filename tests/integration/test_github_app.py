@@ -23,6 +23,7 @@ from stoker.testing.clock import ManualClock
 from stoker.testing.faults.http_proxy import HttpProxy
 from stoker.testing.forges.github import GitHub
 from stoker.testing.repositories.bare import Repository
+from stoker.testing.secrecy.planting import planted
 
 MAIN = GitRef("main")
 APP, INSTALLATION = 12, 3456
@@ -237,13 +238,13 @@ async def test_an_authority_of_ones_own_and_a_proxy_hold_for_the_api_too(
     authority = Authority()
     with (
         GitHub.start(repositories, tls=authority.server().save(tmp_path, "github")) as github,
-        HttpProxy.start({"me": "secret"}) as proxy,
+        HttpProxy.start({"me": planted("proxy")}) as proxy,
     ):
         app = GitHubApp(APP, INSTALLATION, Secret(github.register(APP, INSTALLATION)))
         url = RepoUrl(github.url("plant.git"))
         with pytest.raises(SourceUnreachable, match="cannot be reached"):
             await AppTokens().access(app, url)
-        through = proxy.address.replace("://", "://me:secret@")
+        through = proxy.address.replace("://", f"://me:{planted('proxy')}@")
         access = await AppTokens().access(app, url, ca=authority.pem, proxy=through)
         assert access.proxy == through
         assert len(github.given) == 1

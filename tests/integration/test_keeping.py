@@ -30,8 +30,8 @@ from stoker.domain.intent.values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.engine.objects import Held, Note
-from stoker.fs.applying import Applied
-from stoker.testing.repositories.bare import WHEN, Repository
+from stoker.fs.applying import SYNC_EACH, Applied
+from stoker.testing.repositories.bare import WHEN, Repository, executable
 from stoker.testing.repositories.git_http import GitHttpServer
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 1\n"
@@ -93,6 +93,19 @@ async def test_an_unchanged_commit_costs_one_look_and_no_byte(plant: Plant) -> N
     assert plant.stamps() == state
 
 
+async def test_what_a_killed_pass_staged_goes_although_nothing_is_left_to_do(plant: Plant) -> None:
+    plant.repository.commit({f"s/{number}": "1" for number in range(SYNC_EACH + 1)})
+    keeper = plant.keeper()
+    await keeper.sync()
+    staging = plant.data / ".sync-staging"
+    staging.mkdir()
+    (staging / "0").write_text("of a commit that was taken back")
+    await keeper.sync(Wish(dry_run=True))
+    assert staging.exists()
+    await keeper.sync()
+    assert not staging.exists()
+
+
 async def test_a_change_is_fetched_and_written_alone(plant: Plant) -> None:
     plant.repository.commit({f"s/d{n}/{n}": str(n) for n in range(50)})
     keeper = plant.keeper()
@@ -145,12 +158,16 @@ async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Pla
     (plant.data / "projects/before").write_text("theirs")
     plant.repository.commit({"s/a": "1"})
     keeper = plant.keeper()
+    wanted = await keeper.sync(Wish(dry_run=True))
+    assert f"approve plan {wanted.plan.with_orphans().digest}" in "\n".join(wanted.lines())
     first = await keeper.sync()
     assert first.plan.orphans_kept == ("projects/before",)
     again = await keeper.sync()
     assert again.plan.orphans_kept == ("projects/before",)
     assert (await verify(plant.data)).clean
     digest = again.plan.with_orphans().digest
+    for report in (first, again):  # what the first did is done, and not to be approved
+        assert f"approve plan {digest}" in "\n".join(report.lines())
     await keeper.sync(Wish(approved=frozenset({"0" * 64})))
     assert "projects/before" in plant.files()
     approved = await keeper.sync(Wish(approved=frozenset({digest})))
@@ -238,6 +255,20 @@ async def test_a_pointer_is_named_and_all_else_is_delivered(plant: Plant) -> Non
     plant.repository.commit({"s/big.bin": "content"})
     assert not (await keeper.sync()).partial
     assert plant.files() == {"projects/a": "1", "projects/big.bin": "content"}
+
+
+async def test_a_file_of_which_only_the_mode_changes_is_told(plant: Plant) -> None:
+    plant.repository.commit({"s/run.sh": "1"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    plant.repository.commit({"s/run.sh": executable("1")})
+    wanted = await keeper.sync(Wish(dry_run=True))
+    done = await keeper.sync()
+    for report in (wanted, done):
+        assert "modified projects/run.sh" in report.lines()
+        assert "1 modified" in report.summary()
+        assert report.as_json()["modified"] == ["projects/run.sh"]
+    assert (plant.data / "projects/run.sh").stat().st_mode & 0o111
 
 
 async def test_a_plan_is_told_line_by_line(plant: Plant) -> None:

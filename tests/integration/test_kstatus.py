@@ -29,6 +29,7 @@ from stoker.testing.cluster.kstatus import (
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import ReverserSite
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.controller_site import PATIENCE, Site
 from stoker.testing.waiting import eventually
 
@@ -47,7 +48,7 @@ class Life:
         self._tail = tail
         self._argo = ArgoHealth(HEALTH.read_text())
 
-    def until(self, status: str, health: str, ready: str | None = None) -> None:
+    def expect(self, status: str, health: str, ready: str | None = None) -> None:
         """Wait until both say so, and for this reason; no look may show what cannot be."""
         eventually(
             lambda: self._look() == (status, health, ready or self._look()[2]),
@@ -55,7 +56,7 @@ class Life:
             lambda: f"{status} and {health}; it is {self._look()} of {self._get()}\n{self._tail()}",
         )
 
-    def until_gone(self) -> None:
+    def expect_gone(self) -> None:
         eventually(lambda: not self._get(), PATIENCE, "the object is gone")
 
     def _look(self) -> tuple[str, str, str]:
@@ -89,42 +90,42 @@ def test_the_life_of_a_resource(
     kind, source = str(door), {"repo": git_http.url("plant.git"), "ref": "main"}
     plain.apply(kind, "line", gateway=SILENT, git=source)
     life = Life(lambda: plain.get(kind, "line"), plain.tail)
-    life.until(IN_PROGRESS, "Progressing")
+    life.expect(IN_PROGRESS, "Progressing")
     pod = plain.pod("filler-0", "line", kind=door, gateway="filler")
     plain.start()
-    life.until(IN_PROGRESS, "Progressing", "GatewaysSyncing")
+    life.expect(IN_PROGRESS, "Progressing", "GatewaysSyncing")
     pod.report(plain.until_told("line", door, commit=repository.tip()).commit or "")
-    life.until(CURRENT, "Healthy", "GatewaysSynced")
+    life.expect(CURRENT, "Healthy", "GatewaysSynced")
 
     plain.apply(kind, "line", gateway=SILENT, git={**source, "ref": "no-such-ref"})
-    life.until(FAILED, "Degraded", "RefNotFound")
+    life.expect(FAILED, "Degraded", "RefNotFound")
     plain.apply(kind, "line", gateway=SILENT, git={**source, "ref": "no-such-ref"}, paused=True)
-    life.until(IN_PROGRESS, "Suspended", "Paused")
+    life.expect(IN_PROGRESS, "Suspended", "Paused")
     plain.apply(kind, "line", gateway=SILENT, git=source, paused=False)
-    life.until(CURRENT, "Healthy", "GatewaysSynced")
+    life.expect(CURRENT, "Healthy", "GatewaysSynced")
 
     plain.patch(plain.path_of(kind, "line"), {"metadata": {"finalizers": ["example.com/held"]}})
     plain.delete(kind, "line")
-    life.until(TERMINATING, "Progressing")
+    life.expect(TERMINATING, "Progressing")
     plain.patch(plain.path_of(kind, "line"), {"metadata": {"finalizers": None}})
-    life.until_gone()
+    life.expect_gone()
 
 
 def test_the_life_of_a_profile(plain: Site) -> None:
     mapping = [{"source": "services/site", "destination": "projects"}]
     plain.apply("SyncProfile", "one", mappings=mapping)
     life = Life(lambda: plain.get("SyncProfile", "one"), plain.tail)
-    life.until(IN_PROGRESS, "Progressing")
+    life.expect(IN_PROGRESS, "Progressing")
     plain.start()
-    life.until(CURRENT, "Healthy")
+    life.expect(CURRENT, "Healthy")
     plain.apply("SyncProfile", "two", mappings=mapping, dependsOn=[{"profileName": "one"}])
     plain.apply("SyncProfile", "one", mappings=mapping, dependsOn=[{"profileName": "two"}])
-    life.until(FAILED, "Degraded", "DependencyCycle")
+    life.expect(FAILED, "Degraded", "DependencyCycle")
     plain.apply("SyncProfile", "one", mappings=mapping)
     plain.apply("SyncProfile", "two", mappings=mapping)
-    life.until(CURRENT, "Healthy", "ProfileUsable")
+    life.expect(CURRENT, "Healthy", "ProfileUsable")
     plain.delete("SyncProfile", "one")
-    life.until_gone()
+    life.expect_gone()
 
 
 def test_the_lives_of_what_the_reverser_works_on(site: ReverserSite, git_http: GitHttpServer) -> None:
@@ -142,27 +143,27 @@ def test_the_lives_of_what_the_reverser_works_on(site: ReverserSite, git_http: G
         for kind, name in names.items()
     }
     for life in lives.values():
-        life.until(IN_PROGRESS, "Progressing")
+        life.expect(IN_PROGRESS, "Progressing")
     site.start()
     for life in lives.values():
-        life.until(CURRENT, "Healthy")
+        life.expect(CURRENT, "Healthy")
 
     site.repo_config(allowedBranches=["other"])
-    lives["GitDestination"].until(FAILED, "Degraded")
-    lives["WatchRule"].until(FAILED, "Degraded")
-    lives["ClusterWatchRule"].until(FAILED, "Degraded")
+    lives["GitDestination"].expect(FAILED, "Degraded")
+    lives["WatchRule"].expect(FAILED, "Degraded")
+    lives["ClusterWatchRule"].expect(FAILED, "Degraded")
     site.repo_config(suspend=True)
-    lives["GitRepoConfig"].until(IN_PROGRESS, "Suspended", "Suspended")
-    git_http.users["bot"] = "s3cret"
+    lives["GitRepoConfig"].expect(IN_PROGRESS, "Suspended", "Suspended")
+    git_http.users["bot"] = planted("git-password")
     site.repo_config(push={"maxCommits": 1})
-    lives["GitRepoConfig"].until(FAILED, "Degraded", "AuthFailed")
+    lives["GitRepoConfig"].expect(FAILED, "Degraded", "AuthFailed")
     git_http.users.clear()
     site.repo_config()
     for life in lives.values():
-        life.until(CURRENT, "Healthy")
+        life.expect(CURRENT, "Healthy")
     for kind, name in reversed(names.items()):
         site.delete(kind, name)
-        lives[kind].until_gone()
+        lives[kind].expect_gone()
 
 
 def recipes() -> list[str]:

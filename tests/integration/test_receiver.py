@@ -26,11 +26,12 @@ from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.forges.gitea import Gitea, GiteaRepository
 from stoker.testing.processes import Process
-from stoker.testing.waiting import eventually
+from stoker.testing.secrecy.planting import planted
+from stoker.testing.waiting import eventually, eventually_async
 
 PROCESS = Path(__file__).parent / "receiver_process.py"
 STOKERS = Resource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
-KEY, TOKEN = "hm4c-k3y-canary", "b34rer-t0ken-canary"
+KEY, TOKEN = planted("webhook-key"), planted("webhook-bearer")
 FLOOD_SECONDS = 3
 FLOOD_PER_SECOND = 1000
 
@@ -155,7 +156,7 @@ def plant(kinds: ClusterAccess, namespace: str) -> None:
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "plant-webhook", "namespace": namespace},
-        "stringData": {"hmac-key": KEY, "token": TOKEN, "other": "0ther-k3y"},
+        "stringData": {"hmac-key": KEY, "token": TOKEN, "other": planted("other-key")},
     }
     items = [secret, _resource(namespace, "Stoker"), _resource(namespace, "IgnitionSync", key="other")]
     kinds.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -209,10 +210,12 @@ async def test_a_request_changes_annotations_and_nothing_else(serve: Serve) -> N
 @pytest.mark.usefixtures("plant")
 async def test_of_two_kinds_of_one_name_the_key_tells_which(serve: Serve) -> None:
     serving = await asyncio.to_thread(lambda: ready(serve()))
-    assert (await serving.post({"ref": "2.0.0"}, key="0ther-k3y"))[0] == 202
+    assert (await serving.post({"ref": "2.0.0"}, key=planted("other-key")))[0] == 202
     assert serving.asked() == {}
     assert serving.asked("ignitionsync")["requested-ref"] == "2.0.0"
-    assert (await serving.post({"ref": "2.0.0"}, name="plant?kind=Stoker", key="0ther-k3y"))[0] == 401
+    assert (await serving.post({"ref": "2.0.0"}, name="plant?kind=Stoker", key=planted("other-key")))[
+        0
+    ] == 401
 
 
 @pytest.mark.usefixtures("plant")
@@ -227,13 +230,13 @@ async def test_a_resource_is_served_from_its_creation_to_its_end_and_keys_rotate
         assert status_of(name="nothing") == 401
         assert status_of(name="nothing", key="0perators") == 404
         assert status_of(key="0perators") == 202
-        patch = json.dumps({"stringData": {"hmac-key": "r0tated"}})
+        patch = json.dumps({"stringData": {"hmac-key": planted("rotated-key")}})
         cluster.kubectl("-n", namespace, "patch", "secret", "plant-webhook", "--type=merge", "-p", patch)
-        eventually(lambda: status_of(key="r0tated") == 202, 10, "the rotated key to count")
+        eventually(lambda: status_of(key=planted("rotated-key")) == 202, 10, "the rotated key to count")
         assert status_of() == 401
         off = json.dumps({"spec": {"webhook": {"enabled": False}}})
         cluster.kubectl("-n", namespace, "patch", "stoker", "plant", "--type=merge", "-p", off)
-        eventually(lambda: status_of(key="r0tated") == 401, 10, "the resource to be turned off")
+        eventually(lambda: status_of(key=planted("rotated-key")) == 401, 10, "the resource to be turned off")
         cluster.kubectl("-n", namespace, "delete", "ignitionsync", "plant")
         eventually(lambda: status_of(key="0perators") == 404, 10, "the route to be gone")
 
@@ -352,10 +355,15 @@ async def test_a_flood_costs_no_memory_and_the_signed_ones_get_through_with_one_
         await _flood(serving, answers, 0.5)  # until everything that is made once has been made
         before = _resident(serving.process.pid)
         flood = asyncio.create_task(_flood(serving, answers, FLOOD_SECONDS))
-        while not changes["MODIFIED"] and not flood.done():
-            await asyncio.sleep(0.05)  # the watch is up when the first signed one shows
+
+        async def seen() -> bool:
             signed = await asyncio.gather(*(serving.post(push) for _ in range(20)))
             assert {status for status, _ in signed} == {202}
+            return bool(changes["MODIFIED"])
+
+        await eventually_async(
+            seen, FLOOD_SECONDS, "the watch shows what the first signed one did", interval=0.05
+        )
         await flood
         after = _resident(serving.process.pid)
         watching.cancel()

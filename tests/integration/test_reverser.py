@@ -175,6 +175,8 @@ def test_several_destinations_and_branches_are_written(
     site.config_map("prices", {"key": "second"})
     site.until_files(prod, dict.fromkeys(both, "second"))
     site.until_files(lab, {site.map_path("prices", "a"): "second"})
+    release = site.until_files(prod, {site.map_path("prices", "a"): "second"}, branch="release/1")
+    assert site.map_path("prices", "b") not in release
 
 
 def test_suspending_stops_writing_and_resuming_catches_up(site: ReverserSite, prod: Repository) -> None:
@@ -239,6 +241,26 @@ def test_changes_wait_for_their_window(site: ReverserSite, prod: Repository) -> 
     site.until_files(prod, {site.map_path(f"map-{n}"): "value" for n in range(5)})
     assert len(prod.messages()) <= 2
     assert "[CREATE " in prod.messages()[-1] or "[CREATE]" in prod.messages()[-1]
+
+
+def test_a_status_tells_what_is_not_in_git_yet(site: ReverserSite, prod: Repository) -> None:
+    site.follow_maps(batch={"maxWait": "1h"})
+    site.start()
+    site.until("WatchRule", "maps", "Initialized")
+
+    def waits() -> tuple[int, str]:
+        status = site.status("GitDestination", "production")
+        return status.get("pendingChanges", 0), status.get("pendingSince", "")
+
+    assert waits() == (0, "")
+    site.config_map("prices")
+    eventually(lambda: waits()[0] == 1, 20.0, site.tail)
+    since = waits()[1]
+    site.config_map("late")
+    eventually(lambda: waits() == (2, since), 20.0, lambda: f"{waits()}\n{site.tail()}")
+    site.destination(batch={"maxWait": "0s"})
+    site.until_files(prod, {site.map_path("prices"): "value"})
+    eventually(lambda: waits() == (0, ""), 20.0, lambda: f"{waits()}\n{site.tail()}")
 
 
 def test_a_stop_pushes_what_waits_and_gives_the_lease_back(site: ReverserSite, prod: Repository) -> None:

@@ -143,9 +143,10 @@ def test_references_to_other_namespaces_can_be_refused(site: ReverserSite, prod:
     site.config_map("prices")
     site.start("--restrict-cross-namespace")
     site.until_files(prod, {site.map_path("prices"): "value"})
-    site.until("GitDestination", "far", "RepoPolicyDenied")
-    site.until("WatchRule", "crossing", "DestinationPolicyDenied", "AccessDenied")
+    assert other in site.until("GitDestination", "far", "RepoPolicyDenied")
+    assert other in site.until("WatchRule", "crossing", "DestinationPolicyDenied", "AccessDenied")
     site.until("WatchRule", "crossing", "DestinationPolicyDenied")
+    assert not [path for path in prod.files() if path.startswith("far/")]
 
 
 def test_a_file_that_flips_back_and_forth_is_held_and_the_others_go_on(

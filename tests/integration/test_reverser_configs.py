@@ -18,6 +18,7 @@ from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.repositories.ssh_keys import make_ssh_key
 from stoker.testing.reverser.site import ReverserSite, files_of
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually
 
 CRDS = sorted((Path(__file__).parents[2] / "config" / "crd").glob("configbutler.ai_*.yaml"))
@@ -49,7 +50,7 @@ def test_a_repository_that_nobody_uses_yet_is_tried(
     site.until("GitRepoConfig", "paused", "Suspended")
     assert full.tip() == tip
     assert not prod.has_branch("main"), "nothing is written by trying"
-    site.secret("login", token="anything")
+    site.secret("login", token=planted("git-token"))
     Repository.create(repositories / "away.git")
     site.until("GitRepoConfig", "locked", "Initialized")
     site.until("GitRepoConfig", "away", "Initialized")
@@ -72,7 +73,7 @@ def test_a_repository_behind_ssh_is_tried_with_its_key(
 def test_a_wrong_token_is_found_where_everybody_may_read(site: ReverserSite, gitea: Gitea) -> None:
     repository = gitea.create_repository(f"tried-{site.namespace}")
     repository.request("PATCH", "", {"private": False})
-    site.secret("login", username=USER, token="wrong")
+    site.secret("login", username=USER, token=planted("wrong-token"))
     site.repo_config(repoUrl=repository.clone_url, secretRef={"name": "login"})
     site.start()
     site.until("GitRepoConfig", "repo", "AuthFailed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import BASE, ReverserSite, files_of
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually
 
 MARKER = f"{BASE}/.configbutler/owner.yaml"
@@ -121,14 +122,15 @@ def test_a_marker_that_cannot_be_written_is_told_and_stops_nothing(
     site.start()
     site.until_files(prod, {site.map_path("prices"): "value"})
     site.until("GitDestination", "production", "MarkerWriteFailed", "MarkerConflict")
+    assert prod.read(f"{BASE}/.configbutler") == b"a file where a folder is needed"
 
 
 def test_two_configs_of_one_repository_share_the_order_and_no_credentials(
     site: ReverserSite, prod: Repository, git_http: GitHttpServer
 ) -> None:
-    git_http.users = {"ann": "a-secret", "bob": "b-secret"}
-    site.secret("ann", username="ann", password="a-secret")
-    site.secret("bob", username="bob", password="b-secret")
+    git_http.users = {"ann": planted("password-of-ann"), "bob": planted("password-of-bob")}
+    site.secret("ann", username="ann", password=planted("password-of-ann"))
+    site.secret("bob", username="bob", password=planted("password-of-bob"))
     site.repo_config("ann", secretRef={"name": "ann"})
     site.repo_config("bob", secretRef={"name": "bob"}, repoUrl=site.url.removesuffix(".git") + "/")
     site.destination("ann", repoRef={"name": "ann"}, baseFolder="ann")
@@ -157,8 +159,8 @@ def test_two_configs_of_one_repository_share_the_order_and_no_credentials(
 def test_a_login_that_is_exchanged_counts_at_once(
     site: ReverserSite, prod: Repository, git_http: GitHttpServer
 ) -> None:
-    git_http.users = {"ann": "right"}
-    site.secret("login", username="ann", password="wrong")
+    git_http.users = {"ann": planted("git-password")}
+    site.secret("login", username="ann", password=planted("wrong-password"))
     site.repo_config(secretRef={"name": "login"})
     site.destination()
     site.rule()
@@ -167,12 +169,12 @@ def test_a_login_that_is_exchanged_counts_at_once(
     site.until("GitDestination", "production", "AuthFailed")
     site.until("GitRepoConfig", "repo", "AuthFailed")
     site.until("WatchRule", "maps", "AuthFailed", "RepoPushFailed")
-    assert "wrong" not in site.tail()
-    site.secret("login", username="ann", password="right")
+    assert planted("wrong-password") not in site.tail()
+    site.secret("login", username="ann", password=planted("git-password"))
     site.until_files(prod, {site.map_path("prices"): "value"})
     site.until("GitRepoConfig", "repo", "Initialized")
-    git_http.users = {"ann": "rotated"}
-    site.secret("login", username="ann", password="rotated")
+    git_http.users = {"ann": planted("rotated-password")}
+    site.secret("login", username="ann", password=planted("rotated-password"))
     site.config_map("prices", {"key": "with the new one"})
     site.until_files(prod, {site.map_path("prices"): "with the new one"})
 

@@ -13,6 +13,7 @@ from stoker.testing.forges.gitea import USER, Gitea
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import BASE, ReverserSite, files_of
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually
 
 
@@ -51,8 +52,16 @@ def test_what_waits_through_an_outage_is_pushed_in_order(
     site.delete("ConfigMap", "prices")
     site.config_map("other")
     hidden.rename(prod.path)
-    site.until_files(prod, {site.map_path("other"): "value", site.map_path("prices"): None}, patience=60.0)
+    prices = site.map_path("prices")
+    site.until_files(prod, {site.map_path("other"): "value", prices: None}, patience=60.0)
     site.until("GitDestination", "production", "Initialized")
+    commits = prod.git("log", "--reverse", "--format=%H", "main", "--", prices).decode().split()
+    *states, end = (prod.files(commit).get(prices, b"gone") for commit in commits)
+    assert end == b"gone"
+    assert b'count: "0"' in states[0]
+    assert states == sorted(states), (
+        "what waits together may be one commit, and none comes before an older one"
+    )
 
 
 def test_a_repository_that_may_only_be_read_is_told(
@@ -94,7 +103,7 @@ def test_what_is_missing_is_waited_for(site: ReverserSite, prod: Repository) -> 
     assert "GitRepoConfig" in site.until("GitDestination", "production", "WaitingDependencies")
     site.repo_config(secretRef={"name": "login"})
     assert "'login'" in site.until("GitDestination", "production", "SecretNotFound")
-    site.secret("login", token="anything")
+    site.secret("login", token=planted("git-token"))
     site.config_map("prices")
     site.until_files(prod, {site.map_path("prices"): "value"}, patience=60.0)
     site.until("WatchRule", "maps", "Initialized")

@@ -108,6 +108,8 @@ def test_a_dead_connection_loses_no_change(
         site.config_map("prices", {"key": f"state {n}"})
         http_fault_proxy.inject(Fault(FaultKind.RESET if n % 2 else FaultKind.TRUNCATE))
     site.until_files(prod, {site.map_path("prices"): "state 5"})
+    watches = http_fault_proxy.seen(rf"/namespaces/{site.namespace}/configmaps\?.*watch=true")
+    assert len(watches) > 1, "the connection was dead for once"
 
 
 def test_a_second_rule_for_a_watched_kind_is_served_from_the_same_watch(

@@ -14,23 +14,7 @@ import pytest
 from stoker.cli.exits import Exit
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.repositories.bare import Repository
-
-RESOURCES = """\
-apiVersion: stoker.io/v1alpha1
-kind: Stoker
-metadata: {name: line}
-spec:
-  git: {repo: "URL", ref: main}
-  gateway: {port: 0, apiKeySecretRef: {name: none, key: none}}
-  snapshots: {enabled: true, storage: {type: pvc, pvc: {claimName: copies}}}
-  ROLLBACK
----
-apiVersion: stoker.io/v1alpha1
-kind: SyncProfile
-metadata: {name: line}
-spec:
-  mappings: [{source: s, destination: projects}]
-"""
+from stoker.testing.sites.line_manifests import COPIES, line_manifests
 
 
 def stoker(*arguments: str) -> tuple[int, dict[str, Any], str]:
@@ -52,7 +36,7 @@ class Site:
         return self.place / "data" / "projects" / "a"
 
     def run(self, verb: str, *more: str, rollback: str = "") -> tuple[int, dict[str, Any], str]:
-        text = RESOURCES.replace("URL", self.repository.path.as_uri()).replace("ROLLBACK", rollback)
+        text = line_manifests(self.repository.path.as_uri(), COPIES, rollback)
         (self.place / "line.yaml").write_text(text)
         files = f"--filename={self.place / 'line.yaml'}", f"--cache-dir={self.place / 'cache'}"
         return stoker(verb, f"--data-dir={self.place / 'data'}", *files, *more)

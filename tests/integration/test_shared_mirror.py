@@ -92,15 +92,17 @@ def plant(tmp_path: Path, git_http: GitHttpServer) -> Plant:
 
 async def synced(keeper: Keeper, commit: CommitId) -> None:
     """A pass; in a process that starts many gits at once a lock is let go of a moment late."""
-    while True:
+
+    async def passed() -> bool:
         try:
             await keeper.sync(Wish(commit=commit))
         except Wait as error:
             if error.reason is not Reason.SYNC_IN_PROGRESS:
                 raise
-            await asyncio.sleep(0.01)
-        else:
-            return
+            return False
+        return True
+
+    await eventually_async(passed, 30.0, "the lock is free")
 
 
 async def read(source: SharedSource, commit: CommitId) -> dict[str, bytes]:

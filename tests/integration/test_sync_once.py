@@ -29,10 +29,11 @@ from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import locked
 from stoker.testing.repositories.bare import Repository, executable, symlink
 from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.waiting import eventually, eventually_async
 
-TOKEN = "t0ken-that-nobody-may-see"
-PROGRAM = [sys.executable, "-c", "from stoker.cli.sync import sync_command; sync_command()"]
+TOKEN = planted("git-token")
+PROGRAM = [sys.executable, "-c", "from stoker.cli.syncing.sync import sync_command; sync_command()"]
 
 
 class Site:
@@ -233,6 +234,8 @@ def test_what_cannot_be_delivered_makes_a_partial_sync(site: Site) -> None:
         (("--ref=nope",), 2, "RefNotFound"),
         (("--ref=-x",), 2, "InvalidValue"),
         (("--repo=ftp://example.test/r.git",), 2, "InvalidValue"),
+        (("--repo=FILE:///nowhere",), 2, "InvalidValue"),
+        (("--repo=./plant.git",), 2, "InvalidValue"),
         (("--repo=git@example.test:r.git",), 2, "Misconfigured"),
         (("--map=nothing",), 2, "InvalidValue"),
         (("--map=a:db",), 2, "InvalidValue"),
@@ -241,6 +244,7 @@ def test_what_cannot_be_delivered_makes_a_partial_sync(site: Site) -> None:
         (("--var=x",), 2, "InvalidValue"),
         (("--exclude=[",), 2, "InvalidValue"),
         (("--data-dir=/nowhere",), 2, "Misconfigured"),
+        (("--data-dir=/dev/null",), 2, "Misconfigured"),
         (("--token-file=/nowhere",), 2, "Misconfigured"),
         (("--token-file=/dev/null",), 2, "Misconfigured"),
         (("--map=gone:x",), 3, "SourceEmpty"),
@@ -290,7 +294,7 @@ def test_the_token_stands_in_no_command_line_file_or_output(site: Site) -> None:
     watching.start()
     try:
         site.run()
-        site.server.users["x-access-token"] = "rotated"
+        site.server.users["x-access-token"] = planted("rotated-token")
         assert site.run().code == 4
     finally:
         done.set()
@@ -303,7 +307,8 @@ def test_the_token_stands_in_no_command_line_file_or_output(site: Site) -> None:
 
 
 def test_aiohttp_is_not_loaded_for_a_sync() -> None:
-    code = "import stoker.cli.sync, stoker.cli.orders, stoker.cli.keepers, sys; print(*sys.modules)"
+    ours = ", ".join(f"stoker.cli.syncing.{name}" for name in ("sync", "orders", "keepers"))
+    code = f"import {ours}, sys; print(*sys.modules)"
     alone = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=alone

@@ -13,7 +13,7 @@ from stoker.testing.gateway.asking import ask as ask_at
 from stoker.testing.gateway.loading import read_resource
 from stoker.testing.gateway.mind import Designer, Kind, State
 from stoker.testing.gateway.observing import Observer
-from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.testing.gateway.simulated import KEY, SECRET, SimulatedGateway
 from stoker.testing.sites.plant import VIEWS, resource, view
 from stoker.testing.waiting import eventually
 
@@ -64,9 +64,9 @@ def scanned(gateway: SimulatedGateway, kind: Kind = Kind.PROJECTS) -> None:
     [
         {},
         {HEADER: ""},
-        {HEADER: "testing-secret"},
+        {HEADER: SECRET},
         {HEADER: "stoker:wrong"},
-        {HEADER: "nobody:testing-secret"},
+        {HEADER: f"nobody:{SECRET}"},
         {"Authorization": f"Bearer {KEY}"},
     ],
 )
@@ -77,7 +77,7 @@ def test_a_bad_or_missing_key_gets_an_empty_401(gateway: SimulatedGateway, heade
 
 
 def test_a_level_that_is_not_granted_gets_a_403_in_json(gateway: SimulatedGateway) -> None:
-    gateway.settings.keys["stoker"] = ApiKey("testing-secret", write=False)
+    gateway.settings.keys["stoker"] = ApiKey(SECRET, write=False)
     assert ask(gateway, "GET", f"{API}/scan/projects").status == 200
     refused = ask(gateway, "POST", f"{API}/scan/projects")
     assert (refused.status, refused.kind) == (403, "application/json")
@@ -239,7 +239,7 @@ def test_a_request_is_on_record_without_its_secret(gateway: SimulatedGateway) ->
     ask(gateway, "GET", f"{API}/modules/healthy")
     (seen,) = gateway.asked("GET", "modules/healthy")
     assert (seen.key, seen.status) == ("stoker", 200)
-    assert "testing-secret" not in repr((gateway.requests, gateway.settings))
+    assert SECRET not in repr((gateway.requests, gateway.settings))
 
 
 def test_the_witness_sees_torn_files_and_a_manifest_before_its_data(data: Path) -> None:

@@ -25,6 +25,7 @@ from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import ReverserSite
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.services.otlp import TraceCollector
 from stoker.testing.sites.agent_plant import AgentPlant, project
 from stoker.testing.sites.controller_site import PATIENCE, Site
@@ -48,7 +49,9 @@ def operated(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[S
         yield made
 
 
-def call(port: int, namespace: str, traceparent: str, body: dict[str, object], key: str = "s3cret") -> None:
+def call(
+    port: int, namespace: str, traceparent: str, body: dict[str, object], key: str = planted("webhook-key")
+) -> None:
     content = json.dumps(body).encode()
     signature = hmac.new(key.encode(), content, hashlib.sha256).hexdigest()
     request = urllib.request.Request(
@@ -69,7 +72,7 @@ def test_one_trace_from_the_webhook_to_the_status(
 ) -> None:
     first = plant.commit(project("filler", 1))
     [port] = free_ports(1)
-    operated.secret("hook", hmac="s3cret")
+    operated.secret("hook", hmac=planted("webhook-key"))
     operated.secret("gw", key=KEY)
     spec = {
         "git": {"repo": git_http.url("plant.git"), "ref": "main"},
@@ -132,7 +135,7 @@ def test_one_trace_from_the_webhook_to_the_status(
     )
     assert last[0].service == "stoker-controller"
     assert collector.complaints == []
-    assert not [one for one in collector.spans if "s3cret" in str(one.attributes)]
+    assert not [one for one in collector.spans if planted("webhook-key") in str(one.attributes)]
 
 
 @pytest.mark.long
@@ -142,7 +145,7 @@ def test_what_is_no_traceparent_begins_a_trace_of_its_own(
     repository = Repository.create(repositories / "plant.git")
     repository.commit({"README.md": "one"})
     [port] = free_ports(1)
-    operated.secret("hook", hmac="s3cret")
+    operated.secret("hook", hmac=planted("webhook-key"))
     webhook = {"secretRef": {"name": "hook", "key": "hmac"}}
     source = {"repo": git_http.url("plant.git"), "ref": "main"}
     operated.apply("Stoker", "plant", git=source, webhook=webhook, gateway={"port": 0})

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -93,8 +94,9 @@ class Plant:
         more = {} if found is None else {"sha": found["sha"]}
         return str(self.repository.request(method, f"/contents/{path}", body | more)["commit"]["sha"])
 
-    def find(self, path: str) -> dict[str, Any] | None:
-        listed = self.repository.request("GET", "/git/trees/main?recursive=true&per_page=1000")["tree"]
+    def find(self, path: str, ref: str = "main") -> dict[str, Any] | None:
+        place = f"/git/trees/{quote(ref, safe='')}?recursive=true&per_page=1000"
+        listed = self.repository.request("GET", place)["tree"]
         return next((one for one in listed if one["path"] == path), None)
 
     def edit(self, text: str) -> None:
@@ -202,10 +204,16 @@ def test_an_edit_becomes_a_request_is_merged_and_comes_back_as_nothing_to_do(pla
     plant.until("the merge on the gateway", lambda: plant.entry().get("syncedCommit") == merged)
     assert plant.pod.file(VIEW) == "designed\n"
     plant.until("nothing left to tell", lambda: "branch" not in (plant.entry().get("changes") or {}))
-    plant.edit("again\n")
+    beside = plant.pod.data_dir / "beside"
+    beside.write_text("again\n")
+    beside.chmod(0o755)
+    beside.rename(plant.pod.data_dir / VIEW)
     second = plant.until_request(2)
     assert second["number"] != request["number"]
     assert plant.content(plant.branch) == "again\n"
+    found = plant.find(IN_GIT, plant.branch)
+    assert found is not None
+    assert found["mode"] == "100755", "it may be executed there as well"
     assert len(plant.pod.said("changes.sent")) == 2, "what was merged is not captured again"
 
 

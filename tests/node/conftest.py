@@ -25,6 +25,7 @@ def site(stage: Stage, tmp_path: Path) -> Iterator[GatewaySite]:
     """A namespace of its own, which goes with the story: agents at rest take their share of a node."""
     site = stage.site(f"site-{uuid.uuid4().hex[:8]}", tmp_path)
     yield site
+    stage.cluster.keep_objects()
     stage.cluster.kubectl("delete", "namespace", site.namespace, "--wait=false")
 
 

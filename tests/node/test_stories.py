@@ -15,6 +15,7 @@ from stoker.testing.node.stages import NodeStage, Stage, Steps
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.reverser.site import ReverserSite, files_of
+from stoker.testing.secrecy.planting import planted
 from stoker.testing.sites.agent_plant import project
 from stoker.testing.sites.gateway_site import AGENT, GATEWAY, GatewaySite
 from stoker.testing.waiting import eventually
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 QUICK = {"sync_period": "1"}
 RARE = {"interval": "1h"}
 OFTEN = {"interval": "1s"}
-KEY = "s3cret"
+KEY = planted("webhook-key")
 
 
 def files(*gateways: str, version: int = 1) -> dict[str, str]:

@@ -112,7 +112,7 @@ STEPS = st.one_of(
 )
 
 
-def play(world: World, what: str, how: object) -> None:
+def play_and_check(world: World, what: str, how: object) -> None:
     if what == "pass":
         assert isinstance(how, float)
         world.now += how
@@ -139,7 +139,7 @@ def play(world: World, what: str, how: object) -> None:
 def test_a_namespace_never_has_two_workers(steps: list[tuple[str, object]]) -> None:
     world = World()
     for what, how in steps:
-        play(world, what, how)
+        play_and_check(world, what, how)
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (3, 2), (1, 4), (4, 1)], ids=str)
@@ -155,7 +155,7 @@ def test_an_update_ends_with_everything_worked_on_and_nothing_by_two(
     def live(seconds: int) -> None:
         for _ in range(2 * seconds):
             world.now += 0.5
-            play(world, "everybody", None)
+            play_and_check(world, "everybody", None)
 
     live(10)
     old = list(world.replicas)

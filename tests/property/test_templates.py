@@ -1,14 +1,16 @@
 """Laws of templates: what comes out was in the template or in a value."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.values import TemplateValues
-from stoker.engine.templates import MAX_LENGTH, render
+from stoker.engine.templates import MAX_LENGTH, Template, Unresolvable, render
 
 plain = st.text(st.characters(exclude_characters="{}"), max_size=20)
 words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
+names_of_files = st.text(st.characters(exclude_characters="{}/\0"), max_size=20)
 variables = st.dictionaries(words, plain, min_size=1, max_size=4)
 
 
@@ -39,4 +41,15 @@ def test_each_expression_becomes_its_value_and_nothing_else_changes(
     for name, literal in zip(names, literals[1:], strict=True):
         template += f"{{{{ .Vars.{name} }}}}{literal}"
         expected += values[name] + literal
-    assert render(template, TemplateValues(vars=values)) == expected
+    assert Template(template).render(TemplateValues(vars=values)) == expected
+
+
+@given(st.lists(names_of_files, min_size=1, max_size=5))
+def test_a_path_has_every_part_that_its_template_has_or_is_refused(parts: list[str]) -> None:
+    values = TemplateValues(vars={f"v{number}": part for number, part in enumerate(parts)})
+    template = "/".join(f"{{{{.Vars.v{number}}}}}" for number in range(len(parts)))
+    if all(parts):
+        assert render(template, values) == "/".join(parts)
+    else:
+        with pytest.raises(Unresolvable):
+            render(template, values)

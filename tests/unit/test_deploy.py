@@ -15,7 +15,7 @@ import yaml
 
 from stoker.api.manifests import read_manifests
 from stoker.cli.exits import Exit
-from stoker.cli.sync import sync_command
+from stoker.cli.syncing.sync import sync_command
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "stoker-sync@.service"

@@ -29,6 +29,7 @@ from stoker.reverser.metering import Meter as ReverserMeter
 from stoker.telemetry.metrics import Declared, Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
 from stoker.testing.signals import documented, family_names
+from stoker.web.metering import Meter as DashboardMeter
 from stoker.webhooks.admitting import Injector
 from stoker.webhooks.answering import routes
 from stoker.webhooks.answering_calls import Counter
@@ -38,7 +39,7 @@ CHART = ROOT / "charts" / "stoker"
 PAGE = (ROOT / "docs" / "observability.md").read_text()
 TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text()
 TABLES = documented(PAGE)
-COMPONENTS = ("Controller", "Agent", "Webhook", "Reverser")
+COMPONENTS = ("Controller", "Agent", "Webhook", "Dashboard", "Reverser")
 
 # What Prometheus adds to a series of a pod, and what a histogram has besides its own labels.
 FROM_THE_TARGET = {"instance", "pod", "le"}
@@ -240,6 +241,8 @@ def declared(component: str) -> list[Declared]:
     elif component == "Webhook":
         validator: Any = SimpleNamespace(review=None, review_approval=None)
         routes(Injector(nobody, nobody, nobody, metrics), validator, metrics, clock)
+    elif component == "Dashboard":
+        DashboardMeter(metrics)
     else:
         ReverserMeter(metrics)
     return metrics.declared()

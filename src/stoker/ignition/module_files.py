@@ -31,7 +31,7 @@ def read_module(file: IO[bytes]) -> ModuleFile:
             return ModuleFile()
         with zipfile.ZipFile(file) as archive, archive.open(DESCRIPTION) as described:
             return _described(described.read(MAX_DESCRIPTION + 1))
-    except (zipfile.BadZipFile, KeyError, OSError, EOFError, ValueError, RuntimeError, NotImplementedError):
+    except (zipfile.BadZipFile, KeyError, OSError, EOFError, ValueError, RuntimeError):
         return ModuleFile()
 
 

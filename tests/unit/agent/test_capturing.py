@@ -11,7 +11,7 @@ import pytest
 from stoker.agent.capturing import holding, remembering
 from stoker.agent.capturing.packing import Unfit, packed
 from stoker.agent.capturing.remembering import Captured, Refused, Sent
-from stoker.agent.capturing.seeing import UNREAD, Sight
+from stoker.agent.capturing.seeing import MOST_MODES, UNREAD, Sight
 from stoker.agent.capturing.values import next_id
 from stoker.agent.capturing.wording import Standing
 from stoker.agent.reporting import SyncReport
@@ -28,6 +28,7 @@ from stoker.engine.plans import Delete, Plan, SetMode, Write
 from stoker.engine.returning import Allowed
 from stoker.fs.applying import Applied
 from stoker.fs.confined import DataFolder
+from stoker.fs.modes import keeps_modes
 from stoker.fs.pinpointing import Noticed
 from stoker.testing.clock import ManualClock
 
@@ -98,6 +99,7 @@ def plan(*actions: Write | Delete | SetMode) -> Plan:
 
 
 WRITE = Write(RelPath("p/a"), GITS, replaces=True)
+PROGRAM = GITS._replace(executable=True)
 LEDGER = Ledger(files={"p/a": record(OURS), "v/resource.json": record(OURS), "v/view.json": record(OURS)})
 
 
@@ -113,7 +115,11 @@ LEDGER = Ledger(files={"p/a": record(OURS), "v/resource.json": record(OURS), "v/
         (WRITE, None, "x", (), True),
         (Delete(RelPath("p/a")), MINE, "x", (), True),
         (Delete(RelPath("p/a")), None, "x", (), False),
+        (WRITE, GITS._replace(executable=True), "", (), True),
         (SetMode(RelPath("p/a"), GITS), MINE, "x", (), False),
+        (SetMode(RelPath("p/a"), GITS), PROGRAM, GITS.blob, (), True),
+        (SetMode(RelPath("p/a"), GITS), PROGRAM, f"{GITS.blob}+x", (), False),
+        (SetMode(RelPath("p/a"), GITS), PROGRAM, f"{GITS.blob}+x", ("p/a",), True),
     ],
 )
 def test_a_change_is_held_until_git_has_exactly_that(
@@ -187,6 +193,41 @@ def test_a_place_that_waits_for_git_is_told_apart_from_one_that_waits_for_a_desi
     both = replace(report, plan=Plan(held=(ours, theirs)))
     assert standing(both)[1:] == (Reason.DESIGNER_SESSION_ACTIVE, "projects/line: is open")
     assert [one.project for one in held_projects(both.plan.held)] == ["line"]
+
+
+async def test_rights_alone_are_an_edit_unless_everything_has_others(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    names = [f"p/{number}" for number in range(MOST_MODES + 1)]
+    for name in names:
+        (tmp_path / name).write_text("ours")
+    (tmp_path / "p/new").write_text("mine")
+    ledger = Ledger(files=dict.fromkeys(names, record(OURS)), commit=COMMIT)
+    sight = Sight(Allowed(("p/**",), (), Excludes()))
+    with DataFolder.opened(tmp_path) as data:
+        for name in names[1:]:
+            (tmp_path / name).chmod(0o755)
+        await sight.walk(data, ledger)
+        assert sight.changes(ledger) == {
+            **dict.fromkeys(names[1:], OURS._replace(executable=True)),
+            "p/new": MINE,
+        }
+        (tmp_path / names[0]).chmod(0o700)
+        await sight.look(data, ledger, Noticed(frozenset(names[:1])))
+        assert sight.changes(ledger) == {"p/new": MINE}, "a script went over all of them"
+        sight.modes = False  # as on a share that shows every file as executable
+        await sight.walk(data, ledger)
+        assert sight.changes(ledger) == {"p/new": MINE}
+
+
+def test_whether_rights_are_kept_is_found_out_by_trying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DataFolder.opened(tmp_path) as folder:
+        assert keeps_modes(folder)
+        assert not any((tmp_path / ".sync-state").iterdir())
+        monkeypatch.setattr(os, "fchmod", lambda fd, mode: None)
+        assert not keeps_modes(folder)
 
 
 async def test_what_cannot_be_read_is_known_as_such_until_it_can(tmp_path: Path) -> None:

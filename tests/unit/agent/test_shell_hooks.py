@@ -12,9 +12,10 @@ from stoker.domain.errors import Retry, Stalled
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.objects import FileVersion, blob_of
+from stoker.engine.objects import FileVersion, Note, blob_of
 from stoker.engine.plans import Delete, Plan, Write
 from stoker.fs.applying import Applied
+from stoker.testing.waiting import eventually
 
 PLAN = Plan(
     writes=(Write(RelPath("projects/a.txt"), FileVersion(blob_of(b"a")), replaces=False),),
@@ -90,12 +91,45 @@ async def test_a_script_that_fails_afterwards_is_told_and_undoes_nothing(scripts
     assert [(note.path, note.why) for note in notes] == [("post-sync.sh", "ended with 4: it said nothing")]
 
 
+@pytest.mark.parametrize("body", ["echo hello\n", "#!/no/such/shell\n", "#!/bin/sh\r\n"])
+async def test_a_script_that_cannot_be_run_is_named_with_the_reason(scripts: Scripts, body: str) -> None:
+    scripts.write("post-sync.sh", "").write_text(body)
+    [note] = await scripts.hooks.after(CHANGE, APPLIED)
+    assert note.path == "post-sync.sh"
+    assert "cannot be run" in note.why
+    scripts.write("pre-sync.sh", "").write_text(body)
+    with pytest.raises(Retry, match=r"pre-sync.sh cannot be run: .* nothing was changed") as refusal:
+        await scripts.before()
+    assert refusal.value.reason is Reason.HOOK_FAILED
+
+
+async def test_a_script_for_afterwards_is_refused_before_anything_is_changed(scripts: Scripts) -> None:
+    scripts.write("pre-sync.sh", f"touch {scripts.out}")
+    script = scripts.write("post-sync.sh", "exit 0", mode=0o644)
+    with pytest.raises(Stalled, match="is not executable"):
+        await scripts.before()
+    assert not scripts.out.exists()
+    [note] = await scripts.hooks.after(CHANGE, APPLIED)
+    assert note == Note("post-sync.sh", f"hook {script} is not executable, so it is not run")
+
+
+async def test_a_script_is_told_the_whole_path_of_the_data_folder(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(scripts.data.parent)
+    hooks = ShellHooks((scripts.folder,), Path(scripts.data.name))
+    scripts.write("pre-sync.sh", 'touch "$STOKER_DATA_DIR/here"')
+    async with hooks.around(CHANGE):
+        assert (scripts.data / "here").exists()
+
+
 async def test_a_script_that_hangs_is_ended_with_its_children(tmp_path: Path, scripts: Scripts) -> None:
     hooks = ShellHooks((scripts.folder,), scripts.data, timeout=0.3)
     scripts.write("post-sync.sh", f"sleep 600 & echo $! > {scripts.out}; sleep 600")
     notes = await hooks.after(CHANGE, APPLIED)
     assert notes[0].why == "did not end within 0.3 s"
-    assert not _runs(int(scripts.out.read_text()))
+    child = int(scripts.out.read_text())
+    eventually(lambda: not _runs(child))  # it was killed, which takes effect when it next has its turn
 
 
 def _runs(pid: int) -> bool:

@@ -226,3 +226,13 @@ def wish(path: str) -> Direction:
     said = Metadata(commit=FIRST, ref=GitRef("main"), git_url=RepoUrl("https://git.example.test/p.git"))
     pod = PodFacts("gateway-0", "plant", annotations={"stoker.io/service-path": path})
     return direct(identity, Places(), pod, said, agent_spec_of(said, identity.owner), None)
+
+
+def test_a_pause_makes_nothing_well_that_was_not(written: Written) -> None:
+    written.board.passed(replace(DONE, unverified=(Note("gw", "TokenRejected: the key"),)), None, Ledger())
+    failed = written.last
+    written.board.paused(FIRST)
+    assert written.last == failed, "its files are those of the commit, and yet it is not in step"
+    written.board.passed(NOTHING, None, Ledger())
+    written.board.paused(FIRST)
+    assert (written.last.sync_status, written.last.reason) == (SyncStatus.SYNCED, Reason.PAUSED)

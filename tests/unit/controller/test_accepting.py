@@ -12,8 +12,11 @@ import pytest
 
 from stoker.controller.accepting.accepting import FIRST_PAUSE, STALE
 from stoker.controller.accepting.catching_up import carried
+from stoker.controller.accepting.values import Accepted, Sender
 from stoker.domain.errors import Retry, Stalled
+from stoker.domain.intent.intents import GatewayIntent
 from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
+from stoker.domain.intent.values import TemplateValues
 from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, ChangesResult
 from stoker.domain.protocol.changes import chunk_key, encode
 from stoker.domain.reasons import Reason
@@ -24,7 +27,7 @@ from stoker.git.writing.proposing import Ground, Proposals, Proposed, PutTogethe
 from stoker.git.writing.values import NewCommit
 from stoker.testing.clock import ManualClock
 from stoker.testing.repositories.bare import Entry, Repository, executable
-from stoker.testing.sites.way_back import BRANCH, PlayedController, working
+from stoker.testing.sites.way_back import BRANCH, KEY, PlayedController, working
 
 VIEW, OTHER = "projects/hmi/view.json", "projects/hmi/other.json"
 LINES = "one\ntwo\nthree\nfour\nfive\n"
@@ -265,6 +268,84 @@ async def test_files_that_may_not_flow_back_are_refused_by_name_and_the_rest_goe
         assert "ci/deploy.sh" not in it.repository.files(BRANCH)
         assert it.repository.read("site/projects/hmi/b", BRANCH) == b"2"
         assert len(it.standings["press"].refused) == 7
+
+
+async def test_a_set_that_waits_for_room_goes_when_what_took_it_was_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stoker.controller.accepting.holding.MAX_BYTES", 60)
+    async with world(tmp_path, conflicts=ConflictStrategy.MANUAL) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        assert it.published["press"].holds == (VIEW,)
+        second = it.send(it.edit("projects/hmi/a.json", "1"), it.edit("projects/hmi/b.json", "2"))
+        await it.rounds()
+        assert it.published["press"].id != second
+        assert it.standings["press"].reason is Reason.CHANGE_PENDING
+        it.forge.merge(1)
+        for _ in range(3):
+            await it.clock.advance(301)
+            await it.rounds(1)
+        assert it.published["press"].id == second
+        assert it.repository.read("site/projects/hmi/b.json", BRANCH) == b"2"
+
+
+async def test_a_set_for_which_there_can_never_be_room_is_refused_and_keeps_no_other_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stoker.controller.accepting.holding.MAX_BYTES", 60)
+    async with world(tmp_path, conflicts=ConflictStrategy.MANUAL) as it:
+        it.send(*(it.edit(f"projects/hmi/{name}.json", "1") for name in "abc"))
+        await it.rounds()
+        assert it.published["press"].result is ChangesResult.REFUSED
+        assert "3 files at once" in it.standings["press"].message
+        second = it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(second, holds=(VIEW,))
+
+
+async def test_a_set_that_waits_keeps_no_other_gateway_waiting(tmp_path: Path) -> None:
+    def nobody_knows() -> GatewayIntent:
+        raise Stalled("its profile is gone", reason=Reason.INVALID_SPEC)
+
+    async with world(tmp_path) as it:
+        it.send(it.edit(VIEW, "1"))
+        stuck = {"press": Sender("press", "press", "press", nobody_knows)}
+        it.acceptor.look(KEY, replace(it.ask(), senders=stuck), Accepted())
+        await working()
+        other = ChangeSet("20260101-000009", "mill", it.repository.tip(), (it.edit(VIEW, "mill's"),))
+        it.maps["map-0"] |= {chunk_key("mill", other.id, 0): encode(other)[0]}
+        mill = replace(it.intent(), gateway="mill", values=TemplateValues("mill", namespace="plant"))
+        ask = replace(it.ask(), senders={**stuck, "mill": Sender("mill", "mill", "mill", lambda: mill)})
+        it.acceptor.look(KEY, ask, Accepted())
+        await working()
+        said = it.acceptor.look(KEY, ask, Accepted())
+        assert said.answers == {"mill": ChangesAnswer(other.id)}
+        assert said.standings["press"].reason is Reason.INVALID_SPEC
+
+
+async def test_a_request_takes_no_more_files_than_it_may_have(tmp_path: Path) -> None:
+    async with world(tmp_path, max_files_per_pr=2) as it:
+        it.send(it.edit(VIEW, "new\n"), it.edit(OTHER, "[]"))
+        await it.rounds()
+        it.repository.commit({"site/more": "of others\n", "site/yet more": "of others\n"})
+        third = "projects/hmi/third.json"
+        it.send(it.edit(VIEW, "newer\n"), it.edit(third, "{}"))
+        await it.rounds()
+        assert it.published["press"].refused == (third,)
+        assert "2 files that the open request may have" in it.standings["press"].message
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == b"newer\n", "what is in it already may change"
+        assert f"site/{third}" not in it.repository.files(BRANCH)
+        it.forge.merge(1)
+        name = it.send(it.edit(third, "{}"))  # as the agent does when the ref has moved
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(name)
+        assert it.repository.read(f"site/{third}", BRANCH) == b"{}"
+        assert len(it.forge.requests) == 2
+        it.policy = replace(it.policy, create_pr=False)
+        it.send(it.edit(VIEW, "1"), it.edit(OTHER, "2"))
+        await it.rounds()
+        assert not it.published["press"].refused, "nobody can merge a request that is not there"
 
 
 async def test_a_set_of_which_nothing_may_go_is_refused_and_no_branch_made(tmp_path: Path) -> None:
@@ -538,6 +619,81 @@ async def test_a_mode_stays_when_a_branch_is_brought_up(tmp_path: Path, where: s
         assert it.repository.read(f"site/{VIEW}", BRANCH) == others.replace("two", "TWO").encode()
         for path in (VIEW, OTHER):
             assert it.repository.git("ls-tree", BRANCH, f"site/{path}").startswith(b"100755 ")
+        assert not it.standings["press"].conflicts
+
+
+PLAIN, PROGRAM = "100644", "100755"
+SCRIPT = "projects/hmi/run.sh"
+
+
+def mode(repository: Repository, path: str) -> str:
+    return repository.git("ls-tree", BRANCH, f"site/{path}").decode().split(" ")[0]
+
+
+@pytest.mark.parametrize(
+    ("base", "mine", "git", "kept"),
+    [
+        (PLAIN, PROGRAM, PLAIN, PROGRAM),
+        (PROGRAM, PLAIN, PROGRAM, PLAIN),
+        (PROGRAM, PROGRAM, PROGRAM, PROGRAM),
+        (PLAIN, PLAIN, PROGRAM, PROGRAM),  # changed in git alone
+        (PROGRAM, PROGRAM, PLAIN, PLAIN),
+        ("", PLAIN, PROGRAM, PROGRAM),  # an agent that does not say what it was
+    ],
+)
+async def test_whether_a_file_may_be_executed_travels_with_its_edit(
+    tmp_path: Path, base: str, mine: str, git: str, kept: str
+) -> None:
+    async with world(tmp_path) as it:
+        it.repository.commit({f"site/{SCRIPT}": Entry(LINES, git)})
+        edit = replace(it.edit(SCRIPT, LINES.replace("one", "ONE")), mode=mine, base_mode=base)
+        it.send(edit)
+        await it.rounds()
+        assert mode(it.repository, SCRIPT) == kept
+        assert it.repository.read(f"site/{SCRIPT}", BRANCH) == edit.content
+
+
+async def test_a_new_program_is_one_and_can_be_made_a_plain_file_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        for mine in (PROGRAM, PLAIN, PROGRAM):
+            it.send(replace(it.edit(SCRIPT, "echo\n"), mode=mine))
+            await it.rounds()
+            assert mode(it.repository, SCRIPT) == mine
+        it.forge.merge(1)
+        it.send(replace(it.edit(SCRIPT, "echo\n"), mode=PROGRAM, base_mode=PROGRAM))
+        await it.rounds()
+        assert len(it.forge.requests) == 1, "it came back as nothing to do"
+
+
+async def test_rights_alone_are_a_change_that_is_proposed_and_can_be_taken_back(tmp_path: Path) -> None:
+    async with world(tmp_path, conflicts=ConflictStrategy.MANUAL) as it:
+        it.send(replace(it.edit(VIEW, LINES), mode=PROGRAM, base_mode=PLAIN))
+        await it.rounds()
+        assert mode(it.repository, VIEW) == PROGRAM
+        assert f"made executable: site/{VIEW}" in it.repository.messages(BRANCH)[0]
+        assert it.published["press"].holds == (VIEW,)
+        await it.rounds()
+        assert it.published["press"].holds == (VIEW,), (
+            "what only has another mode is not in the ref by itself"
+        )
+        it.send(replace(it.edit(VIEW, LINES), mode=PLAIN, base_mode=PLAIN))
+        await it.rounds()
+        assert mode(it.repository, VIEW) == PLAIN
+
+
+@pytest.mark.parametrize("where", [BRANCH, "main"], ids=["by a reviewer", "on the ref"])
+async def test_rights_alone_take_nothing_away_that_somebody_wrote(tmp_path: Path, where: str) -> None:
+    async with world(tmp_path) as it:
+        before = it.repository.tip()
+        edit = replace(it.edit(VIEW, LINES), mode=PROGRAM, base_mode=PLAIN)
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        theirs = LINES.replace("five", "theirs")
+        it.repository.commit({f"site/{VIEW}": theirs}, branch=where)
+        it.send(edit, base=before)
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == theirs.encode()
+        assert mode(it.repository, VIEW) == PROGRAM
         assert not it.standings["press"].conflicts
 
 

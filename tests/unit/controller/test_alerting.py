@@ -95,7 +95,7 @@ class Bench:
         self.alerter.saw(context, after, tuple(events_of(context, after)))
         self.status = after
 
-    async def heard(self, service: str, count: int) -> list[dict[str, Any]]:
+    async def expect(self, service: str, count: int) -> list[dict[str, Any]]:
         await eventually_async(
             lambda: len(self.services.heard(service)) >= count,
             10.0,
@@ -139,15 +139,15 @@ async def test_each_service_gets_a_warning_in_its_own_form(bench: Bench) -> None
     for kind in ("slack", "teams", "pagerduty", "webhook"):
         bench.target(kind)
     bench.becomes(MISSING, message="Secret 'a<b>&c' does not exist")
-    slack = (await bench.heard("slack", 1))[0]
+    slack = (await bench.expect("slack", 1))[0]
     assert slack["text"].startswith("SecretNotFound: Stoker plant/line, north: ")
     assert "a&lt;b&gt;&amp;c" in slack["blocks"][1]["text"]["text"]
-    teams = (await bench.heard("teams", 1))[0]
+    teams = (await bench.expect("teams", 1))[0]
     assert "Secret 'a<b>&c' does not exist" in json.dumps(teams)
-    page = (await bench.heard("pagerduty", 1))[0]
+    page = (await bench.expect("pagerduty", 1))[0]
     assert (page["routing_key"], page["event_action"]) == (ROUTING_KEY, "trigger")
     assert page["dedup_key"] == "stoker/uid-1/SecretNotFound/"
-    plain = (await bench.heard("webhook", 1))[0]
+    plain = (await bench.expect("webhook", 1))[0]
     assert plain == {
         "version": "1",
         "status": "firing",
@@ -173,7 +173,7 @@ async def test_texts_of_any_length_and_kind_are_taken(bench: Bench) -> None:
     broken = gateway(name, sync_status="Error", reason="X", error_message="<&>é漢" * 20_000)
     bench.becomes(WELL, discovered_gateways=(broken,))
     for kind in ("slack", "teams", "pagerduty", "webhook"):
-        await bench.heard(kind, 1)
+        await bench.expect(kind, 1)
     assert len(bench.services.heard("pagerduty")[0]["dedup_key"]) <= 255
 
 
@@ -181,12 +181,12 @@ async def test_recovery_resolves_the_page_and_tells_no_chat(bench: Bench) -> Non
     for kind in ("slack", "pagerduty", "webhook"):
         bench.target(kind)
     bench.becomes(MISSING)
-    await bench.heard("pagerduty", 1)
+    await bench.expect("pagerduty", 1)
     bench.becomes(WELL)
-    first, second = await bench.heard("pagerduty", 2)
+    first, second = await bench.expect("pagerduty", 2)
     assert (second["event_action"], second["dedup_key"]) == ("resolve", first["dedup_key"])
-    assert (await bench.heard("webhook", 2))[1]["status"] == "resolved"
-    await bench.heard("slack", 1)
+    assert (await bench.expect("webhook", 2))[1]["status"] == "resolved"
+    await bench.expect("slack", 1)
 
 
 async def test_a_new_leader_resolves_what_another_one_told(bench: Bench) -> None:
@@ -194,7 +194,7 @@ async def test_a_new_leader_resolves_what_another_one_told(bench: Bench) -> None
     bench.target("slack")
     bench.status = status(MISSING, discovered_gateways=(gateway("g", sync_status="Error"),))
     bench.becomes(WELL, discovered_gateways=(gateway("g"),))
-    ends = await bench.heard("pagerduty", 2)
+    ends = await bench.expect("pagerduty", 2)
     assert {one["event_action"] for one in ends} == {"resolve"}
     assert {one["dedup_key"] for one in ends} == {
         "stoker/uid-1/SecretNotFound/",
@@ -206,11 +206,11 @@ async def test_a_new_leader_resolves_what_another_one_told(bench: Bench) -> None
 async def test_what_still_is_is_told_once(bench: Bench) -> None:
     bench.target("slack")
     bench.becomes(MISSING)
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
     for _ in range(5):
         bench.becomes(MISSING, message="in other words")
     await bench.clock.advance(3 * WINDOW)
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
 
 
 async def test_what_comes_and_goes_is_told_at_most_every_ten_minutes(bench: Bench) -> None:
@@ -221,14 +221,14 @@ async def test_what_comes_and_goes_is_told_at_most_every_ten_minutes(bench: Benc
         await bench.at_rest()
         bench.becomes(WELL)
         await bench.at_rest()
-    assert [one["event_action"] for one in await bench.heard("pagerduty", 2)] == ["trigger", "resolve"]
-    await bench.heard("slack", 1)
+    assert [one["event_action"] for one in await bench.expect("pagerduty", 2)] == ["trigger", "resolve"]
+    await bench.expect("slack", 1)
     bench.becomes(MISSING)
     await bench.at_rest()
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
     await bench.clock.advance(WINDOW + 1)
-    await bench.heard("slack", 2)
-    assert (await bench.heard("pagerduty", 3))[2]["event_action"] == "trigger"
+    await bench.expect("slack", 2)
+    assert (await bench.expect("pagerduty", 3))[2]["event_action"] == "trigger"
 
 
 async def test_what_was_put_off_and_is_over_is_not_told(bench: Bench) -> None:
@@ -238,7 +238,7 @@ async def test_what_was_put_off_and_is_over_is_not_told(bench: Bench) -> None:
         await bench.at_rest()
         bench.becomes(WELL)
     await bench.clock.advance(2 * WINDOW)
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
 
 
 async def test_other_words_are_told_at_once_and_a_flood_is_not(bench: Bench) -> None:
@@ -248,7 +248,7 @@ async def test_other_words_are_told_at_once_and_a_flood_is_not(bench: Bench) -> 
         await bench.at_rest()
         bench.becomes(WELL)
         await bench.at_rest()
-    await bench.heard("slack", BURST)
+    await bench.expect("slack", BURST)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ async def test_targets_hear_of_what_they_name(bench: Bench, on: tuple[str, ...],
             gateway("h", quarantine=Quarantine(commit="a" * 40, reason="AutoRollback", message="faulted")),
         ),
     )
-    found = await bench.heard("webhook", len(heard))
+    found = await bench.expect("webhook", len(heard))
     assert {one["reason"] for one in found} == heard
 
 
@@ -287,9 +287,9 @@ async def test_a_pause_is_told_to_those_who_hear_of_everything(bench: Bench) -> 
     bench.target("teams", "SyncFailed")
     bench.target("webhook", "Paused")
     bench.becomes(PAUSED)
-    await bench.heard("slack", 1)
-    assert (await bench.heard("webhook", 1))[0]["severity"] == "warning"
-    await bench.heard("teams", 0)
+    await bench.expect("slack", 1)
+    assert (await bench.expect("webhook", 1))[0]["severity"] == "warning"
+    await bench.expect("teams", 0)
 
 
 async def test_a_service_that_is_away_is_tried_again_with_growing_pauses(bench: Bench) -> None:
@@ -301,7 +301,7 @@ async def test_a_service_that_is_away_is_tried_again_with_growing_pauses(bench: 
         await bench.clock.advance(pause - 1)
         assert len(bench.services.asked) == number
         await bench.clock.advance(1)
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
     assert bench.counted == [("slack", "sent")]
     assert bench.events.snapshot().reported == 0
 
@@ -323,7 +323,7 @@ async def test_what_cannot_be_told_is_an_event_on_the_resource_once(bench: Bench
     bench.becomes(("Ready", "False", "HostKeyNotTrusted"))
     await eventually_async(lambda: len(bench.counted) == 3, 10.0)
     bench.becomes(("Ready", "False", "SourceEmpty"))
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
     bench.services.fail("slack", 403)
     bench.becomes(("Ready", "False", "GitFailed"))
     await eventually_async(lambda: bench.events.snapshot().reported == 2, 10.0, "it failed anew")
@@ -337,12 +337,12 @@ async def test_a_refusal_is_final_and_a_rate_limit_names_its_time(bench: Bench) 
     await bench.clock.advance(99)
     assert len(bench.services.asked) == 1
     await bench.clock.advance(1)
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
     bench.services.fail("slack", 410)
     bench.becomes(DAMAGED)
     await eventually_async(lambda: ("slack", "failed") in bench.counted, 10.0)
     await bench.clock.advance(2000)
-    await bench.heard("slack", 1)
+    await bench.expect("slack", 1)
 
 
 async def test_one_service_that_is_silent_holds_up_no_other(bench: Bench) -> None:
@@ -385,9 +385,9 @@ async def test_what_is_owed_is_tried_once_more_at_the_end(bench: Bench) -> None:
 async def test_a_resource_that_is_gone_has_no_open_pages(bench: Bench) -> None:
     bench.target("pagerduty")
     bench.becomes(MISSING)
-    await bench.heard("pagerduty", 1)
+    await bench.expect("pagerduty", 1)
     bench.alerter.forget(KEY)
-    assert (await bench.heard("pagerduty", 2))[1]["event_action"] == "resolve"
+    assert (await bench.expect("pagerduty", 2))[1]["event_action"] == "resolve"
 
 
 async def test_nobody_is_told_where_alerting_is_off(bench: Bench) -> None:

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from stoker.api.blocks.status import ApprovalRequest
-from stoker.controller.asking.announcing import ATTEMPTS, Announcer, announcement, check
+from stoker.controller.asking.announcing import ATTEMPTS, Announcer, Examiner, announcement
 from stoker.controller.asking.errands import Errands
 from stoker.controller.releasing import CheckUp
 from stoker.controller.seeing.objects import ResourceKey
+from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
 from stoker.kube.store import ObjectKey
+from stoker.testing.certificates import Authority
 from stoker.testing.clock import ManualClock
 from stoker.testing.processes import free_port
 from stoker.testing.services.plain_service import PlainService
 from stoker.testing.waiting import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
+
+
+async def no_secret(namespace: str, wanted: SecretKey) -> Secret:
+    raise AssertionError("nobody named one")
 
 
 @pytest.fixture
@@ -72,6 +80,7 @@ async def test_a_health_check_passes_with_200_alone_and_names_the_host_alone(ser
     def what(url: str) -> CheckUp:
         return CheckUp("pilot", "a" * 40, "2026-03-02T08:15:00Z", url)
 
+    check = Examiner(ManualClock(), no_secret).check
     assert (await check(KEY, what(f"{service.url}/ok?key=hidden"))).trouble == ""
     for status in (204, 302, 500):
         service.status = status
@@ -80,6 +89,41 @@ async def test_a_health_check_passes_with_200_alone_and_names_the_host_alone(ser
     gone = await check(KEY, what(f"http://127.0.0.1:{free_port()}/x?key=hidden"))
     assert "cannot be reached" in gone.trouble
     assert "hidden" not in gone.trouble
+
+
+async def test_a_gateway_is_believed_by_the_authority_that_agents_believe(tmp_path: Path) -> None:
+    authority = Authority("plant")
+    named = SecretKey("gateway-ca", "ca.crt")
+
+    async def secret(namespace: str, wanted: SecretKey) -> Secret:
+        assert (namespace, wanted) == ("plant", named)
+        return Secret(authority.pem)
+
+    with PlainService.start(authority.server().save(tmp_path, "gateway")) as service:
+        what = CheckUp("pilot", "a" * 40, "2026-03-02T08:15:00Z", f"{service.url}/StatusPing")
+        check = Examiner(ManualClock(), secret).check
+        assert "certificate" in (await check(KEY, what)).trouble
+        assert (await check(KEY, what._replace(ca=named))).trouble == ""
+        assert (await check(KEY, what._replace(verified=False))).trouble == ""
+
+
+async def test_the_check_that_decides_has_ten_seconds_for_a_200(service: PlainService) -> None:
+    clock = ManualClock()
+    last = CheckUp("pilot", "a" * 40, "2026-03-02T08:15:00Z", f"{service.url}/x", last=True)
+    service.status = 503
+    checking = asyncio.create_task(Examiner(clock, no_secret).check(KEY, last))
+    await eventually_async(lambda: clock.alarms)
+    service.status = 200
+    await clock.advance(1.0)
+    assert (await checking).trouble == ""
+
+    service.status, service.asked = 503, []
+    checking = asyncio.create_task(Examiner(clock, no_secret).check(KEY, last))
+    while not checking.done():
+        await eventually_async(lambda: clock.alarms or checking.done())
+        await clock.advance(1.0)
+    assert (await checking).trouble == "127.0.0.1 answered 503"
+    assert len(service.asked) == 10
 
 
 async def test_who_is_to_approve_is_told_until_somebody_takes_it(service: PlainService) -> None:

@@ -324,6 +324,26 @@ def test_an_approval_from_the_future_counts_no_more_when_its_time_has_come() -> 
     assert (request(fleet).commit, request(fleet).state) == (commit(2), "Pending"), "nor for the next commit"
 
 
+def test_an_approval_from_the_future_is_remembered_while_nothing_waits() -> None:
+    fleet = asking("a")
+    fleet.number = 0
+    fleet.given = GivenApproval("lead", fleet.now + timedelta(hours=1))
+    fleet.decide()
+    assert fleet.status.approval is None
+    (said,) = fleet.status.conditions or ()
+    assert (said.status, said.reason) == ("False", Reason.APPROVAL_IGNORED)
+    assert "lies in the future" in said.message
+    for _ in range(3):
+        fleet.decide(after=1190)
+    fleet.number = 1  # a minute before the hour is over
+    fleet.decide()
+    fleet.sync()
+    for seconds in (1, 60):
+        fleet.decide(after=seconds)
+        assert request(fleet).state == "Pending"
+        assert "lies in the future" in (request(fleet).message or "")
+
+
 def test_a_plan_without_the_form_of_a_digest_is_no_plan() -> None:
     fleet = asking("a")
     fleet.decide()

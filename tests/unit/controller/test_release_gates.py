@@ -9,6 +9,7 @@ import pytest
 
 from stoker.controller.releasing.limiting import Room, places_at_once, recent, room
 from stoker.controller.releasing.members import Member, told_to
+from stoker.controller.releasing.staging import ASKED_EVERY
 from stoker.domain.intent.delivery import Approval, Deployment, OrderEntry, RateLimit, Stage, Strategy
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, Quarantine, SyncStatus, Target
 from stoker.domain.reasons import Reason
@@ -41,7 +42,7 @@ def test_one_stage_after_the_other_and_who_is_in_none_goes_last() -> None:
     )
     fleet.sync("lab")
     made = fleet.decide()
-    assert (fleet.stages()["pilot"], made.again_in) == ("Soaking", 30.0)
+    assert (fleet.stages()["pilot"], made.again_in) == ("Soaking", ASKED_EVERY)
     assert fleet.has_it() == {"lab"}
     fleet.decide(after=31)
     assert fleet.stages() == {"pilot": "Passed", "lines": "Syncing", "(others)": "Waiting"}
@@ -55,16 +56,40 @@ def test_one_stage_after_the_other_and_who_is_in_none_goes_last() -> None:
     assert fleet.last.targets == {}
 
 
-def test_a_health_check_is_asked_for_when_the_pause_is_over_and_once_for_each_attempt() -> None:
+def test_a_health_check_is_asked_for_until_the_pause_is_over_and_the_one_after_it_decides() -> None:
     fleet = PlayedFleet(FIVE, two_stages(), check=None)
     fleet.decide()
     fleet.sync("lab")
-    assert fleet.decide().check_up is None
-    asked = fleet.decide(after=31).check_up
-    assert asked is not None
-    assert (asked.stage, asked.url) == ("pilot", "https://lab/StatusPing")
-    assert fleet.decide(after=5).check_up == asked, "the same attempt"
+    first = fleet.decide().check_up
+    assert first is not None
+    assert (first.stage, first.url, first.last) == ("pilot", "https://lab/StatusPing", False)
+    assert fleet.decide(after=5).check_up == first, "the same attempt"
+    second = fleet.decide(after=ASKED_EVERY)
+    assert second.check_up not in (None, first)
+    assert second.again_in == 30 - 5 - ASKED_EVERY
+    last = fleet.decide(after=11).check_up
+    assert last is not None
+    assert last.last
+    assert fleet.decide(after=60).check_up == last, "the same attempt, however long it takes"
     assert fleet.has_it() == {"lab"}
+
+
+def test_a_gateway_that_takes_its_time_is_told_of_and_counts_when_the_pause_is_over() -> None:
+    fleet = PlayedFleet(FIVE, two_stages(), check="lab answered 503")
+    fleet.decide()
+    fleet.sync("lab")
+    assert fleet.decide().trouble is None
+    (pilot, *_) = fleet.status.release.stages if fleet.status.release and fleet.status.release.stages else ()
+    assert (pilot.state, pilot.message) == ("Soaking", "its health check fails so far: lab answered 503")
+    said, fleet.check = fleet.status, None
+    fleet.decide(after=ASKED_EVERY)
+    assert fleet.status == said, "what was said stays said until there is another answer"
+    fleet.check = ""
+    fleet.decide()
+    (pilot, *_) = fleet.status.release.stages if fleet.status.release and fleet.status.release.stages else ()
+    assert (pilot.state, pilot.message) == ("Soaking", None)
+    fleet.decide(after=ASKED_EVERY)
+    assert fleet.stages()["pilot"] == "Passed"
 
 
 def test_a_check_that_fails_stops_everything_until_a_new_request_or_a_new_commit() -> None:

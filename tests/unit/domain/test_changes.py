@@ -28,8 +28,9 @@ def sent(changes: ChangeSet) -> list[Chunk]:
 
 def test_a_set_comes_back_as_it_was_sent() -> None:
     gone = ChangedFile("projects/old.json", "services/site/projects/old.json", Action.DELETED, "c" * 40)
+    program = replace(file_of(b"x", "projects/run.sh"), mode="100755", base_mode="100644")
     changes = ChangeSet(
-        "20260101-101500", "site", BASE, (file_of(b'{"a": 1}\n'), gone), "2026-01-01T10:15:00Z"
+        "20260101-101500", "site", BASE, (file_of(b'{"a": 1}\n'), gone, program), "2026-01-01T10:15:00Z"
     )
     assert decode(sent(changes)) == changes
 

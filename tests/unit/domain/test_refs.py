@@ -91,6 +91,8 @@ def test_the_addresses_that_are_understood(text: str, scheme: str) -> None:
         ("ext::sh -c touch% /tmp/x", "space or control"),
         ("ext::sh", "neither a URL nor"),
         ("plant/config", "neither a URL nor"),
+        ("/srv/plant.git", "file:///absolute"),
+        ("HTTPS://example.test/x.git", "must begin with https://"),
         ("ssh://-oProxyCommand=x/y", "begins with '-'"),
         ("ssh://-u@host/y", "user name that begins with '-'"),
         ("git@host:-x", "path that begins with '-'"),

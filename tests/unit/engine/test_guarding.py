@@ -37,7 +37,7 @@ def desired(
 
 def wrote(*paths: str, mappings: frozenset[str] = frozenset()) -> Ledger:
     kept = dict.fromkeys(paths, record(VERSION))
-    return Ledger(kept, mappings=mappings, folders=frozenset({"d"}))
+    return Ledger(kept, mappings=mappings, folders=frozenset({"d"}), mirrored=frozenset({"d"}))
 
 
 def judged(wanted: Desired, ledger: Ledger | None, live: Live = QUIET) -> tuple[Plan, str, Reason | None]:

@@ -73,7 +73,7 @@ def as_folder(path: str, entries: Mapping[str, str | LiveEntry], ledger: Ledger 
 
 
 def wrote(files: dict[str, str], **more: object) -> Ledger:
-    facts = {"folders": OURS, **more}
+    facts = {"folders": OURS, "mirrored": more.get("folders", OURS), **more}
     return Ledger({path: record(version(text)) for path, text in files.items()}, **facts)  # type: ignore[arg-type]
 
 
@@ -230,6 +230,23 @@ def test_the_deepest_destination_decides_about_strangers() -> None:
     assert actions(made) == ["delete d/e/f/x", "delete d/x"]
     other_way = plan(desired({"d/a": "1"}, orphans={"d/e": Orphans.MIRROR}), there, ledger, OWNED)
     assert actions(other_way) == ["delete d/e/f/x", "delete d/e/x"]
+
+
+def test_what_was_welcome_in_a_folder_until_now_stays_until_somebody_approves() -> None:
+    ledger = wrote({"d/a": "1"}, mirrored=frozenset())
+    there = on_disk({"d/a": "1", "d/theirs": "x"}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
+    assert not made.actions
+    assert made.orphans_kept == ("d/theirs",)
+    assert made.facts.kept == {"d/theirs"}
+    assert made.facts.mirrored == OURS
+    assert actions(made.with_orphans()) == ["delete d/theirs"]
+
+
+def test_a_strangers_file_is_no_drift_where_the_deepest_folder_lets_it_be() -> None:
+    ledger = wrote({"d/a": "1", "d/e/b": "1"}, folders=frozenset({"d", "d/e"}), mirrored=OURS)
+    there = on_disk({"d/a": "1", "d/e/b": "1", "d/x": "2", "d/e/x": "2"}, ledger)
+    assert drift(ledger, there).extra == ("d/x",)
 
 
 def test_what_is_no_file_is_never_deleted_and_is_named() -> None:

@@ -22,6 +22,8 @@ VALUES = TemplateValues(
         ("services/{{.Vars.line}}/projects", "services/pasteurizer/projects"),
         ("{{ .GatewayName }}-{{.Namespace}}", "gw-1-dairy"),
         ("x{{.Vars.empty}}y", "xy"),
+        ("services/{{.Vars.line}}/", "services/pasteurizer/"),
+        ("a//{{.Vars.line}}{{.Vars.empty}}", "a//pasteurizer"),
     ],
 )
 def test_fields_become_their_values(template: str, text: str) -> None:
@@ -44,6 +46,10 @@ def test_ref_and_commit_are_known_once_the_commit_is() -> None:
     ("template", "why"),
     [
         ("{{.Vars.missing}}", "has no value"),
+        ("{{.Vars.empty}}", "a part that is empty"),
+        ("services/{{.Vars.empty}}", "a part that is empty"),
+        ("services/{{.Vars.empty}}{{.Vars.empty}}/projects", "a part that is empty"),
+        ("{{.Vars.empty}}/projects", "a part that is empty"),
         ("{{.Commit}}", "has no value"),
         ("{{.Timestamp}}", "must not stand in a path"),
         ("{{.Vars}}", "has no value"),

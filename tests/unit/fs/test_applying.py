@@ -291,7 +291,8 @@ def test_only_the_mode_changes(disk: Disk) -> None:
     disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
     before = (disk.place / "d/a").stat()
     version = FileVersion(blob_of(b"1"), executable=True)
-    disk.apply(Plan(modes=(SetMode(RelPath("d/a"), version),)), FileRules(umask=0o027))
+    applied = disk.apply(Plan(modes=(SetMode(RelPath("d/a"), version),)), FileRules(umask=0o027))
+    assert applied.modified == ("d/a",)
     after = (disk.place / "d/a").stat()
     assert after.st_ino == before.st_ino
     assert stat.S_IMODE(after.st_mode) == 0o750
@@ -660,7 +661,7 @@ def test_folders_that_are_swapped_for_symlinks_all_the_time_let_nothing_out(
                     (disk.place / name).rename(disk.place / f"aside-{number}-{name.replace('/', '-')}")
                 with suppress(OSError):
                     (disk.place / name).symlink_to(outside)
-                time.sleep(0.0002)
+                done.wait(0.0002)
                 with suppress(OSError):
                     (disk.place / name).unlink()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -83,4 +84,41 @@ async def test_a_folder_that_never_rests_is_told_all_the_same(tmp_path: Path) ->
     await asyncio.wait_for(notices.changed(), 5)
     stop.set()
     await scribbling
+    notices.close()
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+@pytest.mark.parametrize("above", ["root", "above"])
+@pytest.mark.parametrize("way", ["deleted", "moved"])
+async def test_a_folder_that_went_and_came_back_is_watched_again(
+    tmp_path: Path, inotify: bool, above: str, way: str
+) -> None:
+    root = tmp_path / "services/gateway"
+    going = root if above == "root" else root.parent
+    root.mkdir(parents=True)
+    (root / "f").write_text("1")
+    notices = FolderNotices(root, inotify=inotify)
+    if way == "moved":
+        going.rename(tmp_path / "elsewhere")
+    else:
+        shutil.rmtree(going)
+    await asyncio.wait_for(notices.changed(), 5)
+    root.mkdir(parents=True)
+    (root / "f").write_text("1")
+    await asyncio.wait_for(notices.changed(), 5)
+    (root / "f").write_text("22")
+    await asyncio.wait_for(notices.changed(), 5)
+    assert notices.polls is not inotify
+    notices.close()
+
+
+async def test_a_folder_that_is_replaced_at_once_is_watched_again(tmp_path: Path) -> None:
+    root = tmp_path / "gateway"
+    root.mkdir()
+    notices = FolderNotices(root)
+    root.rmdir()
+    root.mkdir()  # many filesystems give it the number of the old one
+    await asyncio.wait_for(notices.changed(), 5)
+    (root / "f").write_text("1")
+    await asyncio.wait_for(notices.changed(), 5)
     notices.close()

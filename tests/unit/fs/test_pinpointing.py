@@ -37,7 +37,7 @@ class Heard:
         self.everything |= found.everything
         return found
 
-    async def until(self, *paths: str) -> None:
+    async def eventually_tells(self, *paths: str) -> None:
         def all_told() -> bool:
             self.take()
             return {*paths} <= self.paths | self.folders
@@ -63,7 +63,7 @@ async def test_only_what_is_allowed_is_watched_and_named(heard: Heard, tmp_path:
     (tmp_path / "kept/.resources/x").write_text("1")
     (tmp_path / "kept/x.log").write_text("1")
     (tmp_path / "kept/deep/x").write_text("1")
-    await heard.until("kept/deep/x")
+    await heard.eventually_tells("kept/deep/x")
     assert (heard.paths, heard.folders, heard.everything) == ({"kept/deep/x"}, set(), False)
 
 
@@ -71,17 +71,17 @@ async def test_a_folder_that_comes_or_moves_is_named_and_watched_where_it_is(
     heard: Heard, tmp_path: Path
 ) -> None:
     (tmp_path / "kept/new/inner").mkdir(parents=True)
-    await heard.until("kept/new")
+    await heard.eventually_tells("kept/new")
     (tmp_path / "kept/new/inner/x").write_text("1")
-    await heard.until("kept/new/inner/x")
+    await heard.eventually_tells("kept/new/inner/x")
     (tmp_path / "kept/new").rename(tmp_path / "kept/moved")
-    await heard.until("kept/moved")
+    await heard.eventually_tells("kept/moved")
     heard.paths.clear()
     (tmp_path / "kept/moved/inner/x").write_text("2")
-    await heard.until("kept/moved/inner/x")
+    await heard.eventually_tells("kept/moved/inner/x")
     assert heard.paths == {"kept/moved/inner/x"}
     (tmp_path / "kept/moved").rename(tmp_path / "other/away")
-    await heard.until("kept/moved")
+    await heard.eventually_tells("kept/moved")
     await eventually_async(lambda: heard.notices.watches == 3, 5.0, "what moved away is left")
 
 
@@ -90,9 +90,9 @@ async def test_a_folder_that_appears_later_is_watched(tmp_path: Path) -> None:
     await made.notices.start()
     made.notices.take()
     (tmp_path / "kept").mkdir()
-    await made.until("kept")
+    await made.eventually_tells("kept")
     (tmp_path / "kept/x").write_text("1")
-    await made.until("kept/x")
+    await made.eventually_tells("kept/x")
     made.notices.close()
 
 
@@ -114,7 +114,7 @@ async def test_a_queue_that_ran_over_is_told_as_everything_and_its_folders_are_f
     heard.notices.hear(Event(-1, inotify.OVERFLOW, ""))
     assert heard.notices.take() == Noticed(everything=True)
     (tmp_path / "kept/silent/x").write_text("1")
-    await heard.until("kept/silent/x")
+    await heard.eventually_tells("kept/silent/x")
 
 
 async def test_a_limit_of_watches_is_known(tmp_path: Path) -> None:

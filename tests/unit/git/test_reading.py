@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
+import subprocess
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from stoker.git.mirrors.reading import committed_at, look_up, read_changes, read
 from stoker.git.running import piping
 from stoker.git.running.runner import GitRunner
 from stoker.testing.repositories.bare import WHEN, Entry, Repository, executable, submodule, symlink
+from stoker.testing.waiting import eventually_async
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
 
@@ -153,16 +157,35 @@ async def test_a_commit_that_is_not_there_is_a_broken_mirror(
         await read_tree(runner, repository.path, CommitId("1" * 40))
 
 
-async def test_a_cancelled_listing_ends_at_once(runner: GitRunner, repository: Repository) -> None:
+class NotingRunner(GitRunner):
+    """Remembers the gits that it has started."""
+
+    def __init__(self, cache: Path) -> None:
+        super().__init__(cache)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    @contextmanager
+    def stream(
+        self, command: Sequence[str], *, repository: Path, limited: bool = False
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        with super().stream(command, repository=repository, limited=limited) as process:
+            self.started.append(process)
+            yield process
+
+
+async def test_a_cancelled_listing_ends_at_once(tmp_path: Path, repository: Repository) -> None:
+    runner = NotingRunner(tmp_path / "cache")
     blob = repository.git("hash-object", "-w", "--stdin", stdin=b"1").decode().strip()
     tree = tree_of(repository, *(("100644", b"f%d" % n, blob) for n in range(10)))
     for _ in range(9):
         tree = tree_of(repository, *(("40000", b"d%d" % n, tree) for n in range(10)))
     reading_it = asyncio.ensure_future(read_tree(runner, repository.path, commit_of(repository, tree)))
-    await asyncio.sleep(0.05)
+    await eventually_async(lambda: runner.started, message="git lists")
+    assert runner.started[0].poll() is None
     reading_it.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(reading_it, 5)
+    assert runner.started[0].returncode == -signal.SIGKILL
 
 
 async def test_the_difference_of_two_commits(runner: GitRunner, repository: Repository) -> None:

@@ -12,7 +12,7 @@ from stoker.domain.errors import Stalled
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.objects import FileVersion, TreeChange, blob_of
 from stoker.engine.sources import SourceReader
-from stoker.git.errors import GitFailed, SourceTooLarge
+from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge
 from stoker.git.looking.fetching import Limits
 from stoker.git.looking.remote import Remote
 from stoker.git.opening.access import Access, always
@@ -60,6 +60,17 @@ async def test_it_is_all_that_a_pass_needs(repository: Repository, source: GitSo
         blobs = [blob_of(b"2"), blob_of(b"new")]
         got = await asyncio.to_thread(lambda: [b"".join(blob.chunks) for blob in reader.contents(blobs)])
         assert got == [b"2", b"new"]
+
+
+async def test_a_tag_that_names_no_commit_is_refused_by_its_name(
+    repository: Repository, source: GitSource
+) -> None:
+    repository.commit({"a": "1"})
+    repository.tag("release", repository.git("rev-parse", "main^{tree}").decode().strip())
+    ref = GitRef("release")
+    async with source.held():
+        with pytest.raises(RefNotFound, match=r"is no commit with a tree .*\(ref 'release'\)"):
+            await source.fetch(await source.resolve(ref), ref)
 
 
 async def test_the_commit_that_was_applied_stays_known_over_many_others(

@@ -53,6 +53,21 @@ def object_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def test_a_file_may_be_executed_where_that_is_said(tmp_path: Path, object_format: str) -> None:
+    world = World(tmp_path, {"a": "1", "b": executable("2"), "c": executable("3"), "d": "4"}, object_format)
+    edits = [FileEdit("a", b"1", True), FileEdit("b", b"9", True), FileEdit("c", b"3", False)]
+    tree = world.editor.apply([*edits, FileEdit("d", b"4", False), FileEdit("new", b"5", True)])
+    assert tree is not None
+    assert world.files(tree) == {
+        "a": "100755 1",
+        "b": "100755 9",
+        "c": "100644 3",
+        "d": "100644 4",
+        "new": "100755 5",
+    }
+    assert world.editor.apply([FileEdit("a", b"1", True), FileEdit("c", b"3", False)]) is None
+
+
 def test_files_are_added_changed_and_removed(tmp_path: Path, object_format: str) -> None:
     world = World(tmp_path, {"a/b/c": "1", "a/b/d": "2", "a/e": "3", "f": "4"}, object_format)
     assert world.apply({"a/b/c": b"9", "a/b/d": None, "a/x/y": b"8", "g": b""}) == {

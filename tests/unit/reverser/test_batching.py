@@ -209,3 +209,19 @@ def test_a_change_waits_a_moment_for_the_fact_of_another_replica_and_nothing_ove
     assert batcher.take(known.get, now=2.01, patience=0.05) == ()
     assert told(batcher.take(known.get, now=2.05, patience=0.05)) == [(None, {"c": b"x"})]
     assert len(batcher) == 4
+
+
+def test_what_is_not_settled_has_an_age_until_it_is() -> None:
+    batcher = Batcher()
+    assert batcher.unsettled_since() is None
+    batcher.add(change("a", ALICE, at=5.0))
+    batcher.add(change("b", ALICE, at=6.0))
+    first = batcher.take()
+    batcher.add(change("c", ALICE, at=9.0))
+    assert batcher.unsettled_since() == 5.0, "on its way is not there"
+    batcher.put_back(first)
+    assert batcher.unsettled_since() == 5.0
+    batcher.settle(batcher.take())
+    assert batcher.unsettled_since() is None
+    batcher.add(change("d", ALICE, at=12.0))
+    assert batcher.unsettled_since() == 12.0

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from stoker.api.kinds.destinations import WrittenCommit
 from stoker.domain.refs import CommitId
 from stoker.reverser.branches.outboxes import Written
-from stoker.reverser.status.reporting import recent_commits
+from stoker.reverser.status.reporting import WAITS, Pending, Said, pending_of, recent_commits
+from stoker.testing.clock import ManualClock
 
 AT = datetime(2026, 5, 1, 8, tzinfo=UTC)
 
@@ -31,3 +32,18 @@ def test_ten_are_enough_and_each_is_short() -> None:
     told = recent_commits(new, [WrittenCommit(commit=str(commit(99)))])
     assert len(told) == 10
     assert (len(told[0].author or ""), len(told[0].subject or "")) == (253, 256)
+
+
+async def test_what_waits_is_told_once_it_has_waited_and_its_time_stays() -> None:
+    clock = ManualClock(AT)
+    said = Said([], pending=3, pending_at=clock.monotonic())
+    assert pending_of(said, None, clock) == Pending(), "most changes are in git in a moment"
+    await clock.advance(WAITS)
+    told = pending_of(said, None, clock)
+    assert told == Pending(3, "2026-05-01T08:00:00Z")
+    await clock.advance(60.4)
+    clock.jump(0.7)
+    assert pending_of(said._replace(pending=4), told.since, clock) == Pending(4, told.since)
+    assert pending_of(said._replace(pending=0, pending_at=None), told.since, clock) == Pending()
+    newer = said._replace(pending_at=clock.monotonic() - 30)
+    assert pending_of(newer, told.since, clock).since == "2026-05-01T08:00:33Z"

@@ -137,7 +137,7 @@ async def test_all_bodies_together_hold_no_more_than_they_may(serve: Serve) -> N
     async def never_ending() -> AsyncIterator[bytes]:
         yield b"x" * 900
         opened.set()
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     hanging = asyncio.create_task(served.post("/echo?timeout=20s", body=never_ending()))
     await opened.wait()

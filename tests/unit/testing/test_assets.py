@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from stoker.testing.assets import finding as assets
+from stoker.testing.assets import kinds_of_others
 from stoker.testing.assets.build import Recipe
 from stoker.testing.assets.cache import cache_folder, missing, tool_folder
 
@@ -89,6 +90,8 @@ def test_the_command_prints_the_folder_last(tmp_path: Path) -> None:
     put(tool_folder("gitea"), {"gitea": "gitea version 1.26.0"})
     put(tool_folder("versitygw"), {"versitygw": "v1.8.0"})
     put(tool_folder("registry"), {"registry": "v3.1.2"})
+    kinds = [PurePosixPath(file).name for files in kinds_of_others.FILES.values() for file in files]
+    put(tool_folder(kinds_of_others.PINS), dict.fromkeys(kinds, "kind: CustomResourceDefinition"))
     done = subprocess.run(
         [sys.executable, "-m", "stoker.testing.assets.finding"], capture_output=True, text=True, check=True
     )

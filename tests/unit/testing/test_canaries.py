@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker.testing.canaries import Canaries, Onlooker
 from stoker.testing.repositories.bare import Repository
+from stoker.testing.secrecy.canaries import Canaries, Onlooker
 from stoker.testing.waiting import eventually
 
 VALUE = "p4ss/w+rd & more: ü-0123456789"

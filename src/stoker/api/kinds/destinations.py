@@ -196,6 +196,17 @@ class GitDestinationStatus(ConditionedStatus):
             stability="experimental",
         ),
     ] = None
+    pending_changes: Annotated[
+        Count | None,
+        about(
+            "Changes that were seen and are not in git yet, as far as they have waited for a moment.",
+            stability="experimental",
+        ),
+    ] = None
+    pending_since: Annotated[
+        Timestamp | None,
+        about("When the first of them was seen.", stability="experimental"),
+    ] = None
     orphans_kept: Annotated[
         Count | None, about("Files whose objects are gone and that the prune policy kept.")
     ] = None

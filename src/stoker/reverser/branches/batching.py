@@ -101,6 +101,7 @@ class Batcher:
         self._size = 0
         self._out = 0
         self._out_size = 0
+        self._out_since: float | None = None
         self._not_before = 0.0
 
     def __len__(self) -> int:
@@ -130,6 +131,10 @@ class Batcher:
         """When the first of what waits was noticed."""
         return self._waiting[0].at if self._waiting else None
 
+    def unsettled_since(self) -> float | None:
+        """When the first of all that is not settled was noticed; None: everything is."""
+        return min((at for at in (self.oldest_at(), self._out_since) if at is not None), default=None)
+
     def due_at(self) -> float | None:
         """The time from which on what waits is to be taken; None if nothing waits."""
         if not self._waiting:
@@ -151,6 +156,8 @@ class Batcher:
         unknown = (at for at, each in enumerate(asked) if _is_unsure(each) and now < each.at + patience)
         ready = next(unknown, len(asked))
         taken, self._waiting = asked[:ready], self._waiting[ready:]
+        if taken and self._out_since is None:
+            self._out_since = taken[0].at
         self._files = {change.path for change in self._waiting}
         self._size = sum(change.size for change in self._waiting)
         # Asked again soon: the fact is most often on its way.
@@ -184,6 +191,8 @@ class Batcher:
         for commit in commits:
             self._out += sign * len(commit.changes)
             self._out_size += sign * sum(change.size for change in commit.changes)
+        if not self._out:
+            self._out_since = None
 
 
 def plan(changes: Iterable[Change], limits: Limits) -> list[Planned]:

@@ -33,7 +33,7 @@ class Loops:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The paths that are not written for now."""
+        """The paths that are not written until the loop is over."""
         return tuple(self._held)
 
     def goes_on(self, path: str, known: str, now: str, at: float) -> bool:

@@ -116,6 +116,11 @@ class Outbox:
         """Whether who brings changes has to wait: there is no room, and soon there will be."""
         return self.batcher.is_full and not self.failing
 
+    @property
+    def pending(self) -> int:
+        """Changes that are not in git yet."""
+        return len(self.batcher) + len(self._owed)
+
     def adjust(self, destination: Destination) -> None:
         """The same folder under other settings that matter only from the next commit on."""
         self.destination = destination

@@ -63,6 +63,7 @@ class Worker:
         self._wanted: Mapping[DestinationRef, Destination] = {}
         self._writers: dict[ConfigRef, Writer] = {}
         self._stirred = asyncio.Event()
+        self._behind = False
         self.leading = False
 
     @property
@@ -99,7 +100,7 @@ class Worker:
                 self._stirred.clear()
                 self._arrange()
                 await self._round(leadership)
-                self._tools.meter.depth(self.place, sum(len(box.batcher) for box in self.outboxes.values()))
+                self._measure()
                 await self._rest()
         except asyncio.CancelledError:
             if leadership.remaining:
@@ -113,6 +114,13 @@ class Worker:
             self._tools.meter.active(self.place, False)
             self._tools.meter.depth(self.place, 0)
             self._tools.stirred()
+
+    def _measure(self) -> None:
+        self._tools.meter.depth(self.place, sum(len(box.batcher) for box in self.outboxes.values()))
+        behind = any(box.pending for box in self.outboxes.values())
+        if behind is not self._behind:
+            self._behind = behind
+            self._tools.stirred()  # the status tells what waits
 
     def _arrange(self) -> None:
         by_config: dict[ConfigRef, dict[DestinationRef, Destination]] = {}

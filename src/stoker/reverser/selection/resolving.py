@@ -32,7 +32,7 @@ class Why(StrEnum):
 
 
 class Inert(NamedTuple):
-    """A name in a rule that selects nothing for now."""
+    """A name in a rule that selects nothing at present."""
 
     rule: RuleRef
     name: str

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from stoker.api.kinds.destinations import GitDestinationStatus, GitRepoConfigStatus, WrittenCommit
 from stoker.api.kinds.resource import ConditionedStatus
 from stoker.api.registry import Kind
-from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
@@ -42,7 +42,9 @@ SOON = 0.05
 GAP = 0.25
 """Seconds between two looks at everything: with every push something could be said."""
 QUIET = 5.0
-"""Seconds between two writes that say nothing new but the last commit."""
+"""Seconds between two writes that say nothing new but the last commit, or what waits."""
+WAITS = 2.0
+"""Seconds after which a change that is not in git is told of: most are there by then."""
 _AGAIN = 10.0
 
 _POSITIVE = (Type.READY,)
@@ -58,6 +60,9 @@ class Said(NamedTuple):
     orphans_kept: int | None = None
     public_key: str | None = None
     recent: tuple[Written, ...] = ()
+    pending: int = 0
+    pending_at: float | None = None
+    """Monotonic seconds at which the first of them was noticed."""
 
 
 class Speaker(Protocol):
@@ -157,12 +162,19 @@ class Reporter:
             more: dict[str, Any] = {"orphans_kept": said.orphans_kept or None}
             if said.last_commit is not None and said.last_push is not None:
                 more |= {"last_commit": str(said.last_commit), "last_push_time": rfc3339(said.last_push)}
+            more |= self._pending(said, after.pending_since)
             if said.recent:
                 more["recent_commits"] = recent_commits(said.recent, after.recent_commits or ())
             after = msgspec.structs.replace(after, **more)
         elif isinstance(after, GitRepoConfigStatus):
             after = msgspec.structs.replace(after, signing_public_key=said.public_key)
         return after
+
+    def _pending(self, said: Said, before: str | None) -> dict[str, Any]:
+        told = pending_of(said, before, self._clock)
+        if said.pending:
+            self._later(QUIET if told.changes else WAITS)
+        return {"pending_changes": told.changes, "pending_since": told.since}
 
     def _tell(self, about: ObjectRef, before: Conditions, after: Conditions) -> None:
         for condition in after:
@@ -223,8 +235,34 @@ def recent_commits(new: Sequence[Written], before: Sequence[WrittenCommit]) -> t
     return (*told, *(one for one in before if one.commit not in known))[:MOST_RECENT]
 
 
+class Pending(NamedTuple):
+    """What a status tells of changes that are not in git."""
+
+    changes: int | None = None
+    since: str | None = None
+
+
+def pending_of(said: Said, before: str | None, clock: Clock) -> Pending:
+    """What waits, once it has waited for a moment; since when stays as it was told."""
+    if not said.pending or said.pending_at is None:
+        return Pending()
+    waited = clock.monotonic() - said.pending_at
+    if waited < WAITS:
+        return Pending()
+    since = clock.now() - timedelta(seconds=waited)
+    same = before is not None and abs(since - parse_rfc3339(before)) < timedelta(seconds=WAITS)
+    return Pending(said.pending, before if same else rfc3339(since))
+
+
 def _gist(status: ConditionedStatus) -> ConditionedStatus:
     """Without what changes with every push."""
     if isinstance(status, GitDestinationStatus):
-        return msgspec.structs.replace(status, last_commit=None, last_push_time=None, recent_commits=None)
+        volatile = (
+            "last_commit",
+            "last_push_time",
+            "recent_commits",
+            "pending_changes",
+            "pending_since",
+        )
+        return msgspec.structs.replace(status, **dict.fromkeys(volatile))
     return status

@@ -160,6 +160,8 @@ class Truths:
             box.last_push,
             orphans_kept=box.orphans_kept,
             recent=box.recent,
+            pending=box.pending,
+            pending_at=box.batcher.unsettled_since(),
         )
 
     def _rule(self, arrangement: Arrangement, one: AnyRule) -> Said | None:

@@ -198,7 +198,7 @@ def _rule_ready(truth: RuleTruth) -> Aspect:
         return Aspect(Type.READY, False, watches.reason, watches.message)
     if not truth.watched:
         first = f": {truth.inert[0].name} {truth.inert[0].detail}" if truth.inert else ""
-        return Aspect(Type.READY, None, Reason.WAITING_DEPENDENCIES, f"it selects nothing for now{first}")
+        return Aspect(Type.READY, None, Reason.WAITING_DEPENDENCIES, f"it selects nothing at present{first}")
     kinds = len({each.resource for each in truth.watched})
     if not truth.seeded:
         return Aspect(Type.READY, None, Reason.RECONCILING, f"{_count(kinds, 'kind', 'is being listed')}")
