@@ -602,6 +602,22 @@ def test_a_resource_that_loses_its_label_is_let_go(site: Site, plant: Repository
     )
 
 
+def test_what_pods_say_of_the_resources_of_another_installation_leaves_them_alone(
+    site: Site, plant: Repository, url: str
+) -> None:
+    for name in ("north", "south"):
+        site.apply("Stoker", name, git=git(url), labels={"team": name})
+    tied = {"metadata": {"finalizers": ["stoker.io/finalizer"]}}  # as the other installation does
+    site.patch(site.path_of("Stoker", "south"), tied)
+    site.start("--watch-label-selector=team=north", "--leader-elect=false")
+    site.until("Stoker", "north", "Ready", "RefResolved")
+    site.pod("theirs-0", "south")
+    site.pod("bare-0", "north", injected=False)
+    site.until("Stoker", "north", "SidecarInjected", "SidecarMissing")
+    assert site.get("Stoker", "south")["metadata"]["finalizers"] == ["stoker.io/finalizer"]
+    site.patch(site.path_of("Stoker", "south"), {"metadata": {"finalizers": None}})
+
+
 def test_letting_go_leaves_the_resources_of_another_installation(
     site: Site, plant: Repository, url: str
 ) -> None:

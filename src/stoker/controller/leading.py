@@ -72,6 +72,7 @@ class Term:
     clock: Clock
     references: References
     waiting: Waiting
+    unseen: set[ResourceKey]
     meter: Meter
     runtime: RuntimeMetrics
     installation: Installation
@@ -195,6 +196,7 @@ def _parts_of_a_pass(
         clock=clock,
         references=term.references,
         waiting=term.waiting,
+        unseen=term.unseen,
         finalizer=Finalizer(observed, client, publisher, clock, labels=term.labels),
         understanding=Understanding(observed, term.defaults, shared_volumes=term.shared_volumes),
         validator=validator,

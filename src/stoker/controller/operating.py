@@ -212,6 +212,7 @@ class Operator:
             clock=self._clock,
             references=concerns.references,
             waiting=concerns.waiting,
+            unseen=concerns.unseen,
             meter=self._meter,
             runtime=self._runtime,
             installation=Installation(settings.cluster_name, settings.require_known_hosts),

@@ -44,7 +44,7 @@ from stoker.controller.providing.storing import Storekeeper
 from stoker.controller.releaser import Releaser
 from stoker.controller.seeing.concerning import References, Waiting
 from stoker.controller.seeing.fleets import Fleet, fleet_of, shards_for
-from stoker.controller.seeing.objects import SYNCED_KINDS, Kept
+from stoker.controller.seeing.objects import SYNCED_KINDS, Kept, ResourceKey
 from stoker.controller.seeing.observing import Observed
 from stoker.controller.seeing.reports import entries
 from stoker.controller.understanding.requesting import (
@@ -83,6 +83,7 @@ class Parts:
     clock: Clock
     references: References
     waiting: Waiting
+    unseen: set[ResourceKey]
     finalizer: Finalizer
     understanding: Understanding
     validator: Validator

@@ -60,7 +60,9 @@ class Reconciler:
         kept = self._parts.observed.find(key)
         if kept is None:
             self.forget(key)
-            await self._parts.finalizer.outgrown(key)
+            if key in self._parts.unseen:  # one that only a pod or a map has named is not ours to let go
+                await self._parts.finalizer.outgrown(key)
+                self._parts.unseen.discard(key)
             return Result()
         if kept.header.metadata.deletion_timestamp is not None:
             await self._parts.finalizer.part(key, kept)

@@ -58,7 +58,8 @@ class Versions(Generic[Value]):
         self.version += 1
         self._gone[key] = self.version
         while len(self._gone) > self._most_gone:
-            _, self._forgotten = self._gone.popitem(last=False)
+            _, number = self._gone.popitem(last=False)
+            self._forgotten = max(self._forgotten, number)
         self._wake()
         return True
 

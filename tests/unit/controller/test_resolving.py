@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stoker.controller.asking.answering import PER_HOST
-from stoker.controller.asking.resolving import PATIENCE, Question, Resolver
+from stoker.controller.asking.resolving import GIT_TIMEOUT, PATIENCE, Question, Resolver
 from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
@@ -130,6 +130,22 @@ async def test_who_rests_is_not_asked_about_and_at_once_when_he_is_back(tmp_path
         assert it.order == ["plant", "awake", "awake"]
         await it.resolver.look(KEY, question, 60.0)
         assert it.order == ["plant", "awake", "awake", "plant"]
+
+
+async def test_who_queues_for_a_host_has_all_the_time_when_his_turn_comes(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        it.gate.clear()
+        keys = [ResourceKey("Stoker", ObjectKey(f"plant-{n}", "line")) for n in range(PER_HOST + 1)]
+        looks = [asyncio.create_task(it.resolver.look(key, Question(it.source), 60.0)) for key in keys]
+        await eventually_async(lambda: it.asked == PER_HOST)
+        await clock.advance(GIT_TIMEOUT)
+        await eventually_async(lambda: it.asked == PER_HOST + 1, message="the last one has its turn")
+        assert [*await asyncio.gather(*looks)] == [None] * len(keys), "nobody waits so long in a pass"
+        it.gate.set()
+        await eventually_async(lambda: it.answers == PER_HOST + 1)
+        answer = await it.resolver.look(keys[-1], Question(it.source), 60.0)
+        assert answer is not None
+        assert answer.commit == it.plant.tip()
 
 
 async def test_a_change_is_asked_about_before_the_polls_that_wait(tmp_path: Path) -> None:

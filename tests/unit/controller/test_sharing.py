@@ -15,7 +15,7 @@ from stoker.controller.asking.answering import Answer
 from stoker.controller.asking.resolving import Question, Resolver
 from stoker.controller.asking.sharing import LONGEST_WAIT, MAX_NAMES, Found, Looks, Wanted, alike
 from stoker.controller.seeing.objects import ResourceKey
-from stoker.domain.errors import Retry
+from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
@@ -50,6 +50,7 @@ class Plant:
         self.repository.commit({"a": "1"})
         self.source = Source(RepoUrl(server.url("plant.git")), GitRef("main"))
         self.access: dict[str, Access] = {}
+        self.error: StokerError | None = None
         self.answers = 0
         self.found: list[ResourceKey] = []
         self.resolver = Resolver(
@@ -65,6 +66,8 @@ class Plant:
         self.answers += 1
 
     async def _access(self, namespace: str, source: Source) -> Access:
+        if self.error is not None:
+            raise self.error
         return self.access.get(namespace, Access())
 
     def looks(self) -> Counter[str | None]:
@@ -244,6 +247,26 @@ async def test_the_login_of_an_app_is_renewed_where_nobody_polls_and_the_ref_sta
     it.access = {"plant": login("x-access-token", "renewed")}
     await clock.advance(240)
     await eventually_async(lambda: it.found == [key("line")])
+    second = await it.resolver.look(key("line"), question, 240.0, follows=False)
+    assert first is not None
+    assert second == dataclasses.replace(first, token=Secret("renewed"))
+
+
+async def test_a_renewal_that_failed_once_does_not_follow_the_ref_either(
+    plant: tuple[Plant, ManualClock],
+) -> None:
+    it, clock = plant
+    it.access = {"plant": login("x-access-token", "minted")}
+    auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
+    question = Question(it.source._replace(auth=auth))
+    first = await it.resolver.look(key("line"), question, 240.0, follows=False)
+    it.repository.commit({"a": "2"})
+    it.error = Retry("GitHub is away", reason=Reason.SERVICE_UNREACHABLE)
+    await clock.advance(240)
+    await eventually_async(lambda: it.found == [key("line")], message="the failure is told")
+    it.error, it.access = None, {"plant": login("x-access-token", "renewed")}
+    await clock.advance(60)
+    await eventually_async(lambda: it.found == [key("line")] * 2)
     second = await it.resolver.look(key("line"), question, 240.0, follows=False)
     assert first is not None
     assert second == dataclasses.replace(first, token=Secret("renewed"))

@@ -51,6 +51,17 @@ def test_who_has_not_looked_for_too_long_takes_everything() -> None:
     assert values.since(seen + 1) == Since((), ("b", "c"))
 
 
+def test_who_is_to_begin_anew_does_so_whatever_goes_meanwhile() -> None:
+    values: Versions[int] = Versions(most_gone=1)
+    for name in "abc":
+        values.set(name, 1)
+    values.remove("a")
+    seen = values.version
+    values.begin_anew()
+    values.remove("b")
+    assert values.since(seen) is None
+
+
 def test_a_number_that_was_never_given_takes_everything() -> None:
     values: Versions[int] = Versions()
     assert values.since(0) is None

@@ -105,27 +105,26 @@ class Answerer:
         commit: CommitId | None = None
         trouble: StokerError | None = None
         try:
-            async with self._in_time(asking.source.url):
-                commit = await self._commit(asking, course)
+            commit = await self._commit(asking, course)
         except Exception as error:
             trouble = understood(error)
         ended = course.ended if course.ended is not None else self._clock.monotonic()
         return Told(Answer(commit, trouble, course.token), ended - course.began, ended)
 
     async def _commit(self, asking: Asking, course: _Course) -> CommitId:
-        source, turn = asking.source, partial(self._turn, host_of(asking.source.url))
+        source = asking.source
         login = self._login(asking, course)
         if asking.keeps is not None:
-            async with turn(asking.hurried):
+            async with self._place(asking):
                 await login()
             return asking.keeps
         if source.url.is_artifact:
-            async with turn(asking.hurried):
+            async with self._place(asking):
                 course.began = self._clock.monotonic()
                 return await _resolved(source, login)
         remote, names = Remote(self._git, source.url, login), names_of(source.ref)
         if not names:
-            async with turn(asking.hurried):
+            async with self._place(asking):
                 course.began = self._clock.monotonic()
                 if source.auth.kind is AuthKind.GITHUB_APP:
                     await login()  # an id needs nobody's answer, but its gateways need the token
@@ -136,21 +135,21 @@ class Answerer:
             raise found.error.with_traceback(None)  # others raise it too
         name, target = picked(found.refs, source.ref, source.url)
         if needs_proof(name):
-            async with turn(asking.hurried):
+            async with self._place(asking):
                 await prove(remote, source.ref, name, target)
         return target
 
     async def _found(self, asking: Asking, login: AccessReader, wanted: Wanted) -> Found:
         """As `Remote.git` does: a refusal is worth one look for another login."""
         url, turn = asking.source.url, partial(self._turn, host_of(asking.source.url))
-        async with turn(asking.hurried):
+        async with self._place(asking):
             access = await login()
         found = await self._looks.ask(url, access, wanted, turn)
         if not isinstance(found.error, SourceAuthFailed):
             return found
         if access.refused is not None:
             access.refused()
-        async with turn(asking.hurried):
+        async with self._place(asking):
             renewed = await login()
         return found if renewed == access else await self._looks.ask(url, renewed, wanted, turn)
 
@@ -166,6 +165,13 @@ class Answerer:
             return given
 
         return read
+
+    @asynccontextmanager
+    async def _place(self, asking: Asking) -> AsyncIterator[None]:
+        """The time that a source has to answer begins when it is asked, not when somebody queues for it."""
+        url = asking.source.url
+        async with self._turn(host_of(url), asking.hurried), self._in_time(url):
+            yield
 
     @asynccontextmanager
     async def _turn(self, host: str, hurried: bool) -> AsyncIterator[None]:

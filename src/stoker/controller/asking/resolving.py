@@ -26,6 +26,7 @@ from stoker.controller.asking.answering import AccessOf, Answer, Answerer, Askin
 from stoker.controller.seeing.objects import ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.intent.source import Source
+from stoker.domain.refs import CommitId
 from stoker.git.running.runner import GitRunner
 from stoker.kube.backoff import Backoff
 from stoker.kube.deadlines import deadline
@@ -67,6 +68,8 @@ class _Asked:
     """Something changed, and somebody waits for what follows."""
     asked_for: bool = False
     answer: Answer | None = None
+    commit: CommitId | None = None
+    """Where the ref was found last; a failure does not forget it."""
     answered: float = 0.0
     due: float = 0.0
     failures: int = 0
@@ -221,13 +224,14 @@ class Resolver:
             since=max(asked.since, now - half),
             hurried=asked.hurried,
             again_in=asked.interval or 0.0,
-            keeps=None if asked.follows or asked.answer is None else asked.answer.commit,
+            keeps=None if asked.follows else asked.commit,
         )
 
     def _keep(self, key: ResourceKey, asked: _Asked, answer: Answer, at: float) -> None:
         news = not answer.says_the_same(asked.answer)
         first = asked.answer is None
         asked.answer, asked.answered = answer, at
+        asked.commit = answer.commit or asked.commit
         asked.asked_for = asked.hurried = False
         asked.failures = 0 if answer.error is None else asked.failures + 1
         self._plan(key, asked, asked.answered + self._pause(asked, first=first))

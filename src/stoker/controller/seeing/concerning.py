@@ -110,6 +110,8 @@ class Concerns:
         self._observed = observed
         self.references = references
         self.waiting = Waiting()
+        self.unseen: set[ResourceKey] = set()
+        """Those that went out of our sight without being deleted; who looks after them takes them out."""
         self._sink: Sink | None = None
         for kind, shelf in observed.resources.items():
             listen(shelf, self._on_resource(kind))
@@ -133,6 +135,7 @@ class Concerns:
 
     def hush(self) -> None:
         self._sink = None
+        self.unseen.clear()
 
     def _now(self, keys: Iterable[ResourceKey]) -> None:
         if self._sink is not None:
@@ -146,6 +149,8 @@ class Concerns:
 
     def _on_resource(self, kind: str) -> Callable[[Change[Kept]], None]:
         def on_change(change: Change[Kept]) -> None:
+            if change.new is None and self._sink is not None and _is_tied(change.old):
+                self.unseen.add(ResourceKey(kind, change.key))
             if change.old is None or change.new is None or asks_for_more(change.old, change.new):
                 self._now((ResourceKey(kind, change.key),))
             come_or_gone = change.old is None or change.new is None
@@ -224,6 +229,12 @@ class Concerns:
     def _on_pause(self, change: Change[SeenMap]) -> None:
         if self._sink is not None:
             self._now(list(self._observed.every()))
+
+
+def _is_tied(old: Kept | None) -> bool:
+    """Whether something holds it that nobody was about to take off."""
+    meta = old.header.metadata if old is not None else None
+    return meta is not None and meta.deletion_timestamp is None and bool(meta.finalizers)
 
 
 def _got_changes(change: Change[SeenMap]) -> bool:
