@@ -41,7 +41,10 @@ class Patient:
     def rest(self) -> None:
         """Have nothing to do, so that what it says next is its answer to what it is told next."""
         self._rests += 1
-        self.plant.publish(trigger=f"rest {self._rests}")
+        # What went wrong stays told until something goes well, also while it is paused.
+        self.plant.publish(self.first, paused=False, trigger=f"rest {self._rests}")
+        self.plant.maps.until_report(reason="", synced_commit=self.first, pod=self.pod)
+        self.plant.publish(self.second, paused=True)
         self.plant.maps.until_report(reason=Reason.PAUSED, pod=self.pod)
 
     def expect_refusal(self, data: Mapping[str, str], reason: Reason, word: str) -> None:

@@ -37,8 +37,11 @@ BY_RIGHT_BESIDE = {b"..data", b"sshd_config"}
 """The link that a kubelet moves, beside which a Secret lies; and sshd's settings, beside which keys do."""
 BY_RIGHT_FOLDERS = ("etc", "keys", "secrets", "etcd")
 """In which tests lay out what is to be read, and what servers keep for themselves."""
-BY_RIGHT_FILES = ("kubeconfig*", "tokens.csv", "control-plane.json", "gitea.db*", "registry.log")
-"""Of a control plane, of a forge that signs its calls, and of a registry that made its password up."""
+BY_RIGHT_FILES = (
+    *(".git-credentials", "kubeconfig*", "tokens.csv", "control-plane.json"),
+    *("gitea.db*", "registry.log"),
+)
+"""Of git, of a control plane, of a forge that signs its calls, of a registry that made its password up."""
 _RIGHT_IN_A_TEST = re.compile(r"/pytest-\d+(/popen-\w+)?/test_[^/]+/[^/]+$")
 
 
