@@ -94,6 +94,7 @@ class Home:
     clock: HastyClock = field(default_factory=HastyClock)
     opened: list[Attending] = field(default_factory=list)
     orphans: Orphans = Orphans.MIRROR
+    more: tuple[FileMapping, ...] = ()
 
     def refuse(self, *, not_any_more: bool = False) -> None:
         """Let a script of the user say no to each change."""
@@ -108,7 +109,11 @@ class Home:
 
     @property
     def job(self) -> SyncJob:
-        mappings = (FileMapping("projects", "projects"), FileMapping("config", "config/resources/core"))
+        mappings = (
+            FileMapping("projects", "projects"),
+            FileMapping("config", "config/resources/core"),
+            *self.more,
+        )
         return SyncJob(
             Source(RepoUrl(f"file://{self.repository.path}"), GitRef("main"), allow_rewrite=True),
             FilesIntent(mappings, deletion=DeletionPolicy(self.orphans)),
@@ -485,6 +490,32 @@ async def test_files_of_others_are_put_back_and_stay_theirs(home: Home) -> None:
     await synced(home.process())
     assert theirs.read_text() == "mine", "what is not ours is not deleted"
     assert commit != home.ledger().commit
+
+
+OWN_CORNER = FileMapping("corner", "projects/filler/corner", orphans=Orphans.OWNED)
+
+
+@pytest.mark.parametrize(("orphans", "more"), [(Orphans.OWNED, ()), (Orphans.MIRROR, (OWN_CORNER,))])
+async def test_what_was_welcome_since_a_snapshot_stays_when_its_place_is_mirrored_again(
+    home: Home, orphans: Orphans, more: tuple[FileMapping, ...]
+) -> None:
+    home.commit({"corner/ours.txt": "1"})
+    tended = home.process()
+    await synced(tended)
+    home.commit(project("filler", 2))
+    await synced(tended)
+    taken = undoing(tended).standing.taken
+    home.orphans, home.more = orphans, more
+    await synced(home.process())
+    theirs = home.data / "projects/filler/corner/notes.txt"
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("mine")
+    await undoing(home.process()).go_back(home.job, "r1", taken)
+    home.notes.release()
+    home.orphans, home.more = Orphans.MIRROR, ()
+    report = await synced(home.process(), home.commit(project("filler", 3)))
+    assert theirs.read_text() == "mine"
+    assert report.plan.orphans_kept == ("projects/filler/corner/notes.txt",)
 
 
 async def test_a_snapshot_of_everything_leaves_the_gateways_own_alone(home: Home) -> None:

@@ -25,7 +25,7 @@ from stoker.engine.ledger import Ledger
 from stoker.engine.mapping import Desired, Route, Transforming
 from stoker.engine.objects import FileVersion, Tree, TreeChange
 from stoker.engine.protecting import Protection
-from stoker.engine.templates import render
+from stoker.engine.templates import render, template
 
 # Raised whenever the same intent would be laid out differently: every data folder is then mapped anew once.
 _EDITION = 1
@@ -154,7 +154,7 @@ def _named(expression: str, values: TemplateValues) -> str | None:
     if expression in _FIELDS_OF_THE_COMMIT:
         return _MARK
     try:
-        return render(f"{{{{{expression}}}}}", values)
+        return template(f"{{{{{expression}}}}}").render(values)  # no path: it may be empty
     except InvalidValue:
         return None
 

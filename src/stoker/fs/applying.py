@@ -19,6 +19,7 @@ from typing import NamedTuple
 from stoker.domain.errors import Retry
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
+from stoker.engine.ledger import record
 from stoker.engine.objects import Note
 from stoker.engine.plans import RESOURCE_MANIFEST, Plan
 from stoker.fs.confined import DataFolder, why
@@ -26,6 +27,7 @@ from stoker.fs.ledger import Book
 from stoker.fs.publishing import Hands
 from stoker.fs.rules import FileRules
 from stoker.fs.staging import SYNC_EACH, BlobReader, Progress, Staged, discard, staging
+from stoker.fs.stamps import unseen
 from stoker.fs.stopping import Stop, Stopped, never
 
 __all__ = ["SYNC_EACH", "Applied", "BlobReader", "FileRules", "Progress", "Stopped", "apply"]
@@ -110,14 +112,27 @@ class _Application:
         if self._ready is not None:
             self._ready()
         if self._plan.actions:
-            records = self._ours(staged.records) if staged is not None else {}
-            self._book.intend(self._folder, records, self._plan.facts)
+            self._book.intend(self._folder, self._intended(staged), self._plan.facts)
         done = False
         try:
             self._change(staged)
             done = not self._hands.errors
         finally:
             self._settle(done=done)
+
+    def _intended(self, staged: Staged | None) -> dict[str, bytes]:
+        """What is about to be written, and the modes of files that are ours.
+
+        A file of others has its content already: until it has our mode too, nothing may call it ours.
+        """
+        ledger = self._book.ledger
+        known = ledger.files if ledger is not None and self._plan.modes else {}
+        modes = {
+            str(path): record(version, unseen(version.executable))
+            for path, version in self._plan.modes
+            if path in known
+        }
+        return self._ours({**staged.records, **modes} if staged is not None else modes)
 
     def _change(self, staged: Staged | None) -> None:
         """Everything that a reader of the live files can see."""

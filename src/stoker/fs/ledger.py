@@ -261,12 +261,16 @@ class Book:
 
 
 def _both(before: Facts, after: Facts) -> Facts:
-    """Until a pass is through: what it adds where we may act or must not counts, all else is as it was."""
+    """Until a pass is through: what it adds where we may act or must not counts, all else is as it was.
+
+    Where either of the two welcomes files of others, somebody may have put them there meanwhile.
+    """
     return replace(
         before,
         mappings=before.mappings | after.mappings,
         folders=before.folders | after.folders,
         kept=before.kept | after.kept,
+        mirrored=before.mirrored & after.mirrored,
     )
 
 

@@ -1,7 +1,7 @@
 """Notices that something below a folder changed, without saying what.
 
-inotify where the kernel has it; otherwise, or when its
-limit of watches is reached, a look at the stat data of all files every 0.3 s. Either
+inotify where the kernel has it; otherwise, when its limit of watches is reached, or where
+the folder is a link, a look at the stat data of all files every 0.3 s. Either
 way a burst of writes, as an editor or a branch switch makes, becomes one notice:
 it is given when things have been quiet for a moment, and no later than half a second
 after the first. `.git` is not looked at.
@@ -99,13 +99,13 @@ class _Watches:
 
     @classmethod
     def opened(cls, root: Path, tell: Callable[[], None]) -> _Watches | None:
-        """None where there is no inotify, or not enough of it."""
+        """None where there is no inotify, not enough of it, or a root that it does not watch."""
         kernel = Inotify.opened(_MASK)
         if kernel is None:
             return None
         one = cls(kernel, root, tell)
         one._watch(root)
-        if one.blind:
+        if one.blind or one._is_deaf:
             one.close()
             return None
         kernel.listen(one._heard)
@@ -114,6 +114,15 @@ class _Watches:
     @property
     def blind(self) -> bool:
         return self._kernel.blind
+
+    @property
+    def _is_deaf(self) -> bool:
+        """Whether the root is there and cannot be watched: it is a link, or not ours to read."""
+        return (
+            self._identity is not None
+            and self._root not in self._folders.values()
+            and _identity(self._root) == self._identity
+        )
 
     @property
     def astray(self) -> bool:

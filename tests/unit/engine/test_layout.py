@@ -105,6 +105,13 @@ def test_settings_follow_the_values_that_are_named_and_no_others() -> None:
     assert Layout(BASE._replace(deletion=DeletionPolicy(budget_files=1)), VALUES).settings == laid.settings
 
 
+def test_an_empty_value_is_another_setting_than_none() -> None:
+    named = BASE._replace(transforms=Transforms("{{.Vars.suffix}}"))
+    empty = Layout(named, VALUES._replace(vars={"suffix": ""})).settings
+    assert empty != Layout(named, VALUES._replace(vars={})).settings
+    assert empty != Layout(named, VALUES._replace(vars={"suffix": "x"})).settings
+
+
 @pytest.mark.parametrize(
     "intent",
     [

@@ -19,11 +19,13 @@ import pytest
 
 from stoker.domain import failpoints
 from stoker.domain.errors import Retry
+from stoker.domain.intent.files import Excludes
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.ledger import STAT, Ledger, record, version_of
 from stoker.engine.objects import Blob, BlobHash, BlobId, FileVersion, Note, blob_of
 from stoker.engine.plans import Delete, Facts, Plan, SetMode, Write
+from stoker.engine.returning import Allowed, own_changes
 from stoker.fs.applying import SYNC_EACH, Applied, FileRules, Stopped, apply
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import JOURNAL, MANIFEST, Book
@@ -297,6 +299,33 @@ def test_only_the_mode_changes(disk: Disk) -> None:
     assert after.st_ino == before.st_ino
     assert stat.S_IMODE(after.st_mode) == 0o750
     assert disk.ledger.version("d/a") == version
+
+
+def test_a_mode_of_ours_is_intended_so_that_a_kill_makes_it_nobodys_edit(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    version = FileVersion(blob_of(b"1"), executable=True)
+    seen: list[Ledger] = []
+    with meanwhile("chmod.after", lambda: seen.append(disk.ledger)):
+        disk.apply(Plan(modes=(SetMode(RelPath("d/a"), version),)))
+    (killed,) = seen
+    assert killed.version("d/a") != version
+    assert (
+        own_changes({"d/a": record(version, unseen(True))}, killed, Allowed(("d/**",), (), Excludes())) == {}
+    )
+    assert disk.ledger.version("d/a") == version
+    assert not disk.ledger.intended
+
+
+def test_a_strangers_file_is_not_ours_before_it_has_our_mode(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    (disk.place / "d/theirs").write_bytes(b"1")
+    plan = Plan(modes=(SetMode(RelPath("d/theirs"), FileVersion(blob_of(b"1"), executable=True)),))
+    seen: list[Ledger] = []
+    with meanwhile("chmod.before", lambda: seen.append(disk.ledger)):
+        disk.apply(plan)
+    (killed,) = seen
+    assert "d/theirs" not in {*killed.files, *killed.intended}
+    assert disk.ours == {"d/a", "d/theirs"}
 
 
 def test_files_and_folders_have_their_mode_whatever_the_umask_of_the_process(disk: Disk) -> None:

@@ -8,6 +8,7 @@ import random
 import stat
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,23 @@ def test_an_intention_stands_until_it_is_settled(folder: DataFolder, book: Book)
     assert ledger.commit == "new"
     assert ledger.folders == {"e"}
     assert not ledger.kept
+
+
+@pytest.mark.parametrize("step", ["intended", "failed in part"])
+def test_a_folder_that_a_pass_began_to_welcome_others_in_is_not_mirrored(
+    folder: DataFolder, book: Book, step: str
+) -> None:
+    assert known(folder).mirrors("d/new")
+    welcoming = replace(FACTS, mirrored=frozenset())
+    if step == "intended":
+        book.intend(folder, records(d__a=ONE), welcoming)
+    else:
+        book.settle(folder, {}, (), welcoming, complete=False, done=False)
+    assert not known(folder).mirrors("d/new")
+    book.settle(folder, {}, (), FACTS, complete=False, done=False)
+    assert not known(folder).mirrors("d/new"), "until a pass has looked who came meanwhile"
+    book.settle(folder, {}, (), FACTS, complete=True)
+    assert known(folder).mirrors("d/new")
 
 
 def test_on_first_contact_the_strangers_are_known_before_the_first_change(folder: DataFolder) -> None:

@@ -122,3 +122,32 @@ async def test_a_folder_that_is_replaced_at_once_is_watched_again(tmp_path: Path
     (root / "f").write_text("1")
     await asyncio.wait_for(notices.changed(), 5)
     notices.close()
+
+
+async def test_a_link_to_a_folder_rests_and_what_is_saved_in_it_is_noticed(tmp_path: Path) -> None:
+    target, root = tmp_path / "target", tmp_path / "gateway"
+    (target / "deep").mkdir(parents=True)
+    root.symlink_to(target)
+    notices = FolderNotices(root)
+    assert notices.polls
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(notices.changed(), 0.8)
+    for name in ("f", "deep/f"):
+        (target / name).write_text("1")
+        await asyncio.wait_for(notices.changed(), 5)
+    notices.close()
+
+
+async def test_a_folder_that_becomes_a_link_rests_too(tmp_path: Path) -> None:
+    root = tmp_path / "gateway"
+    root.mkdir()
+    notices = FolderNotices(root)
+    root.rename(tmp_path / "target")
+    root.symlink_to(tmp_path / "target")
+    for _ in range(2):  # it went away, and from now on it is looked at
+        await asyncio.wait_for(notices.changed(), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(notices.changed(), 0.8)
+    (root / "f").write_text("1")
+    await asyncio.wait_for(notices.changed(), 5)
+    notices.close()

@@ -39,7 +39,7 @@ from stoker.engine.live import Live
 from stoker.engine.mapping import Desired, Managed
 from stoker.engine.objects import Held, Note
 from stoker.engine.planning import plan as plan_for
-from stoker.engine.plans import Plan
+from stoker.engine.plans import Facts, Plan
 from stoker.engine.protecting import SHIELD, Protection
 from stoker.fs.applying import Applied, FileRules
 from stoker.fs.confined import DataFolder, open_regular
@@ -152,7 +152,7 @@ def _planned(
     ledger = _doubted(ledger, noise)
     looked_at = {*manifest.files, *ledger.files, *ledger.intended}
     live = scan(folder, ledger, compared=looked_at, walk=False, digits=manifest.digits, stopped=stopped)
-    facts = replace(said.facts, kept=said.facts.kept | ledger.kept)
+    facts = _careful(said.facts, ledger)
     wanted = manifest.files if whole else _changed(manifest, said, ledger, live)
     desired = Desired(
         files={path: kept.version for path, kept in wanted.items()},
@@ -175,6 +175,20 @@ def _planned(
         lingering=True,
         given_back=foreign,
     )
+
+
+def _careful(facts: Facts, ledger: Ledger) -> Facts:
+    """What the snapshot says, except that what may lie there by now stays as safe as it is.
+
+    A folder that was `owned` since, or that holds one that was, may be full of files that were welcome.
+    """
+    welcoming = ledger.folders - ledger.mirrored
+    mirrored = (
+        folder
+        for folder in facts.mirrored & ledger.mirrored
+        if not any(other.startswith(f"{folder}/") for other in welcoming)
+    )
+    return replace(facts, kept=facts.kept | ledger.kept, mirrored=frozenset(mirrored))
 
 
 def _changed(manifest: Manifest, said: Remembered, ledger: Ledger, live: Live) -> Mapping[str, KeptFile]:
