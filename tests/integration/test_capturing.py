@@ -610,7 +610,12 @@ async def test_what_the_controller_refuses_is_named_stays_and_is_not_sent_again(
         await site.answer(again, ChangesResult.REFUSED, message="merge or close the request first")
         gateway.repository.commit({"s/b": "merged"})
         assert (await site.passed()).result is Result.HELD
-        assert files_of(await site.recorded()) == {"s/a": b"edited once more"}, "the ref has moved"
+        full = await site.next_set()
+        assert files_of(full) == {"s/a": b"edited once more"}, "the ref has moved"
+        await site.answer(full, ChangesResult.REFUSED, message="the open request is full")
+        assert gateway.maps.sets() == []
+        await site.answer(full, ChangesResult.REFUSED, over=full.id)
+        assert files_of(await site.recorded()) == {"s/a": b"edited once more"}, "that request is over"
 
 
 async def test_what_cannot_go_is_named_and_the_rest_goes(gateway: Gateway) -> None:

@@ -54,6 +54,24 @@ def test_an_answer_to_another_set_says_nothing(answer: ChangesAnswer | None) -> 
     assert SENT.answered(answer) is SENT
 
 
+def test_what_was_refused_is_asked_again_once_when_a_request_is_over() -> None:
+    first = ChangesAnswer("20260101-000000", refused=("b",), message="the request is full")
+    over = replace(first, over=first.id)
+    refused = SENT.answered(first)
+    assert refused.answered(first) is refused
+    again = refused.answered(over)
+    assert (again.refused, again.recorded) == ({}, refused.recorded)
+    assert again.answered(over) is again
+    unread = SENT.answered(over)  # it was closed before the answer was read
+    assert (unread.refused, dict(unread.recorded), unread.sent) == ({}, {"old": "x", "a": MINE.blob}, None)
+    on_its_way = refused.sending(Sent("20260101-000001", {"c": MINE.blob}))
+    assert on_its_way.answered(over).refused == {}
+    later = ChangesAnswer("20260101-000001", refused=("c",), message="it is protected", over=first.id)
+    assert set(on_its_way.answered(later).refused) == {"c"}, "the answer before was never read"
+    told = on_its_way.answered(later)
+    assert told.answered(later) is told
+
+
 def test_what_is_no_longer_a_change_is_forgotten() -> None:
     memory = Captured(
         settings="s", recorded={"a": "1", "b": "2", "c": "3"}, refused={"d": Refused("4", "large")}
@@ -68,7 +86,7 @@ def test_what_is_no_longer_a_change_is_forgotten() -> None:
 def test_what_is_remembered_is_read_again_and_what_is_damaged_counts_as_nothing(tmp_path: Path) -> None:
     with DataFolder.opened(tmp_path) as folder:
         assert remembering.load(folder) == Captured()
-        memory = replace(SENT, refused={"ü": Refused("1", "too large")}, settings="x")
+        memory = replace(SENT, refused={"ü": Refused("1", "too large")}, settings="x", over="20260101-000000")
         remembering.save(folder, memory)
         assert remembering.load(folder) == memory
         place = tmp_path / ".sync-state" / remembering.NAME

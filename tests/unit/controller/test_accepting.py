@@ -22,7 +22,7 @@ from stoker.domain.protocol.changes import chunk_key, encode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.objects import BlobId, FileVersion, TreeChange, blob_of
-from stoker.forges import RequestState
+from stoker.forges import PullRequest, PullRequestDraft, RequestState
 from stoker.git.writing.proposing import Ground, Proposals, Proposed, PutTogether, Upon
 from stoker.git.writing.values import NewCommit
 from stoker.testing.clock import ManualClock
@@ -348,6 +348,47 @@ async def test_a_request_takes_no_more_files_than_it_may_have(tmp_path: Path) ->
         assert not it.published["press"].refused, "nobody can merge a request that is not there"
 
 
+async def test_a_limit_that_cannot_be_counted_keeps_nothing_from_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, max_files_per_pr=1) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.repository.commit({"site/more": "of others\n"})
+        monkeypatch.setattr("stoker.git.writing.forking.MAX_SECONDS", 0.0)  # no history comes in that time
+        name = it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(name)
+        assert it.repository.read(f"site/{OTHER}", BRANCH) == b"[]"
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["looked after", "with the next set"])
+async def test_what_a_full_request_had_no_room_for_may_be_asked_again_once_it_is_closed(
+    tmp_path: Path, noticed: bool
+) -> None:
+    third = "projects/hmi/third.json"
+    async with world(tmp_path, max_files_per_pr=1) as it:
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        assert (it.published["press"].refused, it.published["press"].over) == ((OTHER,), "")
+        last = it.send(it.edit(VIEW, "newer\n"))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(last)
+        it.forge.close(1)
+        if noticed:
+            await it.clock.advance(61)
+            await it.rounds()
+            assert it.published["press"] == ChangesAnswer(last, over=last)
+        name = it.send(it.edit(third, "{}"))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(name, over=last), "it stays said"
+        it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        assert (it.published["press"].refused, it.published["press"].over) == ((OTHER,), last)
+
+
 async def test_a_set_of_which_nothing_may_go_is_refused_and_no_branch_made(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.send(it.edit("config/db.json", "{}"))
@@ -404,6 +445,22 @@ async def test_a_forge_that_refuses_keeps_nothing_from_git(tmp_path: Path) -> No
         await it.rounds()
         assert len(it.forge.open) == 1
         assert it.standings["press"].reason is None
+
+
+async def test_a_trouble_that_is_over_is_told_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as it:
+
+        async def fails_once(draft: PullRequestDraft) -> PullRequest:
+            monkeypatch.undo()
+            raise Retry("forge.test is away", reason=Reason.FORGE_REFUSED)
+
+        monkeypatch.setattr(it.forge, "create", fails_once)
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        assert len(it.forge.open) == 1
+        assert (it.standings["press"].reason, it.standings["press"].message) == (None, "")
 
 
 async def test_without_a_forge_branches_are_pushed_and_it_is_said_why(tmp_path: Path) -> None:
@@ -681,6 +738,29 @@ async def test_rights_alone_are_a_change_that_is_proposed_and_can_be_taken_back(
         assert mode(it.repository, VIEW) == PLAIN
 
 
+async def test_rights_are_taken_back_also_where_others_write_to_the_branch(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.send(replace(it.edit(VIEW, LINES), mode=PROGRAM, base_mode=PLAIN))
+        await it.rounds()
+        it.repository.commit({"site/review": "better\n"}, branch=BRANCH)
+        it.send(replace(it.edit(VIEW, LINES), mode=PLAIN, base_mode=PLAIN))
+        await it.rounds()
+        assert mode(it.repository, VIEW) == PLAIN
+        assert not it.standings["press"].conflicts
+
+
+async def test_what_is_taken_back_leaves_the_rights_that_git_gave_it_since(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        before = it.repository.tip()
+        it.send(it.edit(VIEW, "new\n"))
+        await it.rounds()
+        it.repository.commit({f"site/{VIEW}": executable(LINES)})
+        it.send(replace(it.edit(VIEW, LINES), mode=PLAIN, base_mode=PLAIN), base=before)
+        await it.rounds()
+        assert it.repository.read(f"site/{VIEW}", BRANCH) == LINES.encode()
+        assert mode(it.repository, VIEW) == PROGRAM
+
+
 @pytest.mark.parametrize("where", [BRANCH, "main"], ids=["by a reviewer", "on the ref"])
 async def test_rights_alone_take_nothing_away_that_somebody_wrote(tmp_path: Path, where: str) -> None:
     async with world(tmp_path) as it:
@@ -805,3 +885,15 @@ async def test_straight_to_the_followed_branch_where_that_is_said(tmp_path: Path
             assert it.repository.read(f"site/{VIEW}") == wins
             assert (VIEW in it.published["press"].refused) is (wins == b"git\n")
             assert not it.forge.requests
+
+
+async def test_straight_to_the_followed_branch_nothing_needs_room_to_be_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stoker.controller.accepting.holding.MAX_BYTES", 10)
+    manual = ConflictStrategy.MANUAL
+    async with world(tmp_path, target_branch="main", create_pr=False, conflicts=manual) as it:
+        name = it.send(it.edit(OTHER, "[]"))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(name)
+        assert it.repository.read(f"site/{OTHER}") == b"[]"

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.api.blocks.status import GatewayStatus, OwnChanges, SyncStatus
 from stoker.controller.accepting.comparing import Verdict
-from stoker.controller.accepting.holding import MAX_BYTES, check_room, holds_after
+from stoker.controller.accepting.holding import MAX_BYTES, check_room, holds_after, never_fits
 from stoker.controller.accepting.naming import branch_for
 from stoker.controller.accepting.parcels import parcels_in, strays_in
 from stoker.controller.accepting.standing import changes_of, conflicting, standings_in, watching
@@ -136,6 +136,18 @@ def test_no_gateway_holds_so_much_that_all_others_wait() -> None:
     for number in range(gateways - 1):
         check_room(answers, f"modest-{number}", own, gateways)
         answers[f"modest-{number}"] = ChangesAnswer("x", holds=tuple(own))
+
+
+def test_what_can_never_be_held_does_not_wait_for_room() -> None:
+    answers = {f"other-{number}": ChangesAnswer("x") for number in range(300)}
+    wanted = [f"projects/{number:091}" for number in range(MAX_BYTES // 103)]
+    told = []
+    for count in range(1, len(wanted), 50):
+        told.append(never_fits(answers, "press", wanted[:count], 301))
+        if not told[-1]:
+            check_room(answers, "press", wanted[:count], 301)  # raises where it has to wait
+    assert set(told) == {False, True}
+    assert not never_fits({}, "press", wanted, 1)
 
 
 def file(path: str, base: str = "", action: Action = Action.WRITTEN) -> ChangedFile:

@@ -11,6 +11,7 @@ from stoker.controller.releasing.limiting import Room, places_at_once, recent, r
 from stoker.controller.releasing.members import Member, told_to
 from stoker.controller.releasing.staging import ASKED_EVERY
 from stoker.domain.intent.delivery import Approval, Deployment, OrderEntry, RateLimit, Stage, Strategy
+from stoker.domain.intent.policies import GatewayAccess
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, Quarantine, SyncStatus, Target
 from stoker.domain.reasons import Reason
 from stoker.testing.sites.played_fleet import BEGIN, PlayedFleet, commit
@@ -72,6 +73,35 @@ def test_a_health_check_is_asked_for_until_the_pause_is_over_and_the_one_after_i
     assert last.last
     assert fleet.decide(after=60).check_up == last, "the same attempt, however long it takes"
     assert fleet.has_it() == {"lab"}
+
+
+@pytest.mark.parametrize(
+    ("host", "insecure", "verified"),
+    [
+        ("lab", True, False),
+        ("Lab.plant.svc:8043", True, False),
+        ("lab.plant.svc.cluster.local.", True, False),
+        ("lab.gateways.plant.svc", True, False),
+        ("lab.plant.svc", False, True),
+        ("filler.plant.svc", True, True),  # of another stage
+        ("lab.office.svc", True, True),
+        ("lab.example.com", True, True),
+        ("lab.plant.svc.example.com", True, True),
+        ("lab@monitor.example.com", True, True),
+        ("monitor.plant.svc", True, True),
+        ("10.0.0.7", True, True),
+    ],
+)
+def test_no_certificate_but_a_gateways_is_believed_as_it_is(
+    host: str, insecure: bool, verified: bool
+) -> None:
+    stages = canary(Stage("pilot", ("lab",), 30.0, f"https://{host}/x?key=hidden"), Stage("b", ("filler",)))
+    fleet = PlayedFleet(FIVE, stages, check=None, access=GatewayAccess(insecure_skip_verify=insecure))
+    fleet.decide()
+    fleet.sync("lab")
+    check_up = fleet.decide().check_up
+    assert check_up is not None
+    assert check_up.verified is verified
 
 
 def test_a_gateway_that_takes_its_time_is_told_of_and_counts_when_the_pause_is_over() -> None:

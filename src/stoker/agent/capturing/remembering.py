@@ -51,10 +51,19 @@ class Captured:
     refused: Mapping[str, Refused] = field(default_factory=dict)
     sent: Sent | None = None
     last_id: str = ""
+    over: str = ""
+    """The set with which the last request ended, as the controller calls it."""
 
     def answered(self, answer: ChangesAnswer | None) -> Captured:
-        """With what the controller says of the set that is on its way; the same if it says nothing of it."""
-        if answer is None or self.sent is None or answer.id != self.sent.id:
+        """With what the controller says of the set that is on its way; the same if it says nothing of it.
+
+        Where a request is over, what was refused until then is asked again.
+        """
+        if answer is None:
+            return self
+        if answer.over not in ("", self.over):
+            return replace(self, refused={}, over=answer.over).answered(answer)
+        if self.sent is None or answer.id != self.sent.id:
             return self
         none = answer.result is ChangesResult.REFUSED
         out = {path: blob for path, blob in self.sent.files.items() if none or path in answer.refused}
@@ -65,7 +74,7 @@ class Captured:
             recorded={**_without(self.recorded, out), **taken},
             refused={
                 **_without(self.refused, taken),
-                **{path: Refused(blob, why) for path, blob in out.items()},
+                **{path: Refused(blob, why) for path, blob in out.items() if answer.id != answer.over},
             },
             sent=None,
         )
@@ -142,6 +151,7 @@ def _plain(it: Captured) -> dict[str, Any]:
         "refused": {path: [one.blob, one.why] for path, one in it.refused.items()},
         "sent": None if it.sent is None else {"id": it.sent.id, "files": dict(it.sent.files)},
         "lastId": it.last_id,
+        "over": it.over,
     }
 
 
@@ -155,6 +165,7 @@ def _parsed(said: Mapping[str, Any]) -> Captured:
         refused={str(path): Refused(str(blob), str(why)) for path, (blob, why) in said["refused"].items()},
         sent=None if sent is None else Sent(str(sent["id"]), _texts(sent["files"])),
         last_id=str(said["lastId"]),
+        over=str(said.get("over", "")),
     )
 
 

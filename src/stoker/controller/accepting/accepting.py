@@ -193,7 +193,7 @@ class Acceptor:
         ask = desk.ask
         desk.look_at = self._clock.monotonic() + (ask.interval or LOOK_AFTER)
         senders = {sender.target: sender for sender in ask.senders.values()}
-        stuck = {ask.senders[one.gateway_key].target for one in desk.stuck if one.gateway_key in ask.senders}
+        stuck = {ask.senders[one.gateway_key].target for one in waiting(desk) if one in desk.stuck}
         failed: StokerError | None = None
         for target in followed(desk):
             try:

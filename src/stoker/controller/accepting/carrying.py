@@ -16,7 +16,7 @@ from pathlib import Path
 from stoker.controller.accepting.holding import MAX_REFUSED_BYTES, check_room, holds_after, never_fits
 from stoker.controller.accepting.judging import Rules
 from stoker.controller.accepting.naming import branch_for, is_direct
-from stoker.controller.accepting.outcomes import Outcome, outcome_of, over, refusal, well
+from stoker.controller.accepting.outcomes import Outcome, freed, outcome_of, over, refusal, well
 from stoker.controller.accepting.postbox import Reader
 from stoker.controller.accepting.recording import Recorded, record
 from stoker.controller.accepting.requesting import Course, Requests
@@ -101,19 +101,22 @@ class Carrier:
             message = f"{len(judged.refused)} files may not go to git, more than can be named"
             answered(refusal(parcel.id, message, answers.get(sender.target), standing))
             return True
-        held = answers[sender.target].holds if sender.target in answers else ()
+        last = answers.get(sender.target)
+        held = last.holds if last is not None else ()
         new = [it.path for it in judged.taken]
-        if never_fits(holds_after(ask.policy.conflicts, (), new), len(ask.senders)):
+        to_hold = () if is_direct(ask.policy, ask.source.ref) else holds_after(ask.policy.conflicts, (), new)
+        if to_hold and never_fits(answers, sender.target, to_hold, len(ask.senders)):
             message = (
                 f"{len(new)} files at once are more than agents can be told to leave alone until a review"
             )
             answered(refusal(parcel.id, message, answers.get(sender.target), standing))
             return True
-        holds = holds_after(ask.policy.conflicts, held, new)
-        check_room(answers, sender.target, holds, len(ask.senders))
+        if to_hold:
+            holds = holds_after(ask.policy.conflicts, held, new)
+            check_room(answers, sender.target, holds, len(ask.senders))
         origin = Origin(key.identity, sender.name)
         recorded = await self._record(key, ask, branch, changes, rules, origin)
-        outcome = outcome_of(ask, branch, changes, recorded, held, standing)
+        outcome = outcome_of(ask, branch, changes, recorded, last, standing)
         log.info(
             "changes.recorded",
             key=str(key),
@@ -168,8 +171,7 @@ class Carrier:
             # No hold ends before the gateway may have the merge, or it would go back first.
             return Outcome(None, standing)
         if course in (Course.MERGED, Course.CLOSED):
-            freed = replace(answer, holds=()) if answer is not None and answer.holds else None
-            return Outcome(freed, over(standing))
+            return Outcome(freed(answer), over(standing))
         if requests is None:
             return Outcome(None, replace(standing, request="", reason=None, message=why))
         origin = Origin(key.identity, sender.name if sender is not None else branch.rpartition("/")[2])

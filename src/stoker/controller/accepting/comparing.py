@@ -139,7 +139,9 @@ def _executable(one: ChangedFile, git: Versions, reviewed: Versions | None) -> b
     """Whether it shall be; `reviewed` is the branch where others have written to it."""
     if one.changes_mode or not one.base:
         return one.executable
-    found = (reviewed or {}).get(one.repo_path) or git.get(one.repo_path)
+    taken_back = bool(one.base_mode) and one.blob == one.base
+    beside = reviewed.get(one.repo_path) if reviewed is not None and not taken_back else None
+    found = beside or git.get(one.repo_path)
     return found.executable if found is not None else one.executable
 
 

@@ -31,9 +31,11 @@ def holds_after(
     return tuple(sorted({*before, *recorded}))
 
 
-def never_fits(holds: Iterable[str], gateways: int = 1) -> bool:
+def never_fits(
+    answers: Mapping[str, ChangesAnswer], target: str, holds: Iterable[str], gateways: int = 1
+) -> bool:
     """Whether there is no room for them even when nothing else waits for review."""
-    return _size_of_paths(holds) > (MAX_BYTES // 2 if gateways > 1 else MAX_BYTES)
+    return _size_of_paths(holds) > _common(_room(answers, target), gateways)
 
 
 def check_room(
@@ -44,10 +46,10 @@ def check_room(
     Half of the room is whoever comes first's; of the other half each gateway has its share, so
     that one of them cannot keep all others waiting.
     """
-    others = [answer for name, answer in answers.items() if name != target]
-    taken, wanted = sum(_size_of_paths(one.holds) for one in others), _size_of_paths(holds)
-    room = MAX_BYTES - (sum(map(size_of, others)) - taken)
-    common, share = (room // 2, room // 2 // gateways) if gateways > 1 else (room, room)
+    taken = sum(_size_of_paths(answer.holds) for name, answer in answers.items() if name != target)
+    wanted, room = _size_of_paths(holds), _room(answers, target)
+    common = _common(room, gateways)
+    share = common // gateways if gateways > 1 else room
     if taken + wanted > (room if wanted <= share else common):
         raise Retry(
             "more files wait for open pull requests than agents can be told of: merge or close some",
@@ -58,6 +60,17 @@ def check_room(
 def size_of(answer: ChangesAnswer) -> int:
     """About what it takes in the map."""
     return 200 + len(answer.message) + _size_of_paths(answer.holds + answer.refused)
+
+
+def _room(answers: Mapping[str, ChangesAnswer], target: str) -> int:
+    """For what is held; the answers of others take their part, whatever they hold."""
+    others = (answer for name, answer in answers.items() if name != target)
+    return MAX_BYTES - sum(size_of(one) - _size_of_paths(one.holds) for one in others)
+
+
+def _common(room: int, gateways: int) -> int:
+    """What one gateway may have where nobody else has any of it."""
+    return room // 2 if gateways > 1 else room
 
 
 def _size_of_paths(paths: Iterable[str]) -> int:

@@ -29,10 +29,11 @@ def outcome_of(
     branch: str,
     changes: ChangeSet,
     recorded: Recorded,
-    held: tuple[str, ...],
+    last: ChangesAnswer | None,
     before: Standing,
 ) -> Outcome:
-    """Of a set that was recorded, as far as it may be; `held` and `before` are how it stood until now."""
+    """Of a set that was recorded, as far as it may be; `last` and `before` are how it stood until now."""
+    held = last.holds if last is not None else ()
     refused = tuple(dict.fromkeys(note.path for note in recorded.refused))
     verdict = recorded.verdict
     open_before = not recorded.anew and (bool(before.branch) or recorded.ground.branch is not None)
@@ -51,6 +52,7 @@ def outcome_of(
         _sentence(recorded.refused, [*(one.path for one in verdict.conflicts), *verdict.kept]),
         refused,
         holds,
+        _over(last, ended=recorded.anew and bool(before.branch)),
     )
     stays = not direct and (open_before or bool(verdict.edits))
     standing = Standing(
@@ -67,8 +69,20 @@ def outcome_of(
 def refusal(set_id: str, why: str, before: ChangesAnswer | None, standing: Standing) -> Outcome:
     """Of a set that cannot be read, or of which nothing may go; what is held stays so."""
     holds = before.holds if before is not None else ()
-    answer = ChangesAnswer(set_id, ChangesResult.REFUSED, why, (), holds)
+    answer = ChangesAnswer(set_id, ChangesResult.REFUSED, why, (), holds, _over(before))
     return Outcome(answer, replace(standing, reason=Reason.CHANGE_REFUSED, message=why))
+
+
+def freed(answer: ChangesAnswer | None) -> ChangesAnswer | None:
+    """Once a request is over nothing is held for it, and what it had no room for may be asked again."""
+    return replace(answer, holds=(), over=answer.id) if answer is not None else None
+
+
+def _over(last: ChangesAnswer | None, *, ended: bool = False) -> str:
+    """What was said of a request that is over stays said: its agent may not have read it yet."""
+    if last is None:
+        return ""
+    return last.id if ended else last.over
 
 
 def _reason(refused: tuple[str, ...], conflicts: set[str]) -> Reason | None:

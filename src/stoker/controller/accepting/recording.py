@@ -121,7 +121,10 @@ class _Step:
         proposed = await self.proposals.differing(ground)
         if proposed is None or len(wanted | proposed) <= most:
             return ()
-        own = await self.proposals.own(self.branch, ground)  # without what others have changed on the ref
+        try:
+            own = await self.proposals.own(self.branch, ground)  # without what others changed on the ref
+        except StokerError:
+            return ()  # it takes history to tell, and a limit is no reason to keep a change from git
         there = {change.path for change in own.changes} if own is not None else wanted
         return (
             tuple(one for one in self.files if one.repo_path not in there)

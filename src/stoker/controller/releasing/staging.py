@@ -24,6 +24,7 @@ from typing import Literal
 import msgspec
 
 from stoker.api.blocks.status import StageProgress
+from stoker.controller.releasing.addressing import is_one_of
 from stoker.controller.releasing.members import Member
 from stoker.controller.releasing.values import CheckUp, Situation
 from stoker.domain.clock import parse_rfc3339, rfc3339
@@ -146,10 +147,16 @@ def _step(
         return _told(stage, "Syncing", f"gateway {missing[0]} does not exist")
     if not all(one.done and _is_believed(one) for one in crew):
         return _told(stage, "Syncing")
-    return _soaked(situation, stage, before, found)
+    return _soaked(situation, stage, crew, before, found)
 
 
-def _soaked(situation: Situation, stage: Stage, before: StageProgress | None, found: Walk) -> StageProgress:
+def _soaked(
+    situation: Situation,
+    stage: Stage,
+    crew: Sequence[Member],
+    before: StageProgress | None,
+    found: Walk,
+) -> StageProgress:
     now = situation.now
     since = before.synced_at if before is not None and before.synced_at else rfc3339(now)
     soaking = StageProgress(name=stage.name, state="Soaking", synced_at=since)
@@ -168,7 +175,7 @@ def _soaked(situation: Situation, stage: Stage, before: StageProgress | None, fo
         number,
         last=left <= 0,
         ca=situation.gateway.ca,
-        verified=not situation.gateway.insecure_skip_verify,
+        verified=not (situation.gateway.insecure_skip_verify and is_one_of(crew, stage.health_check_url)),
     )
     if left > 0:
         found.again_in = min(left, (number + 1) * every - waited)

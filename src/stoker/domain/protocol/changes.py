@@ -100,6 +100,8 @@ class ChangesAnswer:
     """Live paths of the set that git did not get; of all others it has exactly what was sent."""
     holds: tuple[str, ...] = ()
     """Live paths that are not overwritten while their pull request is open, of this and earlier sets."""
+    over: str = ""
+    """The last set before the end of the last request: what was refused up to it may be asked again."""
 
 
 def chunk_key(gateway_key: str, set_id: str, number: int) -> str:

@@ -19,6 +19,7 @@ from stoker.controller.seeing.fleets import Fleet, Gateway
 from stoker.controller.seeing.pods import AgentState, SeenPod
 from stoker.controller.stating.verdicts import pending
 from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
+from stoker.domain.intent.policies import GatewayAccess
 from stoker.domain.intent.requests import GivenApproval, Requests
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, PendingPlan, SyncStatus, Target
 from stoker.domain.reasons import Reason
@@ -58,6 +59,7 @@ class PlayedFleet:
     last: Release = field(default_factory=Release)
     overrides: dict[str, str] = field(default_factory=dict)
     """Refs of their own."""
+    access: GatewayAccess = field(default_factory=GatewayAccess)
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -102,6 +104,7 @@ class PlayedFleet:
             self.waits_for,
             published=self.published,
             before=self.status,
+            gateway=self.access,
             asked=str(self.asked),
         )
         made = release(situation)
