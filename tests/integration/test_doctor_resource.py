@@ -165,6 +165,7 @@ def test_a_pod_without_an_agent_and_no_pod_at_all(ward: Ward) -> None:
 
 def test_an_account_of_agents_without_rights(clinic: Clinic, ward: Ward) -> None:
     controller = clinic.release.running["controller"].pid
+    eventually(lambda: ward.get("RoleBinding", "stoker-agent-line-1"), message="agents have their rights")
     os.kill(controller, signal.SIGSTOP)  # it would mend this by itself
     try:
         ward.delete("RoleBinding", "stoker-agent-line-1")

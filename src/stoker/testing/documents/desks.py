@@ -43,7 +43,11 @@ git -C "$clone" push --quiet
 rm -rf "$clone"
 """
 EDIT = """#!/bin/sh
-file=$(find '{root}' -path '*/projects/filler/project.json' -not -path '*/.sync-*')
+for _ in $(seq 300); do  # the gateway may have been started a moment ago
+    file=$(find '{root}' -path '*/projects/filler/project.json' -not -path '*/.sync-*' 2>/dev/null)
+    [ -z "$file" ] || break
+    sleep 0.2
+done
 echo '{{"title": "Edited by hand", "enabled": true}}' > "$file"
 """
 """What somebody does whom the reader does not see, by the words of a mark `first`."""

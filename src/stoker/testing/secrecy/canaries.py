@@ -68,6 +68,10 @@ class Canaries:
         """All that is looked for."""
         return sorted(self._names)
 
+    def name_of(self, form: bytes) -> str:
+        """Whose form it is."""
+        return self._names[form]
+
     def in_bytes(self, content: bytes) -> set[str]:
         """The names of those that stand in it."""
         if self._pattern is None:

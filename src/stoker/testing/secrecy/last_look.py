@@ -122,14 +122,13 @@ class LastLook:
             f"{len(self._values)} credentials in {len(left.files)} files, {len(left.repositories)} "
             f"repositories and {shown} KiB of what programs showed"
         )
-        told = [line for path in kept if self._holding([os.fsencode(path)]) for line in self._in_kept(path)]
+        told = [line for path in kept for line in self._in_kept(path)]
         names = self._desk / "names"
         names.write_bytes(b"\n".join((*left.files, *left.repositories)))
-        if self._holding([os.fsencode(names)]):
-            told += [f"{name} in the name of a file" for name in self._canaries.in_bytes(names.read_bytes())]
+        told += [f"{name} in the name of a file" for _, name in self._hits(names)]
         for path in map(Path, map(os.fsdecode, self._holding(left.files))):
-            if not self._handed_out(path, content := path.read_bytes()):
-                told += self._canaries.in_text(str(path), content)
+            if not self._handed_out(path, path.read_bytes()):
+                told += [f"{name} in {path}" for _, name in self._hits(path)]
         told += self._in_archives(left.archives)
         told += self._in_repositories(left.repositories)
         return sorted(set(told))
@@ -169,9 +168,21 @@ class LastLook:
 
     def _in_kept(self, path: Path) -> Iterator[str]:
         """By the line above the piece in which it stands."""
-        for piece in re.split(rb"^" + HEAD, path.read_bytes(), flags=re.MULTILINE):
-            where, _, content = piece.partition(b"\n")
-            yield from self._canaries.in_text(where.decode(errors="replace"), content)
+        hits = self._hits(path)
+        content = path.read_bytes() if hits else b""
+        for offset, name in hits:
+            head = content.rfind(b"\n" + HEAD, 0, offset) + 1
+            where = content[head + len(HEAD) : content.find(b"\n", head)]
+            yield f"{name} in {where.decode(errors='replace')}"
+
+    def _hits(self, path: Path) -> list[tuple[int, str]]:
+        """Where in a file something planted stands, and its name; grep tells it, however much there is."""
+        grep = ["grep", "-aobsFf", str(self._patterns), "--", str(path)]
+        done = subprocess.run(grep, stdout=subprocess.PIPE, check=False, env=_PLAIN | _path())
+        if done.returncode not in (0, 1, 2):  # 2: it is gone
+            raise LookFailed(f"grep could not be run: {done.returncode}")
+        found = (line.partition(b":") for line in done.stdout.splitlines())
+        return [(int(offset), self._canaries.name_of(form)) for offset, _, form in found]
 
     def _in_archives(self, archives: Iterable[bytes]) -> Iterator[str]:
         inside = self._desk / "unpacked"
@@ -181,8 +192,7 @@ class LastLook:
             except (OSError, zlib.error):
                 continue  # a test has torn it
             inside.write_bytes(content)
-            if self._holding([os.fsencode(inside)]):
-                yield from self._canaries.in_text(f"{path}, unpacked", content)
+            yield from (f"{name} in {path}, unpacked" for _, name in self._hits(inside))
 
     def _in_repositories(self, objects: Sequence[bytes]) -> Iterator[str]:
         """All of them in one go; in parts only where something is found."""

@@ -9,6 +9,7 @@ found fails the run, by name and place. It is no part of the product's own progr
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -45,6 +46,7 @@ if _IS_FIRST:
     os.environ[RUN] = tempfile.mkdtemp(prefix="stoker-run-")
 _RUN = Path(os.environ[RUN])
 _LINES = CommandLines()
+_LINK = re.compile(r"(dashboard of the \w+: http://127\.0\.0\.1:\d+/#token=)[\w-]+")
 
 
 def pytest_configure() -> None:
@@ -109,7 +111,7 @@ def _heard(communicate: Callable[..., Any]) -> Callable[..., Any]:
     def heard(process: Any, *arguments: Any, **named: Any) -> Any:
         said = communicate(process, *arguments, **named)
         if _is_ours(process.args):
-            keep("said", f"the output of {_words(process.args)}", *(one for one in said if one))
+            keep("said", f"the output of {_words(process.args)}", *(_told(one) for one in said if one))
         return said
 
     return heard
@@ -130,6 +132,12 @@ def _noted(invoke: Callable[..., Any]) -> Callable[..., Any]:
 def _is_ours(arguments: object) -> bool:
     words = [arguments] if isinstance(arguments, str | bytes | os.PathLike) else list(_sequence(arguments))
     return any(os.fsdecode(word).rpartition("/")[2] in ("stoker", "stoker.cli") for word in words[:4])
+
+
+def _told(said: str | bytes) -> str:
+    """What was printed, but for the links of the demo: who runs it is to open them, and they end with it."""
+    text = said if isinstance(said, str) else said.decode(errors="replace")
+    return _LINK.sub(r"\1", text)
 
 
 def _words(arguments: object) -> str:
