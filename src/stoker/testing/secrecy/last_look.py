@@ -97,6 +97,8 @@ class LastLook:
     def __init__(self, run: Path) -> None:
         self.summary = ""
         """How much was looked for, and where."""
+        self.doubtful: set[str] = set()
+        """What stands in a file that is no log: a test may have laid it out there itself."""
         self._run = run
         self._desk = run / "look"
         self._canaries = Canaries()
@@ -128,7 +130,10 @@ class LastLook:
         told += [f"{name} in the name of a file" for _, name in self._hits(names)]
         for path in map(Path, map(os.fsdecode, self._holding(left.files))):
             if not self._handed_out(path, path.read_bytes()):
-                told += [f"{name} in {path}" for _, name in self._hits(path)]
+                seen = [f"{name} in {path}" for _, name in self._hits(path)]
+                told += seen
+                if path.suffix != ".log":
+                    self.doubtful.update(seen)
         told += self._in_archives(left.archives)
         told += self._in_repositories(left.repositories)
         return sorted(set(told))
