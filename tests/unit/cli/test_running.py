@@ -32,6 +32,7 @@ def test_what_a_verb_returns_is_never_spelled_out() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_is_told_to_stop_tidies_up_and_ends_as_the_shell_expects(number: signal.Signals) -> None:
     tidied = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
     async def work() -> None:
         try:
@@ -40,6 +41,9 @@ def test_whoever_is_told_to_stop_tidies_up_and_ends_as_the_shell_expects(number:
         finally:
             tidied.append(number)
 
-    with pytest.raises(SystemExit) as ended:
-        run(work())
+    try:
+        with pytest.raises(SystemExit) as ended:
+            run(work())
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (ended.value.code, tidied) == (128 + number, [number])

@@ -39,9 +39,9 @@ BY_RIGHT_FOLDERS = ("etc", "keys", "secrets", "etcd")
 """In which tests lay out what is to be read, and what servers keep for themselves."""
 BY_RIGHT_FILES = (
     *(".git-credentials", "kubeconfig*", "tokens.csv", "control-plane.json"),
-    *("gitea.db*", "registry.log"),
+    *("gitea.db*", "registry.log", "*.pub"),
 )
-"""Of git, of a control plane, of a forge that signs its calls, of a registry that made its password up."""
+"""Of git, of a control plane, of a forge that signs its calls, of a registry; and the public half of a key."""
 _RIGHT_IN_A_TEST = re.compile(r"/pytest-\d+(/popen-\w+)?/test_[^/]+/[^/]+$")
 
 
