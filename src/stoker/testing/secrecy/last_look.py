@@ -41,7 +41,7 @@ BY_RIGHT_FILES = (
     *(".git-credentials", "kubeconfig*", "tokens.csv", "control-plane.json"),
     *("gitea.db*", "registry.log", "*.pub"),
 )
-"""Of git, of a control plane, of a forge that signs its calls, of a registry; and the public half of a key."""
+"""Of git, of a control plane, of a forge that signs its calls, of a registry; public halves of keys."""
 _RIGHT_IN_A_TEST = re.compile(r"/pytest-\d+(/popen-\w+)?/test_[^/]+/[^/]+$")
 
 
