@@ -223,13 +223,18 @@ class TestNudges:
         assert (await it.ask(key("line"))).commit == moved
 
 
+def let_in_as_an_app(it: Plant) -> Source:
+    """The plant's repository, opened with the token that an App was given."""
+    it.access = {"plant": login("x-access-token", "minted")}
+    auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
+    return it.source._replace(auth=auth)
+
+
 async def test_a_pinned_commit_of_an_app_brings_the_token_for_its_gateways(
     plant: tuple[Plant, ManualClock],
 ) -> None:
     it, _ = plant
-    it.access = {"plant": login("x-access-token", "minted")}
-    auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
-    it.source = it.source._replace(auth=auth)
+    it.source = let_in_as_an_app(it)
     answer = await it.ask(key("line"), str(it.repository.tip()))
     assert (answer.commit, answer.token) == (it.repository.tip(), Secret("minted"))
     assert not it.looks()
@@ -239,9 +244,7 @@ async def test_the_login_of_an_app_is_renewed_where_nobody_polls_and_the_ref_sta
     plant: tuple[Plant, ManualClock],
 ) -> None:
     it, clock = plant
-    it.access = {"plant": login("x-access-token", "minted")}
-    auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
-    question = Question(it.source._replace(auth=auth))
+    question = Question(let_in_as_an_app(it))
     first = await it.resolver.look(key("line"), question, 240.0, follows=False)
     it.repository.commit({"a": "2"})
     it.access = {"plant": login("x-access-token", "renewed")}
@@ -256,9 +259,7 @@ async def test_a_renewal_that_failed_once_does_not_follow_the_ref_either(
     plant: tuple[Plant, ManualClock],
 ) -> None:
     it, clock = plant
-    it.access = {"plant": login("x-access-token", "minted")}
-    auth = GitAuth(AuthKind.GITHUB_APP, SecretKey("app", "pem"), app_id=1, installation_id=2)
-    question = Question(it.source._replace(auth=auth))
+    question = Question(let_in_as_an_app(it))
     first = await it.resolver.look(key("line"), question, 240.0, follows=False)
     it.repository.commit({"a": "2"})
     it.error = Retry("GitHub is away", reason=Reason.SERVICE_UNREACHABLE)

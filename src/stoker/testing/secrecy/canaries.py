@@ -20,14 +20,13 @@ import json
 import re
 import secrets
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, quote_plus
 
 from stoker.testing.repositories.bare import git_environment
+from stoker.testing.secrecy.command_lines import CommandLines, program_of
 
 SHORTEST = 8
 LONG_LINE = 40
@@ -109,36 +108,26 @@ class Onlooker:
 
     def __init__(self, canaries: Canaries) -> None:
         self._canaries = canaries
-        self._over = threading.Event()
-        self._seen: set[bytes] = set()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._lines = CommandLines(pause=PAUSE, always=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._lines.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._over.set()
-        self._thread.join()
+        self._lines.stop()
 
     @property
     def seen(self) -> int:
         """How many different command lines there were."""
-        return len(self._seen)
+        return len(self._lines.seen)
 
     def found(self) -> list[str]:
         return [
             told
-            for line in sorted(self._seen)
-            for told in self._canaries.in_text(f"the command line of {_program(line)}", line)
+            for line in sorted(self._lines.seen)
+            for told in self._canaries.in_text(f"the command line of {program_of(line)}", line)
         ]
-
-    def _look(self) -> None:
-        while not self._over.wait(PAUSE):
-            for process in Path("/proc").iterdir():
-                if process.name.isdecimal():
-                    with suppress(OSError):  # it has ended
-                        self._seen.add((process / "cmdline").read_bytes())
 
 
 def _forms(value: str) -> Iterator[bytes]:
@@ -175,7 +164,3 @@ def _objects_of(repository: Path) -> bytes:
         env=git_environment() | trusted,
     )
     return done.stdout
-
-
-def _program(line: bytes) -> str:
-    return line.partition(b"\0")[0].decode(errors="replace")[-40:]

@@ -24,7 +24,7 @@ from typing import Any
 import click.testing
 import pytest
 
-from stoker.testing.secrecy.command_lines import CommandLines
+from stoker.testing.secrecy.command_lines import CommandLines, program_of
 from stoker.testing.secrecy.evidence import keep
 from stoker.testing.secrecy.last_look import LastLook
 from stoker.testing.secrecy.planting import RUN
@@ -74,8 +74,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Any:
     if _IS_FIRST and not session.config.option.collectonly:
         _LINES.stop()
         for line in _LINES.seen:
-            if _program(line).rpartition("/")[2] not in OF_PEOPLE:
-                keep("lines", f"the command line of {_program(line)}", line.replace(b"\0", b" "))
+            if program_of(line).rpartition("/")[2] not in OF_PEOPLE:
+                keep("lines", f"the command line of {program_of(line)}", line.replace(b"\0", b" "))
         _judge(session)
     return result
 
@@ -156,7 +156,3 @@ def _words(arguments: object) -> str:
 
 def _sequence(arguments: object) -> Sequence[Any]:
     return arguments if isinstance(arguments, list | tuple) else ()
-
-
-def _program(line: bytes) -> str:
-    return line.partition(b"\0")[0].decode(errors="replace")[-40:]
