@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stoker.testing.node.enclosing import STATE
 from stoker.testing.node.stages import Stage, open_stage
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.sites.gateway_site import GatewaySite
+
+# Processes of one machine have one network, which nobody divides.
+collect_ignore = [] if os.environ.get(STATE) else ["test_network.py"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The search for secrets finds them in whatever form, and the onlooker sees who shows one."""
+"""The search for secrets finds them in whatever form, and on the command line of who shows one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from stoker.testing.repositories.bare import Repository
-from stoker.testing.secrecy.canaries import Canaries, Onlooker
+from stoker.testing.secrecy.canaries import Canaries, CommandLineSearch
 from stoker.testing.waiting import eventually
 
 VALUE = "p4ss/w+rd & more: ü-0123456789"
@@ -73,11 +73,11 @@ def test_of_secrets_only_the_data_may_hold_one(canaries: Canaries) -> None:
 def test_a_command_line_that_shows_one_is_seen(canaries: Canaries) -> None:
     password = canaries.make("shown")
     command = [sys.executable, "-c", "input()", password]
-    with Onlooker(canaries) as onlooker, subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        eventually(onlooker.found, 10, "it to be seen")
+    with CommandLineSearch(canaries) as lines, subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        eventually(lines.found, 10, "it to be seen")
         process.communicate(b"\n")
-    assert len(onlooker.found()) == 1
-    assert onlooker.found()[0].startswith("shown in the command line of ")
+    assert len(lines.found()) == 1
+    assert lines.found()[0].startswith("shown in the command line of ")
 
 
 def test_what_would_be_found_by_chance_is_no_canary() -> None:

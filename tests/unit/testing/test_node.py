@@ -19,7 +19,7 @@ from stoker.testing.node.memory import MIB, Series
 
 def test_every_binary_of_a_node_has_a_pinned_recipe() -> None:
     recipes = {name: Recipe.of(name) for name in assets.NODE}
-    assert {one.module for one in recipes.values()} == {"node", "containerd", "cni"}
+    assert {one.module for one in recipes.values()} == {"node", "containerd", "cni", "policies"}
     assert recipes["kubelet"].version == Recipe.of("kube-apiserver").version, "one cluster, one version"
     assert recipes["ctr"].package.endswith("/cmd/ctr")
     assert recipes["host-local"].package.endswith("/plugins/ipam/host-local")

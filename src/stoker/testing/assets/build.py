@@ -27,6 +27,8 @@ KUBELET = ("kubelet", "kube-proxy", "kube-scheduler")
 CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
 CNI = {"bridge": "main", "loopback": "main", "host-local": "ipam"}
 """The network plug-ins, and the kind that each is of."""
+POLICIES = "kube-network-policies"
+"""Has a node's kernel heed NetworkPolicies."""
 
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
@@ -73,6 +75,9 @@ class Recipe:
         if name in CNI:
             module = "github.com/containernetworking/plugins"
             return cls("cni", f"{module}/plugins/{CNI[name]}/{name}", _pinned("cni", module), "-s -w")
+        if name == POLICIES:
+            module = f"sigs.k8s.io/{name}"
+            return cls("policies", f"{module}/cmd", _pinned("policies", module), "-s -w")
         pins = "node" if name in KUBELET else "kubernetes"
         version = _pinned(pins, "k8s.io/kubernetes")
         major, minor, _ = version.removeprefix("v").split(".")

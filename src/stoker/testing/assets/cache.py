@@ -15,7 +15,7 @@ from pathlib import Path
 
 PINS = resources.files("stoker.testing") / "binaries"
 MODULES = ("etcd", "kubernetes")
-NODE_MODULES = ("node", "containerd", "cni")
+NODE_MODULES = ("node", "containerd", "cni", "policies")
 
 
 def cache_root() -> Path:

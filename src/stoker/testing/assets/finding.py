@@ -19,7 +19,7 @@ same way; so are versitygw, which stands for an object store, and a registry of 
 artifacts. Gitea, which stands for a forge, is built as itself (`stoker.testing.assets.gitea_build`).
 Definitions of kinds of others are fetched, and not built (`stoker.testing.assets.kinds_of_others`).
 
-What runs pods on a real node (kubelet, containerd, network plug-ins) is a set of its own
+What runs pods on a real node (kubelet, containerd, network plug-ins, policies) is a set of its own
 that only `node` makes sure of.
 
 `python -m stoker.testing.assets.finding` makes sure of all the rest and prints the folder of
@@ -44,7 +44,7 @@ from stoker.testing.assets.cache import cache_folder, missing, node_folder, tool
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
 ALL = (*CONTROL_PLANE, "kube-controller-manager")
-NODE = (*asset_build.KUBELET, *asset_build.CONTAINERD, *asset_build.CNI)
+NODE = (*asset_build.KUBELET, *asset_build.CONTAINERD, *asset_build.CNI, asset_build.POLICIES)
 """What runs pods, beside `ALL`; built only where a real node is asked for."""
 
 OLDEST_KUBERNETES = (1, 34, 0)

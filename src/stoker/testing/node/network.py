@@ -13,6 +13,8 @@ from pathlib import Path
 ADDRESS = "10.200.0.1"
 """The node's; servers of a test listen here, and pods reach them."""
 PODS = "10.244.0.0/24"
+BRIDGE = "10.244.0.1"
+"""The node's end of the bridge: from here its own programs speak to pods."""
 LINK = "node0"
 
 

@@ -5,23 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from stoker.domain.errors import StokerError
 from stoker.testing.cluster.helm import Helm
 from stoker.testing.cluster.release import HOME, NAME, webhook_is_asked
-from stoker.testing.node import images
+from stoker.testing.node import images, network
 from stoker.testing.node.real_node import RealNode
 from stoker.testing.waiting import eventually
 
 PATIENCE = 300.0
 COMPONENT = "app.kubernetes.io/component"
+SCRAPER = "scrapes-stoker"
+"""The label of namespaces whose pods may read metrics."""
 
 
 def values(**more: object) -> dict[str, object]:
     """Those of a cluster that has our image and no registry."""
     repository, _, tag = images.PRODUCT.partition(":")
     return {"image": {"repository": repository, "tag": tag, "pullPolicy": "Never"}, **more}
+
+
+def narrow_network(node: RealNode) -> dict[str, object]:
+    """Policies that name who is where, as narrow as values can say it."""
+    api_server = {
+        "cidrs": [f"{one}/32" for one in (network.ADDRESS, network.BRIDGE)],
+        "ports": [443, urlsplit(node.plane.url).port],
+    }
+    metrics = {"namespaceSelector": {"matchLabels": {SCRAPER: "true"}}}
+    return {"networkPolicy": {"enabled": True, "apiServer": api_server, "metrics": metrics}}
 
 
 @dataclass

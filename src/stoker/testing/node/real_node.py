@@ -1,7 +1,8 @@
 """A cluster of one real node: control plane, scheduler, containerd, kubelet and kube-proxy.
 
-Pods are containers here, Services have addresses that work, limits are kept by cgroups. To
-be started inside `stoker.testing.node.enclosing`, which takes away what a node leaves behind.
+Pods are containers here, Services have addresses that work, NetworkPolicies are heeded, limits are
+kept by cgroups. To be started inside `stoker.testing.node.enclosing`, which takes away what a node
+leaves behind.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from stoker.testing.assets import finding as assets
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.node import images, network
+from stoker.testing.node import images, network, policies
 from stoker.testing.node.containerd import Containerd
 from stoker.testing.processes import Process, free_ports
 from stoker.testing.stopping import Stopped
@@ -66,6 +67,7 @@ class RealNode(Stopped):
         for archive in (pause, *archives):
             self.runtime.load(archive)
         self._start_proxy()
+        self._running.append(policies.enforce(self.plane, NAME, self._binaries, self.folder))
         self._start_scheduler()
         self._start_kubelet()
         eventually(self._is_ready, READY_SECONDS, self._tell, interval=0.2)

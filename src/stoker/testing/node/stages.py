@@ -91,7 +91,8 @@ class NodeStage(Stage):
             archive = images.product_archive()
             with steps.step("starting the node, with our image on it"):
                 node = failing.enter_context(RealNode.start(folder, [archive]))
-            stage = cls(node, NodeRelease(node, node_release.values(**REVERSER)))
+            values = node_release.values(**REVERSER, **node_release.narrow_network(node))
+            stage = cls(node, NodeRelease(node, values))
             with steps.step("helm install"):
                 stage.release.install()
             with steps.step("two replicas of each becoming ready"):
