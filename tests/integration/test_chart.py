@@ -307,7 +307,13 @@ def test_no_right_is_wider_than_it_must_be_with(name: str, helm: Helm) -> None:
                 everything = one["metadata"]["name"] in READ_SECRETS
                 assert "resourceNames" in rule or everything
     if name == "two namespaces":
-        assert [one["metadata"]["name"] for one in of_kind(objects, "ClusterRole")] == ["stoker-webhook"]
+        wide = {one["metadata"]["name"]: one for one in of_kind(objects, "ClusterRole")}
+        assert wide.keys() == {"stoker-webhook", "stoker-let-go"}
+        # Only while it is uninstalled, and only whether they are still there.
+        assert wide["stoker-let-go"]["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+        [look] = wide["stoker-let-go"]["rules"]
+        assert look["verbs"] == ["get"]
+        assert (look["resources"], look["resourceNames"]) == (["namespaces"], ["line-1", "line-2"])
         secrets = [
             one
             for one in of_kind(objects, "ClusterRole")
@@ -315,6 +321,13 @@ def test_no_right_is_wider_than_it_must_be_with(name: str, helm: Helm) -> None:
             if "secrets" in rule["resources"]
         ]
         assert secrets == []
+
+
+def test_a_release_in_its_namespaces_alone_makes_nothing_that_is_cluster_wide(helm: Helm) -> None:
+    """Who installs it may have no right beyond them, and has to be able to uninstall it."""
+    alone = {"webhook": {"enabled": False}, "crds": {"install": False, "conversion": False}}
+    objects = helm.template({**alone, "controller": {"watchNamespaces": ["line-1", "line-2"]}})
+    assert of_kind(objects, "ClusterRole", "ClusterRoleBinding") == []
 
 
 def test_the_names_of_the_papers_can_be_had(helm: Helm) -> None:

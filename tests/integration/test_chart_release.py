@@ -275,6 +275,19 @@ def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(plane: ClusterAccess,
     eventually(lambda: not pods(plane), PATIENCE, "the pods go")
 
 
+def test_an_uninstall_is_not_held_up_by_a_namespace_that_is_gone(
+    plane: ClusterAccess, release: Release
+) -> None:
+    """It took the Role in it along: the Job is refused there, as where somebody has taken only the Role."""
+    namespace(plane, "line-3")
+    release.values = {"controller": {"watchNamespaces": ["line-2", "line-3"]}}
+    release.install()
+    plane.kubectl("delete", "namespace", "line-3", "--timeout=60s")
+    release.uninstall()
+    assert '"namespace.gone"' in release.logged()
+    assert [one for one in inventory(plane) if "let-go" in one] == [], "what it could see with is gone, too"
+
+
 def finalizers(plane: ClusterAccess, name: str) -> list[str]:
     path = f"/apis/stoker.io/v1alpha1/namespaces/line-2/stokers/{name}"
     found: Any = plane.request("GET", path).json()

@@ -91,6 +91,8 @@ class Term:
     audit_events: bool = False
     labels: str = ""
     """A selector that resources must fit."""
+    manager: str = ""
+    """As whom finalizers are put on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ def _parts_of_a_pass(
         references=term.references,
         waiting=term.waiting,
         unseen=term.unseen,
-        finalizer=Finalizer(observed, client, publisher, clock, labels=term.labels),
+        finalizer=Finalizer(observed, client, publisher, clock, manager=term.manager, labels=term.labels),
         understanding=Understanding(observed, term.defaults, shared_volumes=term.shared_volumes),
         validator=validator,
         resolver=resolver,

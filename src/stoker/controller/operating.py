@@ -24,6 +24,7 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.controller.alerting.sending import PAGERDUTY
 from stoker.controller.asking.resolving import GIT_TIMEOUT
 from stoker.controller.leading import Term, Work, build_work
+from stoker.controller.parting.leftovers import Leftovers, manager_of
 from stoker.controller.providing.instructing import Installation
 from stoker.controller.providing.outdating import SidecarOf
 from stoker.controller.providing.publishing import FORGET_AFTER
@@ -100,6 +101,11 @@ class Settings:
     def leases(self) -> tuple[ObjectKey, ...]:
         """Those of all shards."""
         return tuple(ObjectKey(self.lease_namespace, lease_name(each)) for each in range(self.shard.count))
+
+    @property
+    def manager(self) -> str:
+        """As whom finalizers are put on resources: another release, in another home, is another one."""
+        return manager_of(self.lease_namespace)
 
     @property
     def scope(self) -> Scope:
@@ -228,6 +234,7 @@ class Operator:
             pagerduty_url=settings.pagerduty_url,
             audit_events=settings.audit_events,
             labels=settings.labels,
+            manager=settings.manager,
             fetcher=None if self._seams.fetcher is None else self._seams.fetcher(observed, fenced),
         )
         observed.begin_term()
@@ -235,12 +242,20 @@ class Operator:
         observed.recovered = work.hurry
         sink = Sink(work.queue.add, work.soon, work.profiles.add)
         division = Division(settings.shard, leadership.found, LEASE_SECONDS)
-        begin = partial(concerns.tell, sink.only(division.may))
-        self._lookout = Lookout(client, settings.lease_namespace, division, self._clock, begin)
+        leftovers = self._leftovers(client, observed, concerns)
+
+        def begin(told: Sink) -> None:
+            concerns.tell(told)
+            leftovers.look()
+
+        within = partial(begin, sink.only(division.may))
+        self._lookout = Lookout(client, settings.lease_namespace, division, self._clock, within)
         parts = [Part("dividing", self._lookout.run), *work.parts]
         if not settings.leader_elect:  # there is nobody to divide with
             self._lookout, parts = None, work.parts
-            concerns.tell(sink)
+            begin(sink)
+        if settings.labels:  # without any all resources fit
+            parts = [Part("leftovers", leftovers.run), *parts]
         try:
             await Unit(parts, may_finish=lambda: leadership.remaining > 0, clock=self._clock).run()
         finally:
@@ -249,6 +264,16 @@ class Operator:
             self._work = self._lookout = None
             for key in observed.every():  # who leads now shows how they stand
                 self._meter.forget(key)
+
+    def _leftovers(self, client: Client, observed: Observed, concerns: Concerns) -> Leftovers:
+        return Leftovers(
+            client,
+            self._clock,
+            self._settings.manager,
+            self._settings.namespaces,
+            seen=lambda key: observed.find(key) is not None,
+            found=concerns.lost,
+        )
 
     def _shard_readings(self, observed: Observed) -> Iterator[Reading]:
         shard, lookout = self._settings.shard, self._lookout

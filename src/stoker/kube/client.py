@@ -166,10 +166,15 @@ class Client:
         *,
         into: type[T],
         subresource: str | None = None,
+        manager: str | None = None,
     ) -> T:
-        """JSON merge patch: null removes, a list replaces; a resourceVersion in it makes it optimistic."""
+        """JSON merge patch: null removes, a list replaces; a resourceVersion in it makes it optimistic.
+
+        `manager` is whose the server notes the fields as; without one it takes the name of this client.
+        """
+        query = codec.query(fieldManager=manager)
         return await self._write(
-            _PATCH, resource, body, into, namespace=namespace, name=name, subresource=subresource
+            _PATCH, resource, body, into, namespace=namespace, name=name, subresource=subresource, query=query
         )
 
     async def apply(

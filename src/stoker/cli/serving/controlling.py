@@ -62,7 +62,12 @@ async def let_go(settings: Settings) -> None:
     clock = SystemClock()
     async with Client(settings.config, clock=clock, user_agent="stoker-controller") as client:
         await LettingGo(
-            client, clock, leases=settings.leases, namespaces=settings.namespaces, labels=settings.labels
+            client,
+            clock,
+            leases=settings.leases,
+            manager=settings.manager,
+            namespaces=settings.namespaces,
+            labels=settings.labels,
         ).run()
 
 

@@ -7,6 +7,7 @@ and never by sleeping.
 
 A resource that loses the label by which it was ours loses the finalizer as well: nobody
 here would see its end. Another installation that works on it from then on puts its own there.
+`stoker.controller.parting.leftovers` finds those that lost it while nobody looked.
 """
 
 from __future__ import annotations
@@ -40,13 +41,21 @@ class Finalizer:
     """Puts the finalizer on resources, and takes it off."""
 
     def __init__(
-        self, observed: Observed, client: Client, publisher: Publisher, clock: Clock, *, labels: str = ""
+        self,
+        observed: Observed,
+        client: Client,
+        publisher: Publisher,
+        clock: Clock,
+        *,
+        manager: str,
+        labels: str = "",
     ) -> None:
-        """`labels` are those by which resources are ours; none: all are."""
+        """`labels` are those by which resources are ours; none: all are. `manager` is as whom we tie them."""
         self._observed = observed
         self._client = client
         self._publisher = publisher
         self._clock = clock
+        self._manager = manager
         self._labels = labels
         self._leaving: dict[ResourceKey, float] = {}
 
@@ -103,9 +112,13 @@ class Finalizer:
 
     async def _write(self, key: ResourceKey, kept: Kept, finalizers: tuple[str, ...]) -> Kept:
         metadata = {"finalizers": list(finalizers), "resourceVersion": kept.header.metadata.resource_version}
-        resource = rest(SYNCED_KINDS[key.kind])
         patch = self._client.patch(
-            resource, {"metadata": metadata}, key.object.name, key.object.namespace, into=msgspec.Raw
+            rest(SYNCED_KINDS[key.kind]),
+            {"metadata": metadata},
+            key.object.name,
+            key.object.namespace,
+            into=msgspec.Raw,
+            manager=self._manager,
         )
         return await self._observed.resources[key.kind].write(key.object, patch)
 

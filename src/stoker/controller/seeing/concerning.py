@@ -133,6 +133,12 @@ class Concerns:
         for profile in self._observed.profiles.each():
             sink.profile(profile)
 
+    def lost(self, key: ResourceKey) -> None:
+        """One that was ours before anybody watched: as if it went out of our sight just now."""
+        if self._sink is not None:
+            self.unseen.add(key)
+            self._sink.now(key)
+
     def hush(self) -> None:
         self._sink = None
         self.unseen.clear()

@@ -3,8 +3,8 @@
 Agents have no right to write Events, so nobody in a gateway's pod can make one up or
 change one: the controller tells what came new into the history of a gateway. The message
 is the record as one line of JSON with the papers' fields (R-OBS-31), without those that
-the Event itself has. A refusal, a wait or a pause that changed nothing stands in the
-agent's own log only.
+the Event itself has. A failure is in the history when it begins; a plan that waits and a
+pause stand in the agent's own log only.
 """
 
 from __future__ import annotations
