@@ -33,7 +33,7 @@ from stoker.testing.gateway.simulated import SimulatedGateway
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.secrecy.canaries import Onlooker
+from stoker.testing.secrecy.canaries import CommandLineSearch
 from stoker.testing.services.alert_services import PATHS, ROUTING_KEY, AlertServices
 from stoker.testing.services.s3 import S3
 from stoker.testing.sites.agent_plant import project
@@ -108,7 +108,7 @@ def test_from_a_commit_to_a_gateway_and_back_no_credential_is_seen(
         GitLab.start(forge_token) as forge,
         S3.start(scene.folder / "keys" / "s3") as store,
         SimulatedGateway.start(pod.data_dir, settings=settings, port=gateway_port, scan_seconds=0.0),
-        Onlooker(canaries) as onlooker,
+        CommandLineSearch(canaries) as lines,
     ):
         store.create_bucket("copies")
         keys = {name: secret.reveal() for name, secret in store.credentials.items()}
@@ -195,7 +195,7 @@ def test_from_a_commit_to_a_gateway_and_back_no_credential_is_seen(
             pod.stop()
             site.stop()
         assert any(store.objects.rglob("*.pack")), "a copy was taken"
-    assert [*scene.found(onlooker), *canaries.in_folder(store.objects)] == []
+    assert [*scene.found(lines), *canaries.in_folder(store.objects)] == []
 
 
 def _the_good_way(
@@ -251,16 +251,16 @@ def test_a_leak_at_any_place_is_found(scene: Scene) -> None:
     (scene.folder / "pod/etc").mkdir()
     (scene.folder / "pod/etc/token").write_text(token)
     command = [sys.executable, "-c", "input()", f"--token={token}"]
-    with Onlooker(scene.canaries) as onlooker:
+    with CommandLineSearch(scene.canaries) as lines:
         site.post("/api/v1", "events", _event(scene.namespace, "nothing", "first"))
-        eventually(lambda: onlooker.seen > 10, 10, "command lines")
-        assert scene.found(onlooker) == [f"shown in an object of {repository.path}"], "and no mounted Secret"
+        eventually(lambda: lines.seen > 10, 10, "command lines")
+        assert scene.found(lines) == [f"shown in an object of {repository.path}"], "and no mounted Secret"
         with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-            eventually(onlooker.found, 10, "it to be seen")
+            eventually(lines.found, 10, "it to be seen")
             process.communicate(b"\n")
     for leak in leaks.values():
         leak()
-    found = scene.found(onlooker)
+    found = scene.found(lines)
     paths = {str(scene.folder / name) for name in ("controller-0.log", "pod/tmp/x,", "tmp/askpass")}
     words = {one.partition(" in ")[2].split()[0] for one in found}
     assert words == {*paths, "ConfigMap", "Event", "an", "the"}

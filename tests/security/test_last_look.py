@@ -18,13 +18,14 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker.testing.certificates import private_pem
+from stoker.testing.certificates import Authority, private_pem
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.ssh_keys import make_ssh_key
 from stoker.testing.secrecy.evidence import keep, keep_metrics
 from stoker.testing.secrecy.last_look import LastLook, LookFailed
 from stoker.testing.secrecy.planting import RUN, known, mark, planted
+from stoker.testing.services.syslog import SyslogServer
 from stoker.testing.waiting import eventually
 
 
@@ -124,6 +125,14 @@ def test_keys_are_found_by_any_line_of_their_second_half(run: Run, tmp_path: Pat
     for number, line in enumerate(lines):
         run.file(f"{number}.log", line)
     assert [one.split(" in ")[0] for one in run.found()] == ["app-key", "ssh-key"]
+
+
+def test_the_key_of_a_log_server_is_looked_for(run: Run) -> None:
+    pair = Authority().server().save(run.left / "test_a0", "siem")
+    with SyslogServer.start("tls", tls=pair):
+        assert run.found() == [], "it was handed out there, and its certificate is for everybody"
+    shown = run.file("agent.log", pair.key.read_bytes())
+    assert run.found() == [f"syslog-key in {shown}"]
 
 
 def test_what_was_handed_to_a_command_is_told_only_where_it_does_not_belong(run: Run) -> None:

@@ -31,7 +31,7 @@ from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.repositories.git_ssh import GitSshServer
 from stoker.testing.repositories.ssh_keys import make_ssh_key
 from stoker.testing.reverser.site import ReverserSite
-from stoker.testing.secrecy.canaries import Canaries, Onlooker
+from stoker.testing.secrecy.canaries import Canaries, CommandLineSearch
 from stoker.testing.services import published
 from stoker.testing.services.gcs import Gcs
 from stoker.testing.services.registry import Registry
@@ -69,7 +69,7 @@ def test_of_every_way_to_log_in_nothing_is_seen(
     with (
         GitHub.start(repositories) as github,
         HttpProxy.start({"me": in_proxy}) as proxy,
-        Onlooker(canaries) as onlooker,
+        CommandLineSearch(canaries) as lines,
     ):
         app_key = canaries.add("app-key", github.register(12, 3456).decode())
         monkeypatch.setenv("http_proxy", f"http://me:{in_proxy}@127.0.0.1:{proxy.port}")
@@ -126,7 +126,7 @@ def test_of_every_way_to_log_in_nothing_is_seen(
             site.stop()
         for given in github.given:
             canaries.add("app-token", given)
-    assert scene.found(onlooker) == []
+    assert scene.found(lines) == []
 
 
 def test_the_reverser_shows_neither_its_login_nor_what_it_encrypts(
@@ -142,7 +142,7 @@ def test_the_reverser_shows_neither_its_login_nor_what_it_encrypts(
     canaries.add("age-identity", str(identity))
     (metrics_port,) = free_ports(1)
     site = ReverserSite(scene.cluster, scene.namespace, tmp_path, git_http.url("prod.git"))
-    with site, Onlooker(canaries) as onlooker:
+    with site, CommandLineSearch(canaries) as lines:
         site.secret("login", username="mirror", password=login)
         site.secret("signing", ssh_privatekey=signing)
         site.secret("mirrored", word=content)
@@ -156,7 +156,7 @@ def test_the_reverser_shows_neither_its_login_nor_what_it_encrypts(
         site.secret("mirrored", word=f"{content}-changed")
         site.until("GitRepoConfig", "repo", "AuthFailed", patience=PATIENCE)
         scene.scrape("the reverser", metrics_port)
-    assert scene.found(onlooker) == []
+    assert scene.found(lines) == []
 
 
 def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
@@ -164,7 +164,7 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
 ) -> None:
     canaries = scene.canaries
     said: list[str] = []
-    with Gcs.start() as store, Gcs.start() as stranger, Onlooker(canaries) as onlooker:
+    with Gcs.start() as store, Gcs.start() as stranger, CommandLineSearch(canaries) as lines:
         for account in (store, stranger):
             told = json.loads(account.credentials["serviceAccount.json"].reveal())
             canaries.add("gcs-key", told["private_key"])
@@ -182,7 +182,7 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
                 said.append(f"{error} {error.message} {error.__cause__!r} {error.__context__!r}")
     assert len(said) == 2
     captured = capfd.readouterr()
-    told = [*onlooker.found(), *canaries.in_folder(scene.folder)]
+    told = [*lines.found(), *canaries.in_folder(scene.folder)]
     assert [*told, *canaries.in_text("what was said", "\n".join([*said, captured.out, captured.err]))] == []
 
 
@@ -217,7 +217,7 @@ def test_a_source_that_is_no_repository_is_opened_and_refused_without_its_passwo
             url, username, password = registry.url("plant"), registry.username, registry.password
         canaries.add("password", password)
         said: list[str] = []
-        onlooker = stack.enter_context(Onlooker(canaries))
+        lines = stack.enter_context(CommandLineSearch(canaries))
         for word, opens in ((password, True), (canaries.make("wrong-password"), False)):
             (tmp_path / "keys/password").write_text(word)
             done = subprocess.run(
@@ -236,7 +236,7 @@ def test_a_source_that_is_no_repository_is_opened_and_refused_without_its_passwo
             said += [done.stdout, done.stderr]
             assert (done.returncode == 0) is opens, said
     assert (tmp_path / "data/projects/P/a.json").read_text() == "1"
-    told = [*onlooker.found(), *canaries.in_text("what was said", "".join(said))]
+    told = [*lines.found(), *canaries.in_text("what was said", "".join(said))]
     for place in ("data", "tmp", "cache"):
         told += canaries.in_folder(tmp_path / place)
     assert told == []

@@ -3,7 +3,7 @@
     canaries = Canaries()
     token = canaries.make("git-token")              planted in a Secret
     canaries.add("app-key", pem)                    one that somebody else made
-    with Onlooker(canaries) as onlooker: ...        command lines, while the scene plays
+    with CommandLineSearch(canaries) as lines: ...  command lines, while the scene plays
     canaries.in_folder(place)                       files, and every object of a repository
 
 A value is found as it is, encoded for an address, in base64 at any alignment (so inside of
@@ -103,7 +103,7 @@ class Canaries:
         return found
 
 
-class Onlooker:
+class CommandLineSearch:
     """Reads the command line of every process of the machine, over and over, while it is entered."""
 
     def __init__(self, canaries: Canaries) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.testing.certificates import KeyPair
+from stoker.testing.secrecy.planting import known
 from stoker.testing.stopping import Stopped
 
 _MESSAGE = re.compile(
@@ -75,6 +76,7 @@ class SyslogServer(Stopped):
             listening = socket.create_server(("127.0.0.1", port))
             server = cls(via, f"{via}://127.0.0.1:{listening.getsockname()[1]}", listening.getsockname()[1])
         if tls is not None:
+            known("syslog-key", tls.key.read_text())
             server._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             server._tls.load_cert_chain(tls.certificate, tls.key)
         server._socket = listening

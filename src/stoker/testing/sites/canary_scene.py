@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.secrecy.canaries import Canaries, Onlooker
+from stoker.testing.secrecy.canaries import Canaries, CommandLineSearch
 
 ENOUGH = 10
 MOUNTED = ("etc", "var", "sshd", "keys")
@@ -47,12 +47,12 @@ class Scene:
         items: list[Any] = json.loads(said.stdout)["items"]
         return items
 
-    def found(self, onlooker: Onlooker) -> list[str]:
+    def found(self, lines: CommandLineSearch) -> list[str]:
         """All that was seen of any canary, or was not looked at."""
         canaries, items = self.canaries, self.objects()
         told = [] if {"Secret", "Event"} <= {one["kind"] for one in items} else ["no objects were found"]
-        told += [] if onlooker.seen > ENOUGH else ["hardly any command line was seen"]
-        told += onlooker.found()
+        told += [] if lines.seen > ENOUGH else ["hardly any command line was seen"]
+        told += lines.found()
         for one in items:
             told += canaries.in_objects(f"{one['kind']} {one['metadata']['name']}", one)
         for name, page in self.pages.items():
