@@ -149,6 +149,26 @@ def test_it_is_not_ready_while_the_source_is_away_and_recovers(site: WatchedFold
         assert watching.stop() == 0
 
 
+def test_with_drift_only_reported_the_source_is_the_trouble_too(site: WatchedFolder) -> None:
+    site.server.users["somebody"] = "else"
+    with site.watching("--drift=report") as watching:
+        assert watching.until_logged("sync.failed")["reason"] == "SourceAuthFailed"
+        assert "SourceAuthFailed" in watching.ask("/readyz")[1]
+
+
+def test_what_was_changed_by_hand_is_named_and_told_to_be_gone_once_it_is_back(site: WatchedFolder) -> None:
+    with site.watching("--drift=restore", "--drift-interval=1s") as watching:
+        watching.until_logged("sync.done")
+        (site.data / "projects/P/a").write_text("by hand")
+        found = watching.until_logged("drift.found")
+        assert (found["modified"], found["trigger"]) == (["projects/P/a"], "drift")
+        gone = watching.until_logged("drift.gone")
+        assert gone["pass_id"] == found["pass_id"]
+        assert site.content() == "1"
+        assert watching.stop() == 0
+        assert watching.events().count("drift.found") == 1
+
+
 def test_a_port_in_use_is_wrong_input_and_nothing_is_written(site: WatchedFolder) -> None:
     with site.watching() as watching:
         taken = watching.port("/healthz")

@@ -77,6 +77,15 @@ async def test_a_file_that_is_ignored_is_neither_told_nor_restored(site: Site) -
     assert site.read("projects/a/gone.txt") is None
 
 
+async def test_what_a_first_contact_keeps_is_no_drift(site: Site) -> None:
+    site.repository.commit({"s/a/view.json": "1"})
+    keeper = site.keeper()
+    await keeper.sync()
+    site.write("projects/a/made.json", "by the gateway's first boot")
+    report = await keeper.sync(Wish(walk=True, first_contact=True))
+    assert (report.plan.orphans_kept, bool(report.drift)) == (("projects/a/made.json",), False)
+
+
 async def test_without_the_rule_the_same_is_drift(site: Site) -> None:
     site.repository.commit({"s/a/log.txt": "1"})
     keeper = site.keeper()

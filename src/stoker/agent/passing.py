@@ -234,8 +234,12 @@ class Pass:
         ledger = self._ledger
         if ledger is None or not live.walked:
             return Drift()
-        found = drift(ledger, live)
-        return replace(found, modified=tuple(path for path in found.modified if path not in plan.remembered))
+        found, kept = drift(ledger, live), frozenset(plan.orphans_kept)
+        return replace(
+            found,
+            modified=tuple(path for path in found.modified if path not in plan.remembered),
+            extra=tuple(path for path in found.extra if path not in kept),
+        )
 
     async def _carry_out(self, decision: _Decision) -> SyncReport:
         plan, derived, report = decision

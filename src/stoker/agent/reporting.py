@@ -57,6 +57,15 @@ class SyncReport:
         return Result.UNVERIFIED if self.unverified else Result.DONE
 
     @property
+    def drift_left(self) -> Drift:
+        """What is still as somebody else made it, after what this pass put back."""
+        if self.applied is None or not self.drift:
+            return self.drift
+        back = {*self.applied.added, *self.applied.modified, *self.applied.deleted}
+        kinds = self.drift.kinds.items()
+        return Drift(**{word: tuple(path for path in paths if path not in back) for word, paths in kinds})
+
+    @property
     def files_changed(self) -> int:
         return len(self.done.added) + len(self.done.modified) + len(self.done.deleted)
 

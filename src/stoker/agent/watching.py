@@ -160,17 +160,26 @@ class Watcher:
         trouble: StokerError | None = None
         if restore or nudged_by or opened or moment >= self._next_look:
             self.trigger = nudged_by or ("window" if opened else "drift" if restore else "poll")
-            try:
-                with bind_pass(trigger=self.trigger):
+            with bind_pass(trigger=self.trigger):
+                try:
                     self._next_look = self._in(await self._look(now, walk=restore))
-            except StokerError as error:  # a source that is away is no reason not to look at the disk
-                trouble = error
+                except StokerError as error:  # a source that is away is no reason not to look at the disk
+                    trouble = error
+                    self._tell(error)  # here, where the line gets the id of its pass
         if drift_is_due:
-            if not restore:
-                self._drift_found(await now.kept.verify())
+            if not restore or (trouble is not None and not isinstance(trouble, _Again | Wait)):
+                await self._check(now.kept)
             self._next_drift = self._in(now.drift.interval)
         if trouble is not None:
             raise trouble
+
+    async def _check(self, kept: Keeping) -> None:
+        """Look at the disk alone; where nothing was ever written, nobody can have changed it."""
+        try:
+            self._drift_found(await kept.verify())
+        except Stalled as error:
+            if error.reason is not Reason.NEVER_SYNCED:
+                raise
 
     async def _look(self, now: Assignment, *, walk: bool) -> float:
         """The seconds until the next look."""
@@ -179,10 +188,12 @@ class Watcher:
         self._opens = report.waits.until if report.waits is not None else None
         if self._meter is not None:
             self._meter.passed(report)
-            if walk:  # what was found has been restored, unless it waits
-                self._meter.drifted(0 if report.waits is None else _files(report.drift))
+        if walk:
+            self._story.drifted(report.drift)
         if self._story.passed(report) and self._told is not None:
             self._told(report)
+        if walk:  # what was found has been put back, unless it waits or is held
+            self._drift_found(report.drift_left)
         if report.result not in (Result.DONE, Result.HELD, Result.WAITING):
             raise _Again("something was left undone, which is tried again, ever more seldom")
         self._failures = 0
@@ -199,9 +210,14 @@ class Watcher:
             result = Result.STALLED if isinstance(error, Stalled) else Result.FAILED
             if self._meter is not None:
                 self._meter.failed(result, error.reason)
-            self._story.failed(error)
+        self._tell(error)
         self._not_before = self._clock.monotonic() + self._pause(error)
         self._next_look = self._not_before
+
+    def _tell(self, error: StokerError) -> None:
+        """What was told already is not told again."""
+        if not isinstance(error, _Again):
+            self._story.failed(error)
 
     def _pause(self, error: StokerError) -> float:
         if isinstance(error, Wait):  # nothing failed, so it does not become more seldom

@@ -173,6 +173,7 @@ class Reason(StrEnum):
     WEBHOOK_DISABLED = "WebhookDisabled"
 
     # A resource and its gateways, as the controller sees them.
+    NOT_YET_SEEN = "NotYetSeen"
     REF_RESOLVING = "RefResolving"
     GATEWAYS_SYNCING = "GatewaysSyncing"
     GATEWAYS_SYNCED = "GatewaysSynced"
@@ -217,7 +218,6 @@ class Reason(StrEnum):
     SCAN_FAILURE_AUTO_ROLLBACK = "ScanFailureAutoRollback"
     AUTO_ROLLBACK = "AutoRollback"
     ROLLBACK_FAILED = "RollbackFailed"
-    COMMIT_QUARANTINED = "CommitQuarantined"
     ALERT_FAILED = "AlertFailed"
 
     # The way back from a gateway to git.

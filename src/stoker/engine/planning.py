@@ -62,7 +62,6 @@ class _Planner:
         self._desired = desired
         self._live = live
         self._ledger = ledger
-        self._first_contact = first_contact
         self._ours = frozenset(self._obsolete())
         self._strangers = Strangers(desired, live, ledger, deletion, first_contact=first_contact)
         self._covered = desired.protection.covering(Batch(self._ours)) if self._ours else set()

@@ -12,6 +12,7 @@ from stoker.api.blocks.delivery import Rollback
 from stoker.api.blocks.status import GatewayStatus, SyncStatus
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
+from stoker.domain.reasons import Reason
 from stoker.fleet.finding import RESOURCES
 from stoker.fleet.naming import KINDS
 from stoker.kube.client import Client
@@ -87,7 +88,7 @@ class Standing(NamedTuple):
         for one in self.status.conditions or ():
             if one.type == "Ready":
                 return one.status, one.reason or "", one.message or ""
-        return "Unknown", "NotYetSeen", "no controller has looked at it yet"
+        return "Unknown", Reason.NOT_YET_SEEN, "no controller has looked at it yet"
 
     def as_json(self) -> dict[str, object]:
         ready, reason, message = self.verdict()

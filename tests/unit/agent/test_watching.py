@@ -20,6 +20,7 @@ from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.drifting import Drift as Drifted
 from stoker.engine.objects import BlobId, FileVersion, Note
 from stoker.engine.plans import Plan, Write
 from stoker.fs.applying import Applied
@@ -64,6 +65,12 @@ class Folder:
     left: tuple[Note, ...] = ()
     unverified: tuple[Note, ...] = ()
     drift: Changed = Changed()
+    touched: str = ""
+    """What a walk finds changed by somebody else, and puts back."""
+    stuck: str = ""
+    """The same, and it cannot be put back."""
+    empty: bool = False
+    """Whether nothing was ever written there."""
     opens: float | None = None
     """When the window opens that a change waits for."""
     clock: LoopClock | None = None
@@ -93,13 +100,26 @@ class Folder:
             plan = Plan(writes=(Write(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
             waits = Waiting(Reason.WAITING_FOR_WINDOW, opens)
             return SyncReport(self.commit, GitRef("main"), plan, waits=waits)
-        changed = (RelPath("a"),) if self.at != self.commit else ()
+        changed: tuple[RelPath, ...] = (RelPath("a"),) if self.at != self.commit else ()
+        found: tuple[str, ...] = ()
+        if walk:
+            found = tuple(path for path in (self.touched, self.stuck) if path)
+            changed += (RelPath(self.touched),) if self.touched else ()
+            self.touched = ""
         self.at = self.commit
-        applied = Applied(modified=changed, errors=self.left)
-        return SyncReport(self.commit, GitRef("main"), Plan(), applied, unverified=self.unverified)
+        return SyncReport(
+            self.commit,
+            GitRef("main"),
+            Plan(),
+            Applied(modified=changed, errors=self.left),
+            drift=Drifted(modified=found),
+            unverified=self.unverified,
+        )
 
     async def verify(self) -> Changed:
         self.checks.append(asyncio.get_running_loop().time())
+        if self.empty:
+            raise Stalled("there is no ledger", reason=Reason.NEVER_SYNCED)
         return self.drift
 
     @property
@@ -275,13 +295,17 @@ async def test_with_drift_off_nothing_walks() -> None:
     assert not any(walk for _, walk in stage.folder.passes)
 
 
-@in_virtual_time
-async def test_drift_is_looked_for_although_the_source_is_away() -> None:
-    folder = Folder(error=Retry("away", reason=Reason.SOURCE_UNREACHABLE))
-    stage = Stage(folder, drift=Drift(DriftMode.REPORT, interval=100.0))
-    await pass_time(1)
-    await stage.end()
-    assert folder.checks == [0]
+@pytest.mark.parametrize("mode", [DriftMode.REPORT, DriftMode.RESTORE])
+def test_drift_is_looked_for_although_the_source_is_away(mode: DriftMode) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        folder = Folder(error=Retry("away", reason=Reason.SOURCE_UNREACHABLE))
+        stage = Stage(folder, drift=Drift(mode, interval=100.0))
+        await pass_time(1)
+        await stage.end()
+        assert folder.checks == [0]
+
+    story()
 
 
 @in_virtual_time
@@ -494,6 +518,54 @@ def test_drift_is_logged_when_it_changes(lines: list[dict[str, object]]) -> None
     story()
     assert events(lines) == ["sync.done", "drift.found", "drift.gone", "watch.stopped"]
     assert lines[1]["modified"] == ["a"]
+
+
+def test_drift_that_is_put_back_is_named_and_then_gone(lines: list[dict[str, object]]) -> None:
+    folder = Folder()
+
+    @in_virtual_time
+    async def story() -> None:
+        stage = Stage(folder, drift=Drift(DriftMode.RESTORE, interval=60.0))
+        await pass_time(100)
+        folder.touched = "edited"
+        await pass_time(1000)
+        await stage.end()
+        assert stage.counts.all.count("drift 0") > 10
+
+    story()
+    assert events(lines) == ["sync.done", "drift.found", "sync.done", "drift.gone", "watch.stopped"]
+    assert lines[1]["modified"] == ["edited"]
+    assert {line["trigger"] for line in lines[1:4]} == {"drift"}
+    assert len({line["pass_id"] for line in lines[1:4]}) == 1
+
+
+def test_drift_that_cannot_be_put_back_is_told_once_and_counted(lines: list[dict[str, object]]) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        stage = Stage(Folder(stuck="link"), drift=Drift(DriftMode.RESTORE, interval=60.0))
+        await pass_time(1000)
+        await stage.end()
+        assert "drift 1" in stage.counts.all
+        assert "drift 0" not in stage.counts.all
+
+    story()
+    assert events(lines) == ["drift.found", "sync.done", "watch.stopped"]
+
+
+def test_a_source_that_never_answered_is_the_trouble_and_not_the_empty_folder(
+    lines: list[dict[str, object]],
+) -> None:
+    @in_virtual_time
+    async def story() -> None:
+        away = Retry("the server is away", reason=Reason.SOURCE_UNREACHABLE)
+        stage = Stage(Folder(error=away, empty=True), drift=Drift(DriftMode.REPORT, interval=60.0))
+        await pass_time(1000)
+        assert stage.watcher.why_not_ready() == "SourceUnreachable: the server is away"
+        await stage.end()
+
+    story()
+    assert events(lines) == ["sync.failed", "watch.stopped"]
+    assert lines[0]["reason"] == "SourceUnreachable"
 
 
 @pytest.mark.parametrize("error", [StokerError("x"), Stalled("x"), Retry("x", after=3.0)])
