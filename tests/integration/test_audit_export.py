@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.cli.exits import Exit
 from stoker.domain.protocol import HistoryEntry
 from stoker.testing.certificates import Authority
 from stoker.testing.cluster.cluster_access import ClusterAccess
@@ -18,10 +19,15 @@ from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.services.syslog import SyslogServer
+from stoker.testing.signals import documented, shown_on
 from stoker.testing.sites.agent_plant import AgentPlant, project
 from stoker.testing.sites.controller_site import PATIENCE, Site
+from stoker.testing.sites.line_manifests import line_manifests
+from stoker.testing.sites.watched_folder import WatchedFolder
 from stoker.testing.waiting import eventually
 
+PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
+OF_THE_AUDIT = documented(PAGE.read_text())["Audit by syslog"]
 FIELDS = [
     "timestamp",
     "cr",
@@ -90,6 +96,44 @@ def test_one_sync_tells_a_log_server_before_it_ends(
         "success",
         "manual",
     )
+
+
+def test_who_keeps_a_folder_counts_what_was_sent_over_all_readings_of_its_file(
+    tmp_path: Path, git_http: GitHttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = WatchedFolder(tmp_path, git_http)
+    site.repository.commit({"s/a": "1", "t/a": "t"})
+    file = tmp_path / "line.yaml"
+    usual = "polling: {interval: 1h}", 'excludePatterns: ["**/.resources/**"]'
+    text = line_manifests(site.url, *usual, name="line", profile="filler", destination="projects/P")
+    file.write_text(text)
+    with SyslogServer.start("unix", path=tmp_path / "log-server") as server:
+        monkeypatch.setenv("STOKER_AUDIT_SYSLOG", server.address)
+        with site.watching(f"-f{file}", flags=False) as watching:
+            watching.until("a", "1")
+            file.write_text(text.replace("source: s", "source: t"))
+            watching.until("a", "t")
+            eventually(lambda: len(server.messages) == 2, PATIENCE, lambda: f"two; {server.complaints}")
+            page = watching.ask("/metrics")[1]
+            assert watching.stop() == 0
+    assert "ignition_sync_audit_exported_total 2.0" in page
+    shown = shown_on(page)
+    described = {one.name: one for one in OF_THE_AUDIT}
+    assert described.keys() == {name for name in shown if name.startswith("ignition_sync_audit_")}
+    for name, one in described.items():
+        assert (shown[name].type, shown[name].description) == (one.type, one.description)
+
+
+def test_a_wrong_address_is_wrong_input_for_who_keeps_a_folder(
+    tmp_path: Path, git_http: GitHttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOKER_AUDIT_SYSLOG", "siem.example:514")
+    site = WatchedFolder(tmp_path, git_http)
+    with site.watching() as watching:
+        assert watching.process.wait(PATIENCE)
+        assert watching.process.returncode == Exit.WRONG_INPUT
+    assert "'siem.example:514' is none of unix:/PATH" in site.log.read_text()
+    assert not site.content()
 
 
 def test_a_wrong_address_is_told_at_the_start_and_keeps_no_gateway_from_its_files(plant: AgentPlant) -> None:

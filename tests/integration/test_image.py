@@ -7,9 +7,11 @@ tests must be run by root; `make test-image` makes the image first.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -29,6 +31,7 @@ from stoker_image.wheels import own_architecture, requirements
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
+PAGE = PROJECT / "docs" / "image.md"
 NAMELESS = (2003, 1000620000)  # of a gateway, and one that a cluster hands out
 MACHINES = {"amd64": 62, "arm64": 183}  # as ELF numbers them
 # What a runtime does for a container; the folder that is a volume there lies in /tmp here.
@@ -170,6 +173,14 @@ def test_there_is_no_compiler_no_installer_and_no_package_manager(image: Image) 
     assert not list(image.root.rglob("ensurepip"))
     assert not list(image.root.rglob("pip"))
     assert not list(image.root.rglob("*.h"))
+
+
+def test_it_is_as_large_as_the_page_says(image: Image) -> None:
+    said = re.search(r"^\| size \| (\d+) MB packed, (\d+) MB unpacked \|$", PAGE.read_text(), re.MULTILINE)
+    assert said
+    packed = image.raw(image.manifest["layers"][0]["digest"])
+    sizes = len(packed) / 1e6, len(gzip.decompress(packed)) / 1e6
+    assert sizes == pytest.approx([float(size) for size in said.groups()], rel=0.03)
 
 
 def test_the_list_of_contents_is_what_is_inside(image: Image) -> None:

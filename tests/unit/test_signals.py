@@ -28,6 +28,8 @@ from stoker.domain.reasons import ConditionType, Reason
 from stoker.reverser.metering import Meter as ReverserMeter
 from stoker.telemetry.metrics import Declared, Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
+from stoker.telemetry.shipping import Shipper
+from stoker.telemetry.syslog import Server
 from stoker.testing.signals import documented, family_names
 from stoker.web.metering import Meter as DashboardMeter
 from stoker.webhooks.admitting import Injector
@@ -39,7 +41,7 @@ CHART = ROOT / "charts" / "stoker"
 PAGE = (ROOT / "docs" / "observability.md").read_text()
 TROUBLE = (ROOT / "docs" / "troubleshooting.md").read_text()
 TABLES = documented(PAGE)
-COMPONENTS = ("Controller", "Agent", "Webhook", "Dashboard", "Reverser")
+COMPONENTS = ("Controller", "Agent", "Audit by syslog", "Webhook", "Dashboard", "Reverser")
 
 # What Prometheus adds to a series of a pod, and what a histogram has besides its own labels.
 FROM_THE_TARGET = {"instance", "pod", "le"}
@@ -238,6 +240,8 @@ def declared(component: str) -> list[Declared]:
         Counter(metrics)
     elif component == "Agent":
         PassMetrics(metrics, clock, namespace="n", cr="c", gateway="g")
+    elif component == "Audit by syslog":
+        metrics.collect_from(Shipper(Server.parse("udp://logs.example:514")).readings)
     elif component == "Webhook":
         validator: Any = SimpleNamespace(review=None, review_approval=None)
         routes(Injector(nobody, nobody, nobody, metrics), validator, metrics, clock)
@@ -253,6 +257,15 @@ def test_the_page_has_every_declared_metric_as_it_is(component: str) -> None:
     found = declared(component)
     assert len(found) >= 2
     assert [one for one in found if one not in TABLES[component]] == []
+
+
+def test_the_controllers_own_series_are_chosen_where_agents_have_the_name_too() -> None:
+    """With agents scraped as well, the fleet would show the last look of an agent as its last sync."""
+    shared = ("ignition_sync_files_changed_total", "ignition_sync_last_sync_timestamp")
+    asked = [query for query in queries() if query.place.startswith("fleet.json")]
+    found = [query for query in asked if any(name in query.text for name in shared)]
+    assert len(found) == len(shared)
+    assert [query.place for query in found if 'gateway=""' not in query.text] == []
 
 
 def test_the_page_has_every_condition() -> None:

@@ -104,6 +104,7 @@ _SYNC_CONDITIONS: dict[str, str] = {
     Type.CANARY_STAGE_FAILED: "A stage failed and the next ones were not begun.",
     Type.AUTO_ROLLBACK_PERFORMED: "A failed sync was taken back.",
     Type.BIDIRECTIONAL_READY: "Changes on gateways flow back to git.",
+    Type.CONFLICT_DETECTED: "A gateway and git changed the same file.",
     Type.DEPENDENCIES_MET: "What this resource waits for is done.",
 }
 
@@ -128,7 +129,7 @@ _RULE_CONDITIONS: dict[str, str] = {
     Type.READY: "The selected objects are watched and written.",
     Type.STALLED: "A person has to act; Ready is False with the same reason.",
     Type.RECONCILING: "Work is going on.",
-    Type.ACCESS_DENIED: "A policy forbids the destination; reserved.",
+    Type.ACCESS_DENIED: "Its destination or repository is in a namespace that the installation forbids.",
     Type.WATCH_ERRORED: "A watch fails and is being tried again.",
     Type.DISCOVERY_DEGRADED: "The API server could not tell about all of the selected resources.",
     Type.REPO_PUSH_FAILED: "The last push failed and is being tried again.",

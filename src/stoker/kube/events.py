@@ -3,8 +3,8 @@
 A pass reports and goes on; `run` writes to the API server behind its back, as
 sparingly as `stoker.kube.event_series` allows. Reporting must never wait, raise
 or fill the memory: while the server is away counts add up, and what finds no
-room is dropped and counted. On `stop` everything that is still owed is written
-at once, within a deadline.
+room is dropped, counted, and said in the log every ten minutes at most. On
+`stop` everything that is still owed is written at once, within a deadline.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from stoker.telemetry.logs import get_logger
 log = get_logger(__name__)
 
 FLUSH_GRACE = 5.0
+SAY_AGAIN = 600.0
 OUTAGE_BACKOFF = Backoff(base=1.0, ceiling=60.0, jitter=0.2)
 
 _LONGEST_STEM = 200  # of the 253 characters that a name may have
@@ -39,7 +40,7 @@ _LONGEST_STEM = 200  # of the 253 characters that a name may have
 
 @dataclass(frozen=True, slots=True)
 class EventTally:
-    """What became of all reports so far, read when metrics are scraped."""
+    """What became of all reports so far."""
 
     reported: int
     written: int  # API writes, each of one Event or of its count
@@ -74,6 +75,7 @@ class EventRecorder:
         self._stopping = False
         self._writer: asyncio.Task[None] | None = None
         self._fates = dict.fromkeys(Fate, 0)
+        self._say_again = -math.inf
         self._written = 0
         self._lost = 0
 
@@ -125,7 +127,24 @@ class EventRecorder:
             else self._book.accept(report, self._clock.monotonic(), self._clock.now())
         )
         self._fates[fate] += 1
+        if fate is not Fate.ACCEPTED:
+            self._tell_dropped(report)
         self._wake.set()
+
+    def _tell_dropped(self, report: Report) -> None:
+        """Once in a while: who says so much that it is dropped would fill the log, too."""
+        now = self._clock.monotonic()
+        if now < self._say_again:
+            return
+        self._say_again = now + SAY_AGAIN
+        log.warning(
+            "events.dropped",
+            component=self._component,
+            about=report.about,
+            reason=report.reason,
+            rate_limited=self._fates[Fate.RATE_LIMITED],
+            overflowed=self._fates[Fate.FULL],
+        )
 
     async def _sleep(self, seconds: float) -> None:
         """Until something is reported or so much time has passed."""

@@ -45,6 +45,7 @@ LEVELS: Final = {
     "error": logging.ERROR,
 }
 MAX_LINE = 64 * 1024
+"""Bytes, as a collector counts them."""
 _FIRST = ("timestamp", "level", "logger", "event")
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31;1"}
 
@@ -192,11 +193,16 @@ def _error_of(exc_info: object) -> BaseException | None:
 
 
 def _json_line(shown: dict[str, Plain]) -> str:
+    line = _one_line(shown)
+    size = len(line.encode())
+    if size <= MAX_LINE:
+        return line
+    kept = {key: shown[key] for key in (*_FIRST, "pass_id") if key in shown}
+    return _one_line({**kept, "cut": f"a line of {size} bytes"})
+
+
+def _one_line(shown: dict[str, Plain]) -> str:
     line = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
-    if len(line) > MAX_LINE:
-        kept = {key: shown[key] for key in (*_FIRST, "pass_id") if key in shown}
-        shown = {**kept, "cut": f"a line of {len(line)} characters"}
-        line = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
     # Lines are read on terminals too; what could steer one is escaped.
     return line if line.isprintable() else json.dumps(shown, separators=(",", ":"))
 
@@ -209,12 +215,17 @@ def _console_line(shown: dict[str, Plain], coloured: bool) -> str:
     if coloured:
         label = f"\x1b[{_COLOURS.get(level, '0')}m{label}\x1b[0m"
     keys = " ".join(f"{key}={_console_value(value)}" for key, value in shown.items())
-    line = f"{stamp[11:23]} {label} {event}  {keys}".rstrip()[:MAX_LINE]
+    line = _cut(f"{stamp[11:23]} {label} {event}  {keys}".rstrip())
     if logger is not None:
         line += f"  [{_printable(str(logger))}]"
     if isinstance(error, dict):
         line += "\n" + _printable(str(error["trace"]), keep="\n").rstrip()
     return line
+
+
+def _cut(line: str) -> str:
+    """At most so many bytes, and no half of a character."""
+    return line if len(line) * 4 <= MAX_LINE else line.encode()[:MAX_LINE].decode(errors="ignore")
 
 
 def _console_value(value: Plain) -> str:

@@ -16,7 +16,7 @@ from stoker.kube.backoff import Backoff
 from stoker.kube.client import Client
 from stoker.kube.config import ClusterConfig
 from stoker.kube.event_series import Limits, ObjectRef
-from stoker.kube.events import EventRecorder, event_name
+from stoker.kube.events import SAY_AGAIN, EventRecorder, event_name
 from stoker.testing.clock import ManualClock
 from stoker.testing.processes import free_port
 
@@ -65,6 +65,22 @@ async def test_an_object_that_floods_is_held_back(nowhere: Client, clock: Manual
     for number in range(10):
         recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
     assert (recorder.snapshot().pending, recorder.snapshot().rate_limited) == (3, 7)
+
+
+async def test_what_is_dropped_is_said_in_the_log_and_does_not_fill_it(
+    nowhere: Client, clock: ManualClock
+) -> None:
+    recorder = EventRecorder(nowhere, component="c", instance="i", limits=Limits(burst=3), clock=clock)
+    with capture_logs() as lines:
+        for number in range(10):
+            recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
+        await clock.advance(SAY_AGAIN)
+        for number in range(10, 20):
+            recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
+    told = [(line["about"], line["reason"], line["rate_limited"], line["overflowed"]) for line in lines]
+    assert {line["event"] for line in lines} == {"events.dropped"}
+    # Ten minutes have brought the credit for two more.
+    assert told == [(OBJECT, Reason.REJECTED, 1, 0), (OBJECT, Reason.REJECTED, 8, 0)]
 
 
 async def test_while_the_server_is_away_attempts_grow_rare_and_nothing_is_given_up(

@@ -160,6 +160,17 @@ def test_values_are_bounded(stream: io.StringIO) -> None:
     assert len(stream.getvalue()) < logs.MAX_LINE + 1024
 
 
+@pytest.mark.parametrize("letter", ["y", "ß", "\u202e", "\U0001f525"], ids=ascii)
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_no_line_has_more_bytes_than_a_collector_takes(letter: str, log_format: logs.LogFormat) -> None:
+    lines = io.StringIO()
+    logs.configure(log_format=log_format, stream=lines)
+    log.info("huge", **{f"key{i}": letter * 7000 for i in range(9)})
+    logs.configure()
+    (line,) = lines.getvalue().splitlines()
+    assert len(line.encode()) <= logs.MAX_LINE + len("  [tests.logs]")
+
+
 def test_a_line_that_is_still_too_long_keeps_who_said_what(stream: io.StringIO) -> None:
     with logs.bind_pass() as mine:
         log.info("huge", **{f"key{i}": "y" * 8000 for i in range(100)})

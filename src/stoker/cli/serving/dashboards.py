@@ -44,7 +44,7 @@ def dashboard_options(command: F) -> F:
 
 
 def dashboard_parts(
-    options: Mapping[str, Any], home: str, namespaces: Collection[str]
+    options: Mapping[str, Any], home: str, namespaces: Collection[str], *, rules: bool = False
 ) -> Callable[[Client, Clock, Metrics], Sequence[Part]]:
     """The part that serves it; none where it is off."""
     from stoker.telemetry.probes import parse_address  # noqa: PLC0415 - an HTTP stack, for those who serve
@@ -60,6 +60,7 @@ def dashboard_parts(
         namespaces,
         options["dashboard_cert_dir"],
         tuple(options["dashboard_trusted_proxy"]),
+        rules=rules,
     )
     return lambda client, clock, metrics: [
         Part("dashboard", lambda: keep_serving(wanted, client, clock, metrics))

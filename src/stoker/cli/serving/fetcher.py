@@ -44,10 +44,11 @@ def fetcher_command(
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     os.umask(0o022)  # gateways run under other users, and all of them read the volume
+    places = Places(root.absolute())
     settings = Settings(
-        config=load(kubeconfig, context),
+        config=load(kubeconfig, context, account=places.account),
         identity=AgentIdentity.read(os.environ),
-        places=Places(root.absolute()),
+        places=places,
         health_address=health_address,
         metrics_address=metrics_address,
     )

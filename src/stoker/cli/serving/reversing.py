@@ -59,7 +59,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
 def with_dashboard(seams: Seams, settings: Settings, options: Mapping[str, Any]) -> Seams:
     """The same with a dashboard beside them, where one is wanted."""
     home = options["dashboard_stop_namespace"] or settings.namespace
-    beside = dashboard_parts(options, home, settings.namespaces)
+    beside = dashboard_parts(options, home, settings.namespaces, rules=True)
 
     def parts(started: Started) -> Sequence[Part]:
         return [*seams.parts(started), *beside(started.client, started.clock, started.metrics)]

@@ -116,12 +116,10 @@ def webhook_command(
     from stoker.cli.serving.agent_variables import agent_environment  # noqa: PLC0415
     from stoker.kube.config import load  # noqa: PLC0415
     from stoker.kube.running import run  # noqa: PLC0415
-    from stoker.telemetry import tracing  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
     from stoker.webhooks.operating import Settings, Webhook  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
-    tracing.begin("stoker-webhook")
     config = load(kubeconfig, context)
     home = namespace or config.namespace
     crds = (*conversion_crd, *(_our_crds() if conversion_crds else ()))

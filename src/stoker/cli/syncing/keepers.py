@@ -54,13 +54,19 @@ class Kept:
         clock: Clock | None = None,
         nudged_by: Callable[[], str] | None = None,
         answered: Callable[[float], None] | None = None,
+        shipper: Shipper | None = None,
     ) -> None:
-        """`answered` hears how long a gateway took to answer each request for a scan."""
+        """`answered` hears how long a gateway took to answer each request for a scan.
+
+        `shipper` takes audit records to a log server and belongs to who gives it; without one
+        it is made here, if the environment names a server.
+        """
         self.order = order
         self._clock = clock if clock is not None else SystemClock()
         self._nudged_by = nudged_by
         self._audit: Audit | None = None
-        self._shipper = _shipper()
+        self._own_shipper = log_server() if shipper is None else None
+        self._shipper = shipper or self._own_shipper
         self._attendant, noise = _gateway_of(order, answered)
         self.undoing = _undoing(order, self._attendant, noise, self._clock)
         hooks = (*self._told(), *_hooks(order, self.undoing, self._attendant, self._clock))
@@ -172,8 +178,8 @@ class Kept:
 
     async def aclose(self) -> None:
         await self._tended.aclose()
-        if self._shipper is not None:
-            await asyncio.to_thread(self._shipper.close)
+        if self._own_shipper is not None:
+            await asyncio.to_thread(self._own_shipper.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -254,7 +260,7 @@ def _keeper(
     return open_keeper(order.job, access=access, keys=keys, hooks=hooks, noise=noise, progress=progress)
 
 
-def _shipper() -> Shipper | None:
+def log_server() -> Shipper | None:
     """Who sends audit records to a log server, where the environment names one."""
     if not os.environ.get("STOKER_AUDIT_SYSLOG"):
         return None

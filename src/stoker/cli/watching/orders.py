@@ -13,7 +13,7 @@ from typing import Any
 
 from stoker.agent.watching import Assignment
 from stoker.cli.speaking.options import STDIN, Given
-from stoker.cli.syncing.keepers import Kept
+from stoker.cli.syncing.keepers import Kept, log_server
 from stoker.cli.syncing.orders import order_from
 from stoker.cli.watching.settings import POLL_SECONDS, Settings
 from stoker.domain.errors import StokerError
@@ -43,6 +43,8 @@ class Orders:
         """Changes what the watcher does next by what people want of it."""
         self._renewed = False
         self.order = settings.over(order_from(given))
+        self.shipper = log_server()
+        """One for all keepers: what it counts is not forgotten when a file is read again."""
 
     @property
     def changed(self) -> bool:
@@ -60,7 +62,11 @@ class Orders:
             await self.aclose()
         if self._kept is None:
             self._kept = Kept(
-                self.order, reader=self._reader, nudged_by=self.nudged_by, answered=self.answered
+                self.order,
+                reader=self._reader,
+                nudged_by=self.nudged_by,
+                answered=self.answered,
+                shipper=self.shipper,
             )
         order = self.order
         now = Assignment(

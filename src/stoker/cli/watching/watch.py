@@ -62,6 +62,9 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport],
     health.started.add("sync", watcher.why_not_ready)
     _listen_to_signals(watcher, orders)
     async with AsyncExitStack() as parts:
+        if orders.shipper is not None:
+            metrics.collect_from(orders.shipper.readings)
+            parts.push_async_callback(asyncio.to_thread, orders.shipper.close)
         parts.push_async_callback(orders.aclose)
         await parts.enter_async_context(
             ProbeServer(
