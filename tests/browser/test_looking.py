@@ -48,7 +48,7 @@ def test_the_fleet_at_a_glance(fleet: ServedFleet, open_page: OpenPage) -> None:
         "2 syncing",
         "41 in step",
     ]
-    assert page.title() == "(2) 1 gateway failed, 1 resource has a problem · Stoker"
+    assert page.title() == "(3) 1 gateway failed, 1 resource has a problem · Stoker"
 
 
 def test_problems_stand_first_and_each_gateway_tells_how_it_is(
@@ -183,8 +183,8 @@ def test_destinations_tell_commits_authors_and_lag(fleet: ServedFleet, open_page
     failed, behind, fine = (cards.nth(number).inner_text() for number in range(3))
     assert "Failed" in failed
     assert "did not accept the login" in failed
-    assert "3 changes, the oldest for 3 min" in failed
-    assert "7 changes, the oldest for 7 min" in behind
+    assert "3 changes, the oldest waits for 3 min" in failed
+    assert "7 changes, the oldest waits for 7 min" in behind
     assert "Not in git yet" not in fine
     assert "anna and ben" in fine
     assert "ConfigMap plant/recipes: dose 12 ml" in fine
@@ -195,7 +195,30 @@ def test_a_reverser_alone_shows_destinations_alone(open_page: OpenPage) -> None:
     with ServedFleet.start(*fleet_values.destinations()) as served:
         page = open_page(served.url)
         expect(page.locator(".destination")).to_have_count(3)
-        expect(page.locator("#fleet")).to_be_hidden()
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
+        expect(page.locator("#verdict-more")).to_have_text("1 failed, 1 behind and 1 up to date")
+        expect(page.locator("#tally, #tools, #gateways, #nothing").filter(visible=True)).to_have_count(0)
+        assert page.title() == "(1) 1 destination failed · Stoker"
+        served.remove(*(one.id for one in fleet_values.destinations() if one.ready == "False"))
+        expect(page.locator("#said")).to_have_text("1 destination behind")
+
+
+def test_a_destination_that_failed_is_the_news_of_a_fleet_in_step(open_page: OpenPage) -> None:
+    with ServedFleet.start(fleet_values.resource("line-1"), *fleet_values.destinations()) as served:
+        page = open_page(served.url)
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
+        expect(page.locator("#destinations-sum")).to_contain_text("1 failed")
+
+
+def test_what_is_well_with_a_destination_and_should_be_known_is_said(open_page: OpenPage) -> None:
+    fine = fleet_values.destinations()[0]
+    warned = msgspec.structs.replace(fine, warnings=("Secrets are written in clear",), authors=())
+    with ServedFleet.start(warned) as served:
+        page = open_page(served.url)
+        card = page.locator(".destination")
+        expect(card).to_contain_text("Up to date")
+        expect(card.locator(".troubles")).to_have_text("Secrets are written in clear")
+        expect(card.locator(".facts")).to_contain_text("Changes byunknown")
 
 
 def test_what_cannot_be_read_is_said_in_words(fleet: ServedFleet, open_page: OpenPage) -> None:
@@ -256,8 +279,8 @@ def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:
     warned = fleet_values.gateway("filler", message="the certificate was not verified")
     with ServedFleet.start(fleet_values.resource("line-1", warned), mode="standalone") as served:
         page = open_page(served.url)
-        expect(page.get_by_role("heading", level=1)).to_have_text("The gateway is in step")
-        expect(page.get_by_role("row").filter(has_text="filler")).to_contain_text("was not verified")
+        expect(page.get_by_role("heading", level=1)).to_have_text("filler is in step")
+        expect(page.locator("#lone")).to_contain_text("was not verified")
         expect(page.locator("#place")).to_have_text("on this machine")
 
 

@@ -141,7 +141,7 @@ class DestinationNow(_Shape, frozen=True, kw_only=True):
     """Where the cluster is written to in git (D)."""
 
     id: str
-    """`namespace/GitTarget/name`, or whatever tells it from all others."""
+    """`namespace/GitDestination/name`"""
     namespace: str
     name: str
     repo: str = ""
@@ -159,7 +159,15 @@ class DestinationNow(_Shape, frozen=True, kw_only=True):
     ready: str = "Unknown"
     reason: str = ""
     message: str = ""
+    stalled: bool = False
+    """Somebody has to act before it can get well; otherwise it is tried again by itself."""
     suspended: bool = False
+    rules: int | None = None
+    """How many rules send objects to it; None: nobody here can know."""
+    troubles: tuple[str, ...] = ()
+    """Why not everything that its rules select gets to it."""
+    warnings: tuple[str, ...] = ()
+    """What is well and should be known all the same, such as Secrets that are written in clear."""
 
 
 class Stop(_Shape, frozen=True, kw_only=True):

@@ -109,6 +109,14 @@ def test_a_form_of_another_page_is_no_json(kind: str) -> None:
     check_json({"Content-Type": "application/json; charset=utf-8"})
 
 
+@pytest.mark.parametrize("coding", ["gzip", "br", "GZIP", "gzip, identity", ""])
+def test_a_body_that_unpacks_to_more_than_it_is_is_not_taken(coding: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check_json({"Content-Type": "application/json", "Content-Encoding": coding})
+    assert refused.value.status == 415
+    check_json({"Content-Type": "application/json", "Content-Encoding": "Identity"})
+
+
 def test_nothing_is_said_behind_a_question_mark() -> None:
     for path, query in (
         ("/", "token=x"),
@@ -145,6 +153,7 @@ def test_a_bearer_token_is_taken_from_its_header_alone() -> None:
         ("x:1;a=b", "stoker"),
         ("x:123456", "stoker"),
         ("x:\u0663", "stoker"),
+        ("8090", "stoker"),
     ],
 )
 def test_a_cookie_is_named_by_the_port_that_the_browser_knows(host: str, name: str) -> None:

@@ -32,6 +32,12 @@ from stoker.web.securing import secured
 from stoker.web.server import Dashboard, Settings
 from stoker.web.standalone.gate import LocalGate
 
+POLICY = {
+    *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"),
+    *("connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"),
+}
+"""All that a page may do; a page that needs more has to say so here, too."""
+
 
 class House:
     """A dashboard, what it shows, and visitors."""
@@ -121,7 +127,8 @@ async def test_who_signs_in_sees_the_picture_in_the_documented_shape(house: Hous
             "authors",
             "recent",
         ),
-        *("lagSeconds", "pending", "pendingSince", "ready", "reason", "message", "suspended"),
+        *("lagSeconds", "pending", "pendingSince", "ready", "reason", "message", "stalled", "suspended"),
+        *("rules", "troubles", "warnings"),
     }
 
 
@@ -146,7 +153,10 @@ async def test_the_session_lives_in_a_strict_cookie_and_ends_with_it(house: Hous
     assert "Secure" not in cookie
     assert EDITOR not in cookie
     assert (await visit.get("/api/picture")).status == 200
-    assert (await visit.sign_out()).status == 200
+    gone = await visit.sign_out()
+    assert gone.status == 200
+    for word in ("Max-Age=0", "HttpOnly", "SameSite=Strict", "Path=/", f"stoker-{house.dashboard.port}="):
+        assert word in gone.headers["Set-Cookie"]
     assert (await visit.get("/api/picture")).status == 401
     assert len(house.dashboard.sessions) == 0
 
@@ -191,6 +201,8 @@ async def test_a_token_in_the_header_begins_a_session_once(house: House) -> None
     assert again.json["csrf"] == first.json["csrf"]
     other = await visit.get("/api/session", Authorization=f"Bearer {VIEWER}")
     assert other.json["user"] == "viewer@plant.example"
+    assert other.json["csrf"] != first.json["csrf"], "nobody goes on with what another one knew"
+    assert other.headers["Set-Cookie"] != first.headers["Set-Cookie"]
     assert len(house.dashboard.sessions) == 1, "the session of the one before is over"
     wrong = await visit.get("/api/session", Authorization="Bearer nobody")
     assert wrong.status == 401
@@ -266,12 +278,14 @@ async def test_every_answer_keeps_a_browser_strict(house: House) -> None:
     visit = await house.visit(EDITOR)
     for path in ("/", "/static/main.js", "/api/session", "/api/picture", "/nothing", "/api/nothing"):
         headers = (await visit.get(path)).headers
-        assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; ")
-        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert set(headers["Content-Security-Policy"].split("; ")) == POLICY
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["X-Frame-Options"] == "DENY"
         assert headers["Referrer-Policy"] == "no-referrer"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+        for power in ("camera", "geolocation", "microphone", "payment", "usb"):
+            assert f"{power}=()" in headers["Permissions-Policy"]
         assert headers["Server"] == "stoker"
         assert "Access-Control-Allow-Origin" not in headers
         assert headers["Cache-Control"] == ("no-store" if "api" in path or "nothing" in path else "no-cache")
@@ -572,6 +586,22 @@ async def test_orders_that_come_too_fast_have_to_wait(house: House) -> None:
     assert answers[0] == 200
     assert answers[-1] == 429
     assert len(house.hands.orders) <= 62
+
+
+async def test_whose_token_is_no_longer_good_gives_no_orders(house: House) -> None:
+    visit = await house.visit(EDITOR)
+    del house.gate.sights[EDITOR]
+    assert (await visit.order(action="stop")).status == 401
+    assert house.hands.orders == []
+    assert len(house.dashboard.sessions) == 0
+
+
+async def test_what_is_no_token_is_not_shown_to_the_gate(house: House) -> None:
+    visit = await house.visit()
+    for token in ("a\r\nX-Evil: 1", "a\0b", "a\x7fb", "t\u00fcr", ""):
+        house.gate.sights[token] = house.gate.sights[EDITOR]
+        assert (await visit.sign_in(token)).status == 401
+    assert len(house.dashboard.sessions) == 0
 
 
 async def test_without_the_csrf_token_nothing_is_done(house: House) -> None:

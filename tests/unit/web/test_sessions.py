@@ -57,10 +57,12 @@ def sessions(gate: Gate, clock: ManualClock) -> Sessions:
 
 async def test_a_session_is_found_by_its_id_alone(sessions: Sessions) -> None:
     secret, session = sessions.begin(visitor())
-    other, _ = sessions.begin(visitor())
+    other, again = sessions.begin(visitor())
     assert sessions.find(secret) is session
     assert secret != other
     assert len(secret) >= 40
+    assert len(session.csrf) >= 40
+    assert session.csrf not in (secret, again.csrf), "it is told to the page, which never sees the id"
     assert sessions.find(secret[:-1]) is None
     assert sessions.find("\udcff") is None
 
@@ -85,7 +87,29 @@ async def test_none_lasts_for_ever_however_it_is_used(sessions: Sessions, clock:
         assert sessions.keep(session)
     await clock.advance(1800)
     assert not sessions.keep(session)
+    assert session.ended.is_set()
     assert sessions.find(secret) is None
+
+
+async def test_what_is_over_is_not_kept_until_somebody_asks_for_it(
+    sessions: Sessions, clock: ManualClock
+) -> None:
+    _, old = sessions.begin(visitor("old"))
+    await clock.advance(IDLE_SECONDS)
+    sessions.begin(visitor("new"))
+    assert old.ended.is_set(), "and its streams with it"
+    assert len(sessions) == 1
+
+
+async def test_one_that_is_over_may_be_ended_again(sessions: Sessions) -> None:
+    secret, session = sessions.begin(visitor())
+    for _ in range(2):
+        sessions.end(session)
+    assert sessions.find(secret) is None
+    others = [sessions.begin(visitor(name))[1] for name in ("a", "b")]
+    sessions.end_all()
+    assert len(sessions) == 0
+    assert all(one.ended.is_set() for one in others)
 
 
 async def test_there_are_so_many_and_the_quietest_goes_first(sessions: Sessions) -> None:
@@ -117,6 +141,28 @@ async def test_a_token_that_was_renewed_while_the_old_one_was_asked_about_ends_n
         await asking
     assert not session.ended.is_set()
     assert await sessions.sight(session) == ALL
+
+
+async def test_a_renewed_token_is_asked_about_although_the_old_one_just_was(
+    sessions: Sessions, gate: Gate
+) -> None:
+    gate.answers = [ALL, ONE]
+    _, session = sessions.begin(visitor())
+    asking = asyncio.create_task(sessions.sight(session))
+    await asyncio.sleep(0)
+    sessions.renew(session, visitor()._replace(token=Secret("newer")))
+    assert await asking == ALL
+    assert await sessions.sight(session) == ONE, "what the newer token may is another question"
+
+
+async def test_through_a_session_that_has_ended_nothing_is_seen(sessions: Sessions, gate: Gate) -> None:
+    _, session = sessions.begin(visitor())
+    assert await sessions.sight(session) == ALL
+    sessions.end(session)
+    with pytest.raises(Refused) as refused:
+        await sessions.sight(session)
+    assert refused.value.status == 401
+    assert gate.asked == 1
 
 
 async def test_one_visitor_cannot_push_out_the_others(sessions: Sessions) -> None:
@@ -152,9 +198,19 @@ async def test_a_token_that_is_no_longer_good_ends_the_session(
     assert sessions.find(secret) is None
 
 
+async def test_a_refusal_that_is_not_about_the_token_ends_nothing(sessions: Sessions, gate: Gate) -> None:
+    gate.answers = [Refused(429, "not now"), ALL]
+    _, session = sessions.begin(visitor())
+    with pytest.raises(Refused):
+        await sessions.sight(session)
+    assert not session.ended.is_set()
+    assert await sessions.sight(session) == ALL
+
+
 async def test_what_was_known_holds_for_a_while_where_nobody_can_be_asked(
     sessions: Sessions, gate: Gate, clock: ManualClock
 ) -> None:
+    await clock.advance(SIGHT_LASTS)
     _, session = sessions.begin(visitor())
     gate.answers = [ALL, Retry("away")]
     await sessions.sight(session)
@@ -162,7 +218,7 @@ async def test_what_was_known_holds_for_a_while_where_nobody_can_be_asked(
     assert await sessions.sight(session) == ALL
     assert await sessions.sight(session) == ALL
     assert gate.asked == 2, "a server that is away is not asked by every request"
-    await clock.advance(SIGHT_LASTS)
+    await clock.advance(SIGHT_LASTS - SIGHT_SECONDS)
     with pytest.raises(Retry):
         await sessions.sight(session)
     assert not session.ended.is_set()

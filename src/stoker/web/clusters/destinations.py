@@ -8,11 +8,18 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.kinds.destinations import GitDestinationStatus, WrittenCommit
+from stoker.domain.reasons import ConditionType, Reason
 from stoker.web.clusters.kinds import DESTINATION
 from stoker.web.clusters.resources import id_of
+from stoker.web.clusters.rules import SeenRule
 from stoker.web.pictures import DestinationNow, Written
 
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)s")
+_WARNINGS = (
+    ConditionType.SECRETS_IN_CLEAR,
+    ConditionType.MARKER_CONFLICT,
+    ConditionType.LEASE_NOT_ACQUIRED,
+)
 
 
 class _Ref(msgspec.Struct, frozen=True):
@@ -68,6 +75,14 @@ class SeenConfig(NamedTuple):
     suspended: bool
 
 
+class ShownDestination(NamedTuple):
+    """A destination with what other objects say about it."""
+
+    destination: SeenDestination
+    config: SeenConfig | None
+    rules: tuple[SeenRule, ...] = ()
+
+
 _body = msgspec.json.Decoder(_Body)
 _config = msgspec.json.Decoder(_Config)
 
@@ -80,7 +95,9 @@ def seen_config(raw: bytes) -> SeenConfig:
 def seen_destination(raw: bytes) -> SeenDestination:
     body = _body.decode(raw)
     of, spec, status = body.metadata, body.spec, body.status
-    ready = next((one for one in status.conditions or () if one.type == "Ready"), None)
+    conditions = status.conditions or ()
+    ready = next((one for one in conditions if one.type == ConditionType.READY), None)
+    true = {one.type: one.message or "" for one in conditions if one.status == "True"}
     recent = status.recent_commits or ()
     now = DestinationNow(
         id=id_of(DESTINATION, of.namespace, of.name),
@@ -96,9 +113,11 @@ def seen_destination(raw: bytes) -> SeenDestination:
         pending=status.pending_changes or 0,
         pending_since=status.pending_since if status.pending_changes else None,
         ready=ready.status if ready is not None else "Unknown",
-        reason=(ready.reason or "") if ready is not None else "NotYetSeen",
+        reason=(ready.reason or "") if ready is not None else Reason.NOT_YET_SEEN,
         message=(ready.message or "") if ready is not None else "no reverser has looked at it yet",
+        stalled=ConditionType.STALLED in true,
         suspended=bool(spec.suspend),
+        warnings=tuple(true[one] for one in _WARNINGS if true.get(one)),
     )
     return SeenDestination(now, ConfigKey(spec.repo_ref.namespace or of.namespace, spec.repo_ref.name))
 

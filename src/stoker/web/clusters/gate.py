@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -27,7 +27,7 @@ from stoker.kube.deadlines import deadline
 from stoker.kube.resources import CONFIG_MAPS
 from stoker.telemetry.logs import get_logger
 from stoker.web.clusters.asking import PATIENCE_SECONDS, Asked, Reviews, User, together
-from stoker.web.clusters.kinds import ALL, PAUSE_MAP, SYNCED
+from stoker.web.clusters.kinds import ALL, PAUSE_MAP, SYNCED, WITH_RULES
 from stoker.web.clusters.rights import NOWHERE, Reach, Rights
 from stoker.web.seams import Refused, Sight, Visitor
 
@@ -91,12 +91,14 @@ class ClusterGate:
         clock: Clock | None = None,
         *,
         sight_seconds: float = KNOWN_SECONDS,
+        kinds: Collection[str] = tuple(ALL),
     ) -> None:
         self._scene = scene
         self._stop = Asked("patch", CONFIG_MAPS, home, PAUSE_MAP)
         self._clock = clock or SystemClock()
         self._reviews = Reviews(client, self._clock)
         self._sight_seconds = sight_seconds
+        self._kinds = kinds
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
 
@@ -150,11 +152,12 @@ class ClusterGate:
 
     async def _looked_up(self, subject: dict[str, Any]) -> _Found:
         await self._settled()
+        kinds = self._kinds
         *found, may_stop = await together(
-            [*(self._of_kind(subject, kind) for kind in ALL), self._reviews.allowed(subject, self._stop)]
+            [*(self._of_kind(subject, kind) for kind in kinds), self._reviews.allowed(subject, self._stop)]
         )
-        lists = {kind: lists for kind, (lists, _) in zip(ALL, found, strict=True)}
-        patches = {kind: patches for kind, (_, patches) in zip(ALL, found, strict=True) if kind in SYNCED}
+        lists = {kind: lists for kind, (lists, _) in zip(kinds, found, strict=True)}
+        patches = {kind: patches for kind, (_, patches) in zip(kinds, found, strict=True) if kind in SYNCED}
         granted = [*_granted("list", lists), *_granted("patch", patches), *([self._stop] if may_stop else [])]
         return _Found(Rights(lists, patches).sight(may_stop=may_stop), tuple(granted))
 
@@ -199,10 +202,10 @@ class ClusterGate:
         return lists, await self._reach(subject, "patch", kind, seen[:MOST_NAMESPACES])
 
     async def _reach(self, subject: dict[str, Any], verb: str, kind: str, places: Sequence[str]) -> Reach:
-        if await self._reviews.allowed(subject, Asked(verb, ALL[kind])):
+        if await self._reviews.allowed(subject, Asked(verb, WITH_RULES[kind])):
             return Reach(everywhere=True)
         answers = await together(
-            [self._reviews.allowed(subject, Asked(verb, ALL[kind], one)) for one in places]
+            [self._reviews.allowed(subject, Asked(verb, WITH_RULES[kind], one)) for one in places]
         )
         return Reach(namespaces=frozenset(one for one, yes in zip(places, answers, strict=True) if yes))
 
@@ -210,7 +213,7 @@ class ClusterGate:
 def _granted(verb: str, reaches: dict[str, Reach]) -> Iterable[Asked]:
     for kind, reach in reaches.items():
         for place in ("",) if reach.everywhere else sorted(reach.namespaces):
-            yield Asked(verb, ALL[kind], place)
+            yield Asked(verb, WITH_RULES[kind], place)
 
 
 def _begun(work: Coroutine[Any, Any, _Found]) -> asyncio.Task[_Found]:

@@ -8,13 +8,19 @@ from stoker.fleet.naming import KINDS
 from stoker.kube.kinds import rest
 from stoker.kube.resources import Resource
 
-__all__ = ["ALL", "CONFIG", "DESTINATION", "PAUSE_MAP", "SYNCED"]
+__all__ = ["ALL", "CLUSTER_RULE", "CONFIG", "DESTINATION", "PAUSE_MAP", "RULE", "SYNCED", "WITH_RULES"]
 
 DESTINATION = "GitDestination"
 CONFIG = "GitRepoConfig"
+RULE = "WatchRule"
+CLUSTER_RULE = "ClusterWatchRule"
 SYNCED = KINDS
 """Kinds that a visitor may act on."""
 
+_RESOURCES = {kind.name: rest(kind) for kind in REGISTERED}
+
 ALL: dict[str, Resource] = {
-    kind.name: rest(kind) for kind in REGISTERED if kind.name in (*KINDS, DESTINATION, CONFIG)
+    name: one for name, one in _RESOURCES.items() if name in (*KINDS, DESTINATION, CONFIG)
 }
+WITH_RULES: dict[str, Resource] = {**ALL, **{name: _RESOURCES[name] for name in (RULE, CLUSTER_RULE)}}
+"""Where what sends objects to destinations is looked at, too."""

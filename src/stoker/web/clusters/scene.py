@@ -28,21 +28,31 @@ from stoker.web.clusters.destinations import (
     ConfigKey,
     SeenConfig,
     SeenDestination,
+    ShownDestination,
     joined,
     seen_config,
     seen_destination,
 )
 from stoker.web.clusters.histories import past_of
-from stoker.web.clusters.kinds import ALL, CONFIG, DESTINATION, PAUSE_MAP, SYNCED
+from stoker.web.clusters.kinds import (
+    CLUSTER_RULE,
+    CONFIG,
+    DESTINATION,
+    PAUSE_MAP,
+    RULE,
+    SYNCED,
+    WITH_RULES,
+)
 from stoker.web.clusters.resources import Seen, id_of, seen
 from stoker.web.clusters.rights import buttons, sees
+from stoker.web.clusters.rules import DestinationKey, RuleBook, SeenRule, seen_rule, troubles_of
 from stoker.web.clusters.stopping import NOT_STOPPED, SeenStop, seen_stop
 from stoker.web.clusters.watches import Watches
 from stoker.web.pictures import Changes, DestinationNow, GatewayPast, Picture, ResourceNow, Stop
 from stoker.web.seams import CLUSTER, GatewayKey, Sight
 from stoker.web.versions import Versions
 
-Shown: TypeAlias = Seen | tuple[SeenDestination, SeenConfig | None] | SeenStop
+Shown: TypeAlias = Seen | ShownDestination | SeenStop
 
 LOOK_SECONDS = 5.0
 _STOP = "stop"
@@ -59,19 +69,28 @@ class ClusterScene:
         home: str,
         namespaces: Collection[str] = (),
         clock: Clock | None = None,
+        *,
+        rules: bool = False,
     ) -> None:
+        """`rules`: also look at what sends objects to destinations, which a reverser's account may read."""
         self._clock = clock or SystemClock()
         self._shown: Versions[Shown] = Versions()
         self._shown.set(_STOP, NOT_STOPPED)
         self._configs: dict[ConfigKey, SeenConfig] = {}
         self._uses: defaultdict[ConfigKey, set[str]] = defaultdict(set)
         """The destinations of each repository."""
+        self._rules = RuleBook()
         self._blind = Blind()
         self._watches = Watches(client, namespaces, self._clock)
         for kind in SYNCED:
-            self._watches.add(ALL[kind], partial(seen, kind), self._resource(kind))
-        self._watches.add(ALL[DESTINATION], seen_destination, self._destination)
-        self._watches.add(ALL[CONFIG], seen_config, self._config)
+            self._watches.add(WITH_RULES[kind], partial(seen, kind), self._resource(kind))
+        self._watches.add(WITH_RULES[DESTINATION], seen_destination, self._destination)
+        self._watches.add(WITH_RULES[CONFIG], seen_config, self._config)
+        if rules:
+            self._watches.add(WITH_RULES[RULE], partial(seen_rule, RULE), self._rule)
+            self._watches.add_one(
+                WITH_RULES[CLUSTER_RULE], partial(seen_rule, CLUSTER_RULE), self._rule, None
+            )
         only = f"metadata.name={PAUSE_MAP}"
         self._watches.add_one(CONFIG_MAPS, seen_stop, self._stop, home, fields=only)
 
@@ -91,7 +110,7 @@ class ClusterScene:
 
     def places(self, kind: str) -> set[str]:
         """The namespaces in which there is an object of this kind, or may be."""
-        return self._watches.places(ALL[kind])
+        return self._watches.places(WITH_RULES[kind])
 
     # What a page asks.
 
@@ -151,10 +170,26 @@ class ClusterScene:
             if not self._sees(sight, now.kind, now.namespace):
                 return None
             return msgspec.structs.replace(now, may=buttons(sight, now.kind, now.namespace))
-        destination, config = value
+        return self._told_of(value, sight)
+
+    def _told_of(self, shown: ShownDestination, sight: Sight) -> DestinationNow | None:
+        destination, config, rules = shown
         if not self._sees(sight, DESTINATION, destination.now.namespace):
             return None
-        return joined(destination, config, may_see=self._sees(sight, CONFIG, destination.config.namespace))
+        now = joined(destination, config, may_see=self._sees(sight, CONFIG, destination.config.namespace))
+        known = [one for one in rules if not self._blind.hides(one.kind, one.namespace)]
+        return msgspec.structs.replace(
+            now,
+            rules=len(rules) if self._knows_rules else None,
+            troubles=troubles_of(known, lambda one: sees(sight, one.kind, one.namespace)),
+        )
+
+    @property
+    def _knows_rules(self) -> bool:
+        """Whether all rules can be read: that there is none is said by nobody who cannot look."""
+        kinds = (RULE, CLUSTER_RULE)
+        found = [one.health for one in self.reflectors if one.resource.kind in kinds]
+        return bool(found) and all(one.synced and one.failing_since is None for one in found)
 
     def _sees(self, sight: Sight, kind: str, namespace: str) -> bool:
         """Whether they may see it, and it can be seen."""
@@ -174,7 +209,8 @@ class ClusterScene:
             self._unused(old.config, id_)
         if new is not None:
             self._uses[new.config].add(id_)
-        self._put(id_, None if new is None else (new, self._configs.get(new.config)))
+        rules = self._rules.of(DestinationKey(*change.key))
+        self._put(id_, None if new is None else ShownDestination(new, self._configs.get(new.config), rules))
 
     def _unused(self, config: ConfigKey, id_: str) -> None:
         self._uses[config].discard(id_)
@@ -189,8 +225,15 @@ class ClusterScene:
             self._configs[key] = change.new
         for id_ in sorted(self._uses.get(key, ())):
             shown = self._shown.get(id_)
-            if isinstance(shown, tuple) and isinstance(shown[0], SeenDestination):
-                self._put(id_, (shown[0], change.new))
+            if isinstance(shown, ShownDestination):
+                self._put(id_, shown._replace(config=change.new))
+
+    def _rule(self, change: Change[SeenRule]) -> None:
+        for key in self._rules.replace(change.old, change.new):
+            id_ = id_of(DESTINATION, *key)
+            shown = self._shown.get(id_)
+            if isinstance(shown, ShownDestination):
+                self._put(id_, shown._replace(rules=self._rules.of(key)))
 
     def _stop(self, change: Change[SeenStop]) -> None:
         self._put(_STOP, change.new or NOT_STOPPED)

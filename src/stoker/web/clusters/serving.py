@@ -21,6 +21,7 @@ from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import parse_address
 from stoker.web.clusters.gate import ClusterGate
 from stoker.web.clusters.hands import ClusterHands
+from stoker.web.clusters.kinds import ALL, WITH_RULES
 from stoker.web.clusters.scene import ClusterScene
 from stoker.web.keeping_open import kept_open
 from stoker.web.metering import Meter
@@ -42,6 +43,8 @@ class Wanted:
     cert_dir: Path | None = None
     """A folder with tls.crt and tls.key, which may be renewed; without it the port speaks plain HTTP."""
     trusted_proxies: tuple[str, ...] = ()
+    rules: bool = False
+    """Whether what is wrong with the rules of a destination is shown with it: the account reads them."""
 
     def __post_init__(self) -> None:
         parse_address(self.address)
@@ -76,13 +79,14 @@ async def keep_serving(
 
 async def serve(wanted: Wanted, client: Client, clock: Clock, meter: Meter | None = None) -> None:
     """Show the cluster until cancelled; raises Misconfigured where nobody can listen at the address."""
-    scene = ClusterScene(client, wanted.home, wanted.namespaces, clock)
+    kinds = tuple(WITH_RULES if wanted.rules else ALL)
+    scene = ClusterScene(client, wanted.home, wanted.namespaces, clock, rules=wanted.rules)
     async with (
         secured(wanted.cert_dir, clock) as tls,
         Dashboard(
             scene,
             ClusterHands(client.config, wanted.home, clock),
-            ClusterGate(client, scene, wanted.home, clock),
+            ClusterGate(client, scene, wanted.home, clock, kinds=kinds),
             settings=Settings(wanted.address, trusted_proxies=wanted.trusted_proxies),
             tls=tls,
             clock=clock,

@@ -108,7 +108,7 @@ class LocalHands:
             raise Refused(409, "another plan waits now, or none; look at it again", Reason.PLAN_PENDING)
         self._desk.agree(digest)
         self._changed()
-        return f"Plan {digest[:12]} may pass."
+        return f"Approved: plan {digest[:12]} is carried out now, and no other."
 
     async def _done(self, errand: Errand) -> str:
         self._desk.ask(errand)

@@ -21,7 +21,6 @@ from stoker.agent.telling import Attended
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
-from stoker.engine.drifting import Drift
 from stoker.engine.ledger import Ledger
 from stoker.snapshots.values import Snapshot
 from stoker.web.standalone.desk import Desk, Errand
@@ -99,8 +98,8 @@ class Shown:
         self.desk.approved = frozenset()
         self._copied()
         self.board.passed(report, self.folder.outcome, self.folder.ledger)
-        if walk:  # what was found has been restored, unless it waits
-            self.board.drifted(report.drift if report.waits is not None else Drift())
+        if walk:
+            self.board.drifted(report.drift_left)
         self.looked(report.files_changed > 0)
         return report
 

@@ -7,19 +7,24 @@ import { button, paragraph } from "./pieces.js";
 import { rollBack } from "./rolling_back.js";
 import { changesOf, counted, shortCommit } from "./words.js";
 
+const UNDER_YOUR_NAME = "The approval stands under your name, and for this plan only.";
+
 /** The buttons of a resource; `gateway` is the one whose past offers ways back. */
 export function actionsOf(resource, gateway = null) {
   const may = (...words) => words.some((word) => resource.may.includes(word));
   const ask = (action) => (pressed) => give(pressed, of(resource, action));
   const buttons = [];
   const add = (shape, word, press) => buttons.push(button("act", press, icon(shape), word));
-  if (may("sync")) add("syncing", "Sync now", ask("sync"));
+  // Without a cluster these are refused while everything is held still, so there is no button for them.
+  const alone = document.body.dataset.mode === "standalone";
+  const stopped = alone && document.body.classList.contains("all-stopped");
+  if (may("sync") && !stopped && !(alone && resource.paused)) add("syncing", "Sync now", ask("sync"));
   if (resource.paused && may("resume", "pause")) add("play", "Resume", ask("resume"));
   if (!resource.paused && may("pause")) add("paused", "Pause", ask("pause"));
   if (resource.rollback && may("release", "rollback")) {
     add("next", `Follow ${refOf(resource)} again…`, (pressed) => letGo(pressed, resource));
   }
-  if (may("rollback")) add("back", "Roll back…", (pressed) => rollBack(pressed, resource, gateway));
+  if (may("rollback") && !stopped) add("back", "Roll back…", (pressed) => rollBack(pressed, resource, gateway));
   return buttons;
 }
 
@@ -49,11 +54,12 @@ export async function approve(pressed, resource) {
   const plan = resource.approval;
   const whom = counted(plan.gateways.length, "gateway");
   const stopped = document.body.classList.contains("all-stopped");
+  const alone = document.body.dataset.mode === "standalone";
   const when = stopped ? "when the emergency stop is lifted" : "as soon as you approve";
   const body = [
     paragraph(`${plan.ref} (commit ${shortCommit(plan.commit)}) goes to ${whom} ${when}.`),
-    paragraph("Files over all gateways: ", make("b", {}, changesOf(plan)), "."),
-    make("p", { class: "quiet" }, "The approval stands under your name, and for this plan only."),
+    paragraph(plan.gateways.length > 1 ? "Files over all gateways: " : "Files: ", make("b", {}, changesOf(plan)), "."),
+    make("p", { class: "quiet" }, alone ? "It is for this plan only." : UNDER_YOUR_NAME),
   ];
   const gone = `${counted(plan.deleted, "file")} will be deleted.`;
   if (plan.deleted) body.splice(2, 0, make("p", { class: "warn" }, icon("failed"), gone));

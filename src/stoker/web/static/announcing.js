@@ -1,7 +1,6 @@
 // Says aloud what changed, for those who do not look: one sentence at a time, at most every few seconds,
 // and only what matters. Nobody can listen to a hundred changes a second.
 import { byId } from "./making.js";
-import { sentence } from "./tally.js";
 
 const SELDOM = 6000;
 
@@ -10,9 +9,8 @@ export class Announcing {
   #next = "";
   #timer = 0;
 
-  /** The fleet's sentence, when it has become another one. */
-  fleet(sum) {
-    const now = sentence(sum);
+  /** The page's sentence, when it has become another one. */
+  verdict({ sentence: now }) {
     if (!this.#last) {
       this.#last = now;
       return;

@@ -2,10 +2,10 @@
 import { approve, whyNone } from "./acting.js";
 import { waitsForApproval } from "./judging.js";
 import { byId, icon, make, put, show } from "./making.js";
-import { button, commit, diffCounts, link, list, quiet } from "./pieces.js";
+import { button, commit, diffCounts, link, list, placeOf, quiet } from "./pieces.js";
 import { routeTo } from "./routing.js";
 import { moment } from "./ticking.js";
-import { counted } from "./words.js";
+import { counted, withoutDigests } from "./words.js";
 
 export class Approvals {
   #cards = new Map();
@@ -49,14 +49,20 @@ function card(kept) {
 }
 
 function what(resource, plan) {
-  const place = `${resource.kind} in ${resource.namespace}`;
   const stage = plan.stage ? `, stage ${plan.stage}` : "";
   const whom = ` to ${counted(plan.gateways.length, "gateway")}${stage}`;
   return make("div", { class: "what" },
-    make("h3", {}, icon("hand"), link(routeTo(resource), resource.name), quiet(place)),
+    make("h3", {}, icon("hand"), link(routeTo(resource), resource.name), quiet(placeOf(resource))),
     make("p", { class: "lead" }, "wants to deliver ", make("b", {}, plan.ref), " ", commit(plan.commit), whom),
     plan.message ? make("p", { class: "warn" }, icon("failed"), plan.message) : null,
+    held(resource),
     perGateway(plan));
+}
+
+/** Why it is asked at all, where a guard does so. */
+function held({ reason, message }) {
+  if (reason !== "DeletionBudgetExceeded") return null;
+  return make("p", { class: "warn" }, icon("failed"), make("span", {}, withoutDigests(message)));
 }
 
 function much(plan) {
@@ -65,7 +71,7 @@ function much(plan) {
 }
 
 function perGateway(plan) {
-  if (!plan.gateways.length) return null;
+  if (plan.gateways.length < 2) return null;
   const rows = plan.gateways.map((one) =>
     make("li", {}, make("b", {}, one.name), ` +${one.added} ~${one.modified} −${one.deleted}`));
   return make("details", {}, make("summary", {}, "On each gateway"), list("per-gateway", rows));

@@ -2,17 +2,17 @@
 import { actionsOf, approve, whyNone } from "./acting.js";
 import { waitsForApproval } from "./judging.js";
 import { icon, make } from "./making.js";
-import { bareButton, button, commit, diffCounts, facts, link, list, paths, pill } from "./pieces.js";
+import { bareButton, button, commit, diffCounts, facts, link, list, paths, pill, placeOf } from "./pieces.js";
 import { routeTo } from "./routing.js";
 import { holders, whyOf } from "./rows.js";
 import { moment } from "./ticking.js";
-import { counted, shortCommit } from "./words.js";
+import { counted, shortCommit, withoutDigests } from "./words.js";
 
 const MEMBERS = 200;
 
 /** `past` is where the history goes when it has come. */
 export function gatewayNodes({ resource }, { gateway, standing, word }, close, past) {
-  const under = ["gateway of ", link(routeTo(resource), resource.name), ` · ${resource.kind} in ${resource.namespace}`];
+  const under = ["gateway of ", link(routeTo(resource), resource.name), ` · ${placeOf(resource)}`];
   return [
     head(pill(standing, word), gateway.name, close, ...under),
     trouble(standing, whyOf(gateway, standing)),
@@ -38,7 +38,7 @@ export function resourceNodes({ resource, worst, word, gateways }, close) {
   const shown = gateways.slice(0, MEMBERS).map((one) =>
     make("li", {}, pill(one.standing, one.word), link(routeTo(resource, one.gateway.name), one.gateway.name)));
   return [
-    head(pill(worst, word), resource.name, close, `${resource.kind} in ${resource.namespace}`),
+    head(pill(worst, word), resource.name, close, placeOf(resource)),
     trouble(resource.ready === "False" ? worst : "step", resource.message),
     plan(resource),
     actions(resource, null),
@@ -65,8 +65,8 @@ function head(state, title, close, ...under) {
   return make("header", {}, state, bareButton("close", "Close", close), name, where);
 }
 
-function trouble(standing, sentence) {
-  return sentence ? make("p", { class: "trouble", data: { standing } }, sentence) : "";
+export function trouble(standing, sentence) {
+  return sentence ? make("p", { class: "trouble", data: { standing } }, withoutDigests(sentence)) : "";
 }
 
 /** A plan that waits stands here as well: on a phone the card on top is out of sight. */
@@ -94,7 +94,7 @@ function backTo({ toSnapshot, toCommit, state, message }) {
   return `${where} (${state.toLowerCase()}) ${message}`.trim();
 }
 
-function drift(gateway) {
+export function drift(gateway) {
   if (!gateway.drift) return "";
   const title = make("h3", {}, `Drift: ${counted(gateway.drift, "file")} changed on the gateway`);
   const items = gateway.driftPaths.map((path) => make("li", { class: "changed" }, path));

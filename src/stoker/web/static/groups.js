@@ -2,7 +2,7 @@
 // the rest, and a long list grows by request: the page never holds more rows than somebody can look through.
 import { STANDINGS, waitsForApproval } from "./judging.js";
 import { icon, make, put, show } from "./making.js";
-import { button } from "./pieces.js";
+import { button, placeOf } from "./pieces.js";
 import { sentenceOf } from "./reasons.js";
 import { routeTo } from "./routing.js";
 import { Row, setStanding } from "./rows.js";
@@ -28,7 +28,7 @@ export class Group {
     this.word = make("span");
     this.state = make("span", { class: "pill" }, icon("step"), this.word);
     this.open = make("a", { class: "open", href: routeTo(resource) }, resource.name);
-    this.place = make("span", { class: "quiet place" }, `${resource.kind} in ${resource.namespace}`);
+    this.place = make("span", { class: "quiet place" }, placeOf(resource));
     this.marks = make("span", { class: "marks" });
     this.delivers = make("span", { class: "delivers" });
     this.tally = make("span", { class: "quiet counts" });

@@ -20,6 +20,9 @@ const ON_ITS_WAY = new Set([
   "NeverSynced", "SyncInProgress", "Reconciling", "ScanLockHeld",
 ]);
 
+/** The deletion guard held a plan back: an error for the agent, a question to whoever looks at the page. */
+const GUARDED = "DeletionBudgetExceeded";
+
 /** Whether a reason says that nothing is wrong. */
 export function isOnItsWay(reason) {
   return ON_ITS_WAY.has(reason);
@@ -50,9 +53,11 @@ export function standingOf(gateway) {
 export function judged(resource) {
   const counts = noCounts();
   const gateways = resource.gateways.map((gateway) => {
-    const standing = standingOf(gateway);
+    const asked = gateway.reason === GUARDED && waitsForApproval(resource);
+    const standing = asked ? "waiting" : standingOf(gateway);
     counts[standing] += 1;
-    const word = gateway.takenBack && standing === "waiting" ? "Taken back" : wordOf(standing);
+    const back = gateway.takenBack && standing === "waiting" && !asked;
+    const word = asked ? "Waits for approval" : back ? "Taken back" : wordOf(standing);
     return { gateway, standing, word, key: `${gateway.name}\n${gateway.pod}` };
   });
   gateways.sort((a, b) => rank(a.standing) - rank(b.standing) || byName(a.gateway.name, b.gateway.name));
@@ -63,7 +68,8 @@ export function judged(resource) {
 
 /** Whether the resource itself is in trouble that none of its gateways shows: a source that cannot be reached. */
 function ownTrouble(resource, counts) {
-  return resource.ready === "False" && !counts.failed && !isOnItsWay(resource.reason);
+  const asked = resource.reason === GUARDED && waitsForApproval(resource);
+  return resource.ready === "False" && !counts.failed && !asked && !isOnItsWay(resource.reason);
 }
 
 function noCounts() {

@@ -7,6 +7,7 @@ import { Holding } from "./holding.js";
 import { startKeys } from "./keys.js";
 import { Linking } from "./linking.js";
 import { Listening } from "./listening.js";
+import { Lone } from "./lone.js";
 import { byId, icon, put, show } from "./making.js";
 import { drawUnseen } from "./missing.js";
 import * as notices from "./notices.js";
@@ -15,9 +16,10 @@ import { SigningIn, tokenFromAddress } from "./signing_in.js";
 import { Stopping } from "./stopping.js";
 import { Table } from "./table.js";
 import * as talking from "./talking.js";
-import { Tally, title } from "./tally.js";
+import { Tally } from "./tally.js";
 import { startTheming } from "./theming.js";
 import { startTicking } from "./ticking.js";
+import { title } from "./verdicts.js";
 import { accountName } from "./words.js";
 
 const AGAIN = 3000;
@@ -28,6 +30,7 @@ const table = new Table(holding, showAll);
 const tally = new Tally(choose);
 const approvals = new Approvals();
 const destinations = new Destinations();
+const lone = new Lone();
 const stopping = new Stopping(holding);
 const side = new Side(holding);
 const announcing = new Announcing();
@@ -42,33 +45,39 @@ const listening = new Listening({
 });
 
 function draw(news) {
-  if (news.stop) stopping.draw();
+  stopping.draw();
   if (news.whole) table.drawAll();
   else if (news.ids.size) table.drawSome(news.ids);
   if (news.whole || news.ids.size || news.stop) {
-    drawSum(tally.draw(holding));
     approvals.draw(holding);
+    lone.draw(holding);
     drawRights();
   }
   if (news.destinations) destinations.draw(holding);
-  if (news.destinations || news.whole) drawSections();
+  drawVerdict(tally.draw(holding));
+  if (news.destinations || news.whole || news.ids.size) drawSections();
   if (news.whole) drawUnseen(holding.unseen);
   if (news.whole) side.follow();
   side.draw();
 }
 
-function drawSum(sum) {
+function drawVerdict(verdict) {
   if (byId("main").hidden) return;
-  announcing.fleet(sum);
-  document.title = title(sum, holding.stop.active);
+  announcing.verdict(verdict);
+  document.title = title(verdict, holding.stop.active);
+}
+
+/** How a destination stands depends on how long it has been so, and the sentence of the page with it. */
+function tick() {
+  destinations.draw(holding);
+  drawVerdict(tally.draw(holding));
 }
 
 /** A reverser alone has destinations and no gateways; then the page is about those. */
 function drawSections() {
-  const fleet = holding.resources.size > 0 || holding.destinations.size === 0;
-  show(byId("fleet"), fleet);
-  show(byId("sections"), fleet && holding.destinations.size > 0);
-  document.body.classList.toggle("both", fleet && holding.destinations.size > 0);
+  const both = holding.resources.size > 0 && holding.destinations.size > 0;
+  show(byId("sections"), both);
+  document.body.classList.toggle("both", both);
 }
 
 function drawRights() {
@@ -133,7 +142,7 @@ async function signOut() {
 function begin() {
   startTheming();
   startFraming();
-  startTicking(() => destinations.draw(holding));
+  startTicking(tick);
   startKeys({ side, clearSearch: showAll });
   byId("search").addEventListener("input", (event) => search(event.target.value));
   byId("search-form").addEventListener("submit", (event) => event.preventDefault());

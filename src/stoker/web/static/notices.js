@@ -4,7 +4,9 @@ import { bareButton, paragraph } from "./pieces.js";
 
 const STAYS = 8000;
 
+/** The newest is the one that counts: what was done before it no longer needs to be read. */
 export function done(sentence) {
+  for (const old of byId("notices").querySelectorAll("[role=status]")) old.remove();
   const node = notice("step", sentence, "status");
   setTimeout(() => node.remove(), STAYS);
 }

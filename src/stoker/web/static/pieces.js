@@ -37,6 +37,11 @@ export function commit(id) {
   return id ? make("code", { title: id }, shortCommit(id)) : "";
 }
 
+/** Where a resource is; one that flags describe is none of a cluster's. */
+export function placeOf({ kind, namespace }) {
+  return kind === "Folder" ? "a folder on this machine" : `${kind} in ${namespace}`;
+}
+
 export function list(kind, items) {
   return make("ul", { class: kind }, ...items);
 }

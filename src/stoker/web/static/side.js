@@ -70,7 +70,8 @@ export class Side {
     document.body.classList.remove("beside");
     this.#cover();
     // The line that opened it may have been drawn anew meanwhile.
-    const again = [...document.querySelectorAll("#gateways a.open")].find((link) => link.hash === this.#opener?.hash);
+    const links = [...document.querySelectorAll("#lone a, #gateways a.open")];
+    const again = links.find((link) => link.hash === this.#opener?.hash);
     (this.#opener?.isConnected ? this.#opener : again)?.focus();
     this.#opener = null;
   }

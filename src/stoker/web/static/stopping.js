@@ -6,8 +6,8 @@ import { button, list, paragraph } from "./pieces.js";
 import { moment } from "./ticking.js";
 import { counted } from "./words.js";
 
+const STILL_WRITTEN = "What changes in the cluster is still written to git.";
 const EFFECTS = [
-  "Gateways keep running with what they have.",
   "A sync that has begun ends whole, it is not torn apart.",
   "It lasts until somebody lets everything go on, also over a restart.",
 ];
@@ -22,7 +22,7 @@ export class Stopping {
 
   draw() {
     const { active, since, may } = this.#holding.stop;
-    const key = JSON.stringify([active, since, may]);
+    const key = JSON.stringify([active, since, may, this.#holding.destinations.size > 0, this.#holding.mode]);
     if (key === this.#key) return;
     this.#key = key;
     document.body.classList.toggle("all-stopped", active);
@@ -31,8 +31,7 @@ export class Stopping {
     byId("stopped-act").replaceChildren(...(active && may ? [this.#goOnButton()] : []));
     const when = since ? [" Stopped ", moment(since), "."] : [];
     const who = may ? "" : " Your account may not let it go on.";
-    const what = "Nothing is delivered to any gateway. They keep running with what they have.";
-    byId("stopped-text").replaceChildren(what, who, ...when);
+    byId("stopped-text").replaceChildren(this.#what(), who, ...when);
   }
 
   #stopButton() {
@@ -46,10 +45,27 @@ export class Stopping {
     return button("main", (pressed) => this.#goOn(pressed), icon("play"), "Let everything go on…");
   }
 
+  #what() {
+    const one = "Nothing is delivered to the gateway. It keeps running with what it has.";
+    if (this.#holding.mode === "standalone") return one;
+    const what = "Nothing is delivered to any gateway. They keep running with what they have.";
+    return this.#holding.destinations.size ? `${what} ${STILL_WRITTEN}` : what;
+  }
+
+  /** Whom it is about; who looks at destinations alone sees none of the gateways. */
   #size() {
+    if (!this.#holding.resources.size) return "the gateways of this cluster, which are not on this page";
+    if (this.#holding.mode === "standalone") return "the gateway";
     let gateways = 0;
     for (const one of this.#holding.resources.values()) gateways += one.gateways.length;
     return `${counted(gateways, "gateway")} of ${counted(this.#holding.resources.size, "resource")}`;
+  }
+
+  #effects() {
+    const one = this.#holding.mode === "standalone";
+    const runs = one ? "The gateway keeps running with what it has." : "Gateways keep running with what they have.";
+    const written = this.#holding.destinations.size ? [`It is for gateways alone. ${STILL_WRITTEN}`] : [];
+    return [runs, ...EFFECTS, ...written];
   }
 
   async #stop(pressed) {
@@ -57,7 +73,7 @@ export class Stopping {
       title: "Stop everything?", confirm: "Stop everything now", danger: true, shape: "stop",
       body: [
         paragraph(`Nothing new is delivered any more to ${this.#size()}.`),
-        list("effects", EFFECTS.map((text) => make("li", {}, text))),
+        list("effects", this.#effects().map((text) => make("li", {}, text))),
       ],
     });
     if (sure) await give(pressed, { action: "stop" });

@@ -1,6 +1,7 @@
 // The table of all gateways, a group for each resource. Groups are kept by the resource's id and updated in place.
 import { Wanted } from "./filtering.js";
 import { Group } from "./groups.js";
+import { loneOf } from "./lone.js";
 import { byId, put, show } from "./making.js";
 import { compare, Order } from "./ordering.js";
 import { button, paragraph } from "./pieces.js";
@@ -8,7 +9,8 @@ import { counted, figure } from "./words.js";
 
 const ROOM = 40;
 const EMPTY = "There is no resource yet, or none that your account may see. What comes appears here by itself.";
-const WHO = "Whoever may list Stokers or IgnitionSyncs of a namespace sees them here.";
+const WHAT = "A Stoker or IgnitionSync brings files from git to gateways. A GitDestination writes the cluster to git.";
+const WHO = "Whoever may list one of these kinds in a namespace sees there what is of that kind.";
 
 export class Table {
   wanted = new Wanted();
@@ -77,8 +79,10 @@ export class Table {
     const gateways = sizes.reduce((sum, size) => sum + size, 0);
     const of = `${counted(gateways, "gateway")} of ${figure(this.#count())} shown`;
     put(byId("shown"), this.wanted.anything ? "" : of);
-    show(this.#node, sizes.length > 0);
-    this.#sayNothing(sizes.length === 0);
+    const lone = loneOf(this.#holding) !== null;
+    show(this.#node, sizes.length > 0 && !lone);
+    // A page of destinations alone has nothing to say about gateways.
+    this.#sayNothing(!lone && !sizes.length && (this.#holding.resources.size > 0 || !this.#holding.destinations.size));
   }
 
   #sayNothing(nothing) {
@@ -86,7 +90,7 @@ export class Table {
     show(node, nothing);
     if (!nothing) return;
     const parts = this.wanted.anything
-      ? [paragraph(EMPTY), paragraph(`You are signed in as ${this.#holding.you.name}. ${WHO}`)]
+      ? [paragraph(EMPTY), paragraph(WHAT), paragraph(`You are signed in as ${this.#holding.you.name}. ${WHO}`)]
       : [paragraph("No gateway is like that."), button("plain", () => this.#all(), "Show all gateways")];
     node.replaceChildren(...parts);
   }

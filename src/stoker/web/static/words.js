@@ -26,6 +26,11 @@ export function shortCommit(commit) {
   return commit.slice(0, SHORT);
 }
 
+/** Digests are for machines: what people compare are the first digits. */
+export function withoutDigests(text) {
+  return text.replace(/\b[0-9a-f]{64}\b/g, (digest) => digest.slice(0, 12));
+}
+
 /** Accounts of programs have long names that all begin alike: `system:serviceaccount:plant:ann` is `ann`. */
 export function accountName(user) {
   return user.match(/^system:serviceaccount:[^:]+:(.+)$/)?.[1] ?? user;

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.errors import Retry, Stalled
+from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.protocol import DriftFound, GatewayReport, HeldProject, PendingPlan, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
@@ -16,7 +16,7 @@ from stoker.testing.clock import ManualClock
 from stoker.web.pictures import Action, Order
 from stoker.web.seams import GatewayKey, Refused, Sight, Visitor
 from stoker.web.standalone.desk import Desk
-from stoker.web.standalone.gate import EVERYTHING, LocalGate, OwnToken
+from stoker.web.standalone.gate import EVERYTHING, LocalGate, OwnToken, long_enough
 from stoker.web.standalone.hands import PATIENCE_SECONDS, LocalHands
 from stoker.web.standalone.scene import Held, LocalScene, Subject
 
@@ -198,10 +198,18 @@ async def test_one_token_opens_everything_until_it_is_replaced() -> None:
     assert refused.value.status == 401
 
 
+def test_a_token_that_could_be_guessed_is_refused_by_the_name_of_its_file() -> None:
+    assert long_enough(Secret("x" * 16), Path("/run/token")) == Secret("x" * 16)
+    with pytest.raises(Misconfigured, match=r"/run/token has fewer than 16") as refused:
+        long_enough(Secret("y" * 15), Path("/run/token"))
+    assert "yyy" not in refused.value.message
+
+
 def test_own_tokens_differ_and_leave_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state"
     one, two = OwnToken(state), OwnToken(state)
     assert one.value != two.value
+    assert len(one.value.reveal()) >= 40
     one.write()
     assert one.file.read_text().strip() == one.value.reveal()
     assert one.file.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,79 @@
+// How destinations stand, and all of them in one sentence. What is decided here changes with the clock alone.
+import { STANDINGS } from "./judging.js";
+import { sentenceOf } from "./reasons.js";
+import { secondsSince } from "./ticking.js";
+import { counted, figure, listed } from "./words.js";
+
+const LATE = 60;
+
+/** The worst first; the words are for several that stand alike and are called differently. */
+const ALL = [
+  ["failed", "failed"], ["drifted", "incomplete or behind"], ["waiting", "waiting"], ["syncing", "being written"],
+  ["step", "up to date"],
+];
+/** What a word is in the middle of a sentence. */
+const WITHIN = { "Nothing yet": "without a rule", Writing: "being written", Ready: "up to date" };
+const RANK = new Map(ALL.map(([standing], rank) => [standing, rank]));
+
+/** [standing, word, sentence, what follows from it] of a destination. */
+export function standing(destination) {
+  const { pending, pendingSince, ready, rules, troubles } = destination;
+  const why = destination.message || sentenceOf(destination.reason);
+  if (destination.suspended) return ["waiting", "Suspended", "Somebody suspended it.", SUSPENDED];
+  if (ready === "False") return ["failed", "Failed", why, destination.stalled ? STALLED : AGAIN];
+  if (troubles.length) return ["drifted", "Incomplete", "Not everything that its rules select gets into git.", ""];
+  const late = pendingSince && secondsSince(pendingSince) > LATE;
+  if (pending && late) return ["drifted", "Behind", "Changes have not got into git for a while.", ""];
+  if (pending) return ["syncing", "Writing", "Changes are on their way to git.", ""];
+  if (ready !== "True") return ["waiting", "Waiting", why, ""];
+  if (rules === 0) return ["waiting", "Nothing yet", "No rule sends anything here yet.", RULES];
+  if (!destination.commit) return ["step", "Ready", "It can be written. Nothing had to be written so far.", ""];
+  return ["step", "Up to date", "All changes that are known are in git.", ""];
+}
+
+const AGAIN = "It is tried again by itself. What changes meanwhile is written when it works.";
+const STALLED = "It does not get well by itself: somebody has to mend this.";
+const SUSPENDED = "Nothing is written until spec.suspend is taken out, of the GitDestination or of its GitRepoConfig.";
+const RULES = "A WatchRule or a ClusterWatchRule that names it says what is written.";
+
+export function rank(destination) {
+  return RANK.get(standing(destination)[0]);
+}
+
+/** How many stand how. */
+export function counts(destinations) {
+  const sum = { all: 0, counts: Object.fromEntries(STANDINGS.map(({ key }) => [key, 0])), words: new Map() };
+  for (const one of destinations) {
+    const [key, word] = standing(one);
+    sum.all += 1;
+    sum.counts[key] += 1;
+    sum.words.set(key, (sum.words.get(key) ?? new Set()).add(WITHIN[word] ?? word.toLowerCase()));
+  }
+  return sum;
+}
+
+/** What those of one standing are, in the word that they share. */
+function called(sum, [key, words]) {
+  const own = [...sum.words.get(key)];
+  return own.length === 1 ? own[0] : words;
+}
+
+/** The standing of the worst of them. */
+export function verdict(sum) {
+  return ALL.find(([key]) => sum.counts[key])?.[0] ?? "waiting";
+}
+
+/** What somebody across the room should read. */
+export function sentence(sum) {
+  const worst = ALL.find(([each]) => sum.counts[each]);
+  const [key] = worst;
+  if (key !== "step") return `${counted(sum.counts[key], "destination")} ${called(sum, worst)}`;
+  return sum.all === 1 ? "The destination is up to date" : `All ${figure(sum.all)} destinations are up to date`;
+}
+
+/** How all of them stand, as far as there is more to say than the sentence does. */
+export function more(sum) {
+  const told = ALL.filter(([key]) => sum.counts[key]);
+  if (told.length < 2) return "";
+  return listed(told.map((one) => `${figure(sum.counts[one[0]])} ${called(sum, one)}`), ALL.length);
+}

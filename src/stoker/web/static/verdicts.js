@@ -1,0 +1,94 @@
+// The largest words of the page: everything that is shown in one sentence, with the sign beside it and a line below.
+// A page is about one gateway, a fleet, destinations alone, or nothing yet; each has words of its own.
+import * as destined from "./destined.js";
+import { total, verdict, waitsForApproval } from "./judging.js";
+import { loneOf } from "./lone.js";
+import { counted, figure, shortCommit } from "./words.js";
+
+const APPROVAL = "Its plan stands above. Nothing is changed until somebody approves it.";
+const UNTIL = "It follows nothing until somebody resumes it.";
+const NOTHING = { standing: "waiting", sentence: "Nothing to see yet", more: "" };
+/** The gateway itself runs on, whatever became of its files: what failed is the sync. */
+const LONE = {
+  failed: (name) => `Syncing ${name} failed`,
+  drifted: (name) => `${name} drifted from git`,
+  held: (name) => `${name} is held by a designer`,
+  waiting: (name) => `${name} is waiting`,
+  syncing: (name) => `${name} is syncing`,
+  step: (name) => `${name} is in step`,
+};
+
+/** { about, standing, sentence, more, troubles, sum } of all that is held. */
+export function verdictOf(holding) {
+  const sum = total(holding.resources.values());
+  const written = destined.counts(holding.destinations.values());
+  const troubles = sum.counts.failed + sum.troubled + written.counts.failed;
+  const lone = loneOf(holding);
+  if (lone) return { about: "lone", ...ofLone(lone, holding.stop.active), troubles, sum };
+  if (sum.resources) return { about: "fleet", ...ofFleet(sum, written), troubles, sum };
+  if (!written.all) return { about: "nothing", ...NOTHING, troubles, sum };
+  return { about: "destinations", ...ofDestinations(written), troubles, sum };
+}
+
+function ofDestinations(written) {
+  return { standing: destined.verdict(written), sentence: destined.sentence(written), more: destined.more(written) };
+}
+
+/** Destinations that failed are the news only where no gateway is; otherwise they stand below, with their own sum. */
+function ofFleet(sum, written) {
+  const standing = verdict(sum);
+  if (standing === "failed" || !written.counts.failed) return { standing, sentence: sentence(sum), more: more(sum) };
+  return { ...ofDestinations(written), more: `${sentence(sum)}, ${more(sum)}` };
+}
+
+/** What somebody across the room should read. */
+function sentence(sum) {
+  const { counts } = sum;
+  const problems = sum.troubled ? counted(sum.troubled, "resource has a problem", "resources have a problem") : "";
+  if (counts.failed) return `${counted(counts.failed, "gateway")} failed${problems ? `, ${problems}` : ""}`;
+  if (problems) return problems;
+  if (!sum.gateways) return "No gateways yet";
+  if (counts.drifted) return `${counted(counts.drifted, "gateway")} drifted from git`;
+  if (counts.held) return `${counted(counts.held, "gateway")} held by designers`;
+  if (counts.waiting) return `${counted(counts.waiting, "gateway")} waiting, none failed`;
+  if (counts.syncing) return `${counted(counts.syncing, "gateway")} syncing, none failed`;
+  return sum.gateways === 1 ? "The gateway is in step" : `All ${counted(sum.gateways, "gateway")} are in step`;
+}
+
+function more(sum) {
+  if (!sum.gateways) return "";
+  const all = sum.counts.step === sum.gateways && !sum.troubled;
+  const resources = counted(sum.resources, "resource");
+  const part = `${figure(sum.counts.step)} of ${counted(sum.gateways, "gateway")} in step`;
+  return all ? `${resources}, all with what git says` : `${part}, ${resources}`;
+}
+
+/** One that is held still is first of all that: whether it has what git says nobody looks at. */
+function ofLone({ resource, gateways: [{ gateway, standing }] }, stopped) {
+  const { name, ref, commit } = gateway;
+  const has = commit ? `Last delivered: ${ref} ${shortCommit(commit)}.` : "Nothing was delivered to it yet.";
+  if (stopped) return { standing: calm(standing), sentence: `Syncing ${name} is stopped`, more: has };
+  if (waitsForApproval(resource)) {
+    return { standing: "waiting", sentence: `${name} waits for approval`, more: APPROVAL };
+  }
+  if (standing === "failed") {
+    return { standing, sentence: LONE.failed(name), more: `${has} Stoker tries again by itself.` };
+  }
+  if (resource.paused) {
+    return { standing: calm(standing), sentence: `Syncing ${name} is paused`, more: `${UNTIL} ${has}` };
+  }
+  if (gateway.takenBack) return { standing, sentence: `${name} was taken back`, more: has };
+  const sentence = LONE[standing](name);
+  if (standing === "step") return { standing, sentence, more: `It has what git says: ${ref} ${shortCommit(commit)}.` };
+  return { standing, sentence, more: commit || gateway.reason ? has : "The first sync has not ended yet." };
+}
+
+function calm(standing) {
+  return standing === "failed" || standing === "drifted" ? standing : "waiting";
+}
+
+/** What the tab says, and what a wall of tabs shows. */
+export function title({ sentence: told, troubles }, stopped) {
+  if (stopped) return "STOPPED · Stoker";
+  return troubles ? `(${troubles}) ${told} · Stoker` : `${told} · Stoker`;
+}
