@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,13 @@ class Release(Stopped):
         """Take it away; what the chart does before that is done."""
         with ThreadPoolExecutor(1) as pool:
             going = pool.submit(self.helm.uninstall, NAME, HOME)
-            if self._let_go is not None:
-                self._play_hook(self._let_go, going)
+            self.let_go(going.done)
             going.result()
+
+    def let_go(self, ended: Callable[[], bool]) -> None:
+        """Do what the chart does before an uninstall, when helm asks for it, or has `ended`."""
+        if self._let_go is not None:
+            self._play_hook(self._let_go, ended)
 
     def stop(self) -> None:
         while self.running:
@@ -152,14 +156,14 @@ class Release(Stopped):
         log = self.folder / f"{verb}.log"
         return Process.start(f"stoker {verb}", command, log=log)
 
-    def _play_hook(self, pod: Mapping[str, Any], going: Future[None]) -> None:
+    def _play_hook(self, pod: Mapping[str, Any], ended: Callable[[], bool]) -> None:
         """Run the pod of the Job that helm waits for, and say how it ended, as a kubelet would."""
         path = f"/api/v1/namespaces/{HOME}/pods"
         selector = "labelSelector=app.kubernetes.io%2Fcomponent%3Dlet-go"
 
         def made() -> list[str]:
             found: Any = self.cluster.request("GET", f"{path}?{selector}").json()
-            return [one["metadata"]["name"] for one in found["items"]] or ([""] if going.done() else [])
+            return [one["metadata"]["name"] for one in found["items"]] or ([""] if ended() else [])
 
         name = eventually(made, PATIENCE, "the hook's pod is made", interval=0.1)[0]
         if not name:

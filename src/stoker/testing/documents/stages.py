@@ -76,6 +76,7 @@ class Cluster(Stopped):
         self.cluster: ClusterAccess = enter(ControlPlane.start(folder / "plane", controller_manager=True))
         install_kinds_of_others(self.cluster, "monitoring.coreos.com")
         self._folder = folder
+        self.token = TOKEN
         self._release = enter(Release(self.cluster, folder))
         self._reverser: Process | None = None
         self._asked = folder / "asked"
@@ -84,9 +85,11 @@ class Cluster(Stopped):
         self._leaving = threading.Event()
         self._warden = threading.Thread(target=self._attend, name="warden", daemon=True)
         version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
-        images: dict[str, Image] = {f"{IMAGE}:{version}": Program(), IGNITION: GatewayImage()}
-        self._kubelet = enter(ProcessKubelet.start(self.cluster, folder / "node", images, any_user=True))
+        self.gateways = GatewayImage()
+        self.images: dict[str, Image] = {f"{IMAGE}:{version}": Program(), IGNITION: self.gateways}
+        self._kubelet = enter(ProcessKubelet.start(self.cluster, folder / "node", self.images, any_user=True))
         self._kubelet.schedule(NAMESPACE)
+        self.desk = desk
         desk.program(self.cluster.binaries / "kubectl")
         helm = folder / "helm"
         helm.write_text(HELM.format(helm=assets.helm(), asked=self._asked))
@@ -146,7 +149,8 @@ class Cluster(Stopped):
         if self.cluster.kubectl("-n", NAMESPACE, "get", "stoker", RESOURCE, check=False).returncode:
             self._clear()
             self._make_namespace()
-            for name, key, text in (("git-credentials", "token", TOKEN), ("ignition-api-key", "apiKey", KEY)):
+            keys = ("git-credentials", "token", self.token), ("ignition-api-key", "apiKey", KEY)
+            for name, key, text in keys:
                 self._kubectl("create", "secret", "generic", name, f"--from-literal={key}={text}")
             made = objects(address)
             self._pods.write_text(

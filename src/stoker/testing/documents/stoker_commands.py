@@ -21,9 +21,10 @@ def trouble(cli: click.Group, words: Sequence[str], *, whole: bool = True) -> st
     rest = list(words)
     try:
         while isinstance(command, click.Group):
-            _, rest, _ = command.make_parser(context).parse_args(rest)
+            given, rest, _ = command.make_parser(context).parse_args(rest)
             if not rest:
-                return "no verb" if whole else None
+                answers = any(one.is_eager and given.get(one.name or "") for one in command.params)
+                return "no verb" if whole and not answers else None
             name, found, rest = command.resolve_command(context, rest)
             if found is None:
                 return f"there is no verb {rest[0]!r}"

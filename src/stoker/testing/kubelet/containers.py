@@ -73,14 +73,14 @@ class _Child:
 
 @dataclass(frozen=True)
 class Program:
-    """The product's image; only its agent can be told where everything is."""
+    """The product's image; only its agent and its fetcher can be told where everything is."""
 
     command: Sequence[str] = (sys.executable, "-m", "stoker")
 
     async def start(self, pod: Pod, container: Container, place: Place) -> Running:
         words = (*container.command, *container.args)
-        if words[:1] != ("agent",):
-            raise Refused(f"container {container.name!r} runs {words}, and not an agent")
+        if words[:1] not in (("agent",), ("fetcher",)):
+            raise Refused(f"container {container.name!r} runs {words}, and neither an agent nor a fetcher")
         declared = [one.container_port for one in container.ports]
         ports = dict(zip(declared, free_ports(len(declared)), strict=True))
         argv = [*self.command, *container.args, f"--root={place.root}", "--log-format=json"]

@@ -173,6 +173,10 @@ class Volume(_Shape, frozen=True):
     persistent_volume_claim: Claim | None = None
 
 
+class SecretName(_Shape, frozen=True):
+    name: str = ""
+
+
 class Spec(_Shape, frozen=True):
     containers: tuple[Container, ...]
     init_containers: tuple[Container, ...] = ()
@@ -182,6 +186,8 @@ class Spec(_Shape, frozen=True):
     security_context: PodSecurity = PodSecurity()
     termination_grace_period_seconds: int = 30
     restart_policy: str = "Always"
+    image_pull_secrets: tuple[SecretName, ...] = ()
+    """For images that want a login; most are on this machine already."""
     service_account: Unused = None
     automount_service_account_token: Unused = None
     dns_policy: Unused = None
