@@ -35,9 +35,6 @@ class Keys:
     hmac: Secret | None = None
     bearer: Secret | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.hmac or self.bearer)
-
     def known_to(self, headers: Mapping[str, str], body: bytes) -> bool:
         key, token = self.hmac or _NOBODYS, self.bearer or _NOBODYS
         proofs = [

@@ -5,9 +5,13 @@ import pytest
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath, collision_key, collision_keys
 
+IGNORED = "\u200c\u200d\u200f\u202a\u202e\u206a\u206f\ufeff"
+"""Of each range that HFS+ leaves out of a name, where it begins and ends."""
+
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a/b.json", "projects/Línea 1/view", "..a", "a..b", ".resources/x", "gitignore"]
+    "text",
+    ["", "a", "a/b.json", "projects/Línea 1/view", "..a", "a..b", ".resources/x", "gitignore", "git~1x"],
 )
 def test_keeps_a_canonical_path_as_it_is(text: str) -> None:
     assert RelPath(text) == text
@@ -30,7 +34,8 @@ def test_keeps_a_canonical_path_as_it_is(text: str) -> None:
         (".git/config", "git keeps for itself"),
         ("x/.GIT/hooks", "git keeps for itself"),
         ("git~1/hooks", "git keeps for itself"),
-        (".gi\u200ct/hooks", "git keeps for itself"),
+        ("git~10/hooks", "git keeps for itself"),
+        *((f".gi{ignored}t/hooks", "git keeps for itself") for ignored in IGNORED),
         ("view.", "dot or a space"),
         ("view /x", "dot or a space"),
         ("x" * 256, "longer than 255 bytes"),
@@ -43,6 +48,11 @@ def test_keeps_a_canonical_path_as_it_is(text: str) -> None:
 def test_refuses_what_could_leave_the_folder_or_confuse_a_filesystem(text: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
         RelPath(text)
+
+
+@pytest.mark.parametrize("text", ["/".join(["a"] * 128), "/".join(["a" * 240] * 17), "x" * 255])
+def test_takes_what_is_exactly_as_long_and_as_deep_as_allowed(text: str) -> None:
+    assert RelPath(text) == text
 
 
 @pytest.mark.parametrize("text", ["projects", "projects/", "./projects", ".//projects/./"])
@@ -99,6 +109,7 @@ ODD = [
 def test_one_text_that_is_no_path_spoils_the_batch(odd: str) -> None:
     assert not RelPath.all_of(["a/b", odd, "c"])
     assert not RelPath.all_of([odd])
+    assert not RelPath.all_of(["L\u00ednea 1/x", odd]), "beside one that has to be looked at more closely"
 
 
 def test_a_batch_of_paths_is_all_paths() -> None:

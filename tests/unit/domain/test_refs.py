@@ -96,10 +96,14 @@ def test_the_addresses_that_are_understood(text: str, scheme: str) -> None:
         ("ssh://-oProxyCommand=x/y", "begins with '-'"),
         ("ssh://-u@host/y", "user name that begins with '-'"),
         ("git@host:-x", "path that begins with '-'"),
+        ("git@host:", "neither a URL nor"),
+        ("git@-oX:y", "neither a URL nor"),
+        ("git@[fe80:0:0:0:0:0:0:1]:x.git", "link-local"),
         ("git://host/x.git", "must begin with"),
         ("https:///host/x.git", "names no host"),
         ("file://host/x.git", "file:///absolute"),
         ("file://x", "file:///absolute"),
+        ("file://", "file:///absolute"),
         ("https://user:pw@host/x.git", "put credentials into a Secret"),
         ("https://token@host/x.git", "put credentials into a Secret"),
         ("ssh://git:pw@host/x.git", "put credentials into a Secret"),
@@ -119,12 +123,20 @@ def test_the_addresses_that_are_understood(text: str, scheme: str) -> None:
         ("git@2852039166:x.git", "link-local"),
         ("https://host/a b.git", "space or control"),
         ("https://host/\nx.git", "space or control"),
+        ("https://host/a\u202eb.git", "space or control"),
         ("https://" + "x" * 3000, "longer than"),
     ],
 )
 def test_an_address_that_is_wrong_or_dangerous_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
         RepoUrl(text)
+
+
+def test_what_is_exactly_as_long_as_allowed_is_taken() -> None:
+    assert GitRef("x" * 255)
+    assert RepoUrl("https://host/" + "x" * (2048 - len("https://host/")))
+    assert SourceUrl("s3://plant/" + "x" * (2048 - len("s3://plant/")))
+    assert SourceUrl("oci://ghcr.io/" + "a" * 254)
 
 
 def test_a_password_in_an_address_is_never_shown() -> None:
@@ -162,6 +174,7 @@ def test_an_at_sign_in_a_path_is_no_password() -> None:
         ("oci://127.0.0.1:5000/plant?plainHttp=true", "oci"),
         ("s3://plant", "s3"),
         ("s3://plant/releases/line-1?endpoint=http://minio:9000&region=eu-1", "s3"),
+        ("s3://plant/x?endpoint=https://minio:9000", "s3"),
         ("https://git.example.com/x.git", "https"),
         ("git@git.example.com:x.git", "ssh"),
     ],
@@ -192,14 +205,23 @@ def test_what_is_written_to_is_never_a_registry_or_a_bucket(text: str) -> None:
         ("oci://ghcr.io:many/plant", "cannot be read"),
         ("oci://2852039166/plant", "link-local"),
         ("oci://ghcr.io/plant?insecure=true", "query"),
+        ("oci://ghcr.io/plant?plainHttp=", "query"),
+        ("oci://ghcr.io/plant?&", "cannot be read"),
         ("oci://ghcr.io/plant#x", "fragment"),
         ("oci://ghcr.io/pl ant", "space"),
+        ("oci://ghcr.io/" + "a" * 255, "oci://host/name"),
         ("oci://ghcr.io/" + "a" * 2048, "longer"),
         ("s3://Plant/x", "bucket of"),
         ("s3://plant/a/../b", "prefix"),
+        ("s3://plant_1/x", "bucket of"),
+        ("s3://plant/./b", "prefix"),
         ("s3://plant//b", "prefix"),
+        ("s3://plant/a\\b", "prefix"),
+        ("s3://plant/a\u202eb", "space or control"),
         ("s3://plant/x?key=s3cret", "query"),
         ("s3://plant/x?endpoint=minio:9000", "endpoint"),
+        ("s3://plant/x?endpoint=file:///etc/passwd", "neither http:// nor https://"),
+        ("s3://plant/x?endpoint=ssh://host/x", "neither http:// nor https://"),
         ("s3://plant/x?endpoint=http://169.254.169.254/", "link-local"),
         ("s3://plant/x?endpoint=https://a&endpoint=https://b", "twice"),
         ("s3://plant/x?region=eu_1", "region"),
@@ -214,6 +236,12 @@ def test_an_address_of_an_artifact_that_is_wrong_is_refused_with_the_reason(text
 
 def test_a_digest_is_a_ref_and_nothing_like_it_is() -> None:
     assert GitRef("sha256:" + "0" * 64)
-    for text in ("sha256:0", "sha256:" + "G" * 64, "sha512:" + "0" * 64, "x:sha256:" + "0" * 64):
+    for text in (
+        "sha256:0",
+        "sha256:" + "0" * 65,
+        "sha256:" + "G" * 64,
+        "sha512:" + "0" * 64,
+        "x:sha256:" + "0" * 64,
+    ):
         with pytest.raises(InvalidValue):
             GitRef(text)

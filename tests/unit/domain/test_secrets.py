@@ -73,6 +73,9 @@ def test_equality_is_by_value_and_only_with_another_secret() -> None:
     assert Secret("a") == Secret(b"a")
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
+    for part in ("ab", "bc", ""):
+        assert Secret("abc") != Secret(part)
+        assert Secret(part) != Secret("abc")
 
 
 def test_an_empty_secret_is_false() -> None:

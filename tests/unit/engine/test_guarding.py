@@ -64,7 +64,7 @@ def test_more_deletions_than_the_budget_stall_until_exactly_this_plan_is_approve
     assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is None
 
 
-@pytest.mark.parametrize(("deleted", "kept"), [(50, 0), (51, 51), (100, 100)])
+@pytest.mark.parametrize(("deleted", "kept"), [(50, 0), (51, 51), (51, 50), (100, 100)])
 def test_few_files_or_a_small_part_of_them_stay_within_the_budget(deleted: int, kept: int) -> None:
     staying = [f"d/stay{number}" for number in range(kept)] + ["d/a"]
     made, message, _ = judged(desired(*staying), wrote(*many(deleted), *staying))

@@ -222,6 +222,33 @@ def test_kept_files_that_nobody_looked_for_stay_kept() -> None:
     assert made.facts.kept == {"d/before"}
 
 
+def test_a_kept_file_that_vanished_and_is_desired_now_is_nobodys_orphan() -> None:
+    """Or whoever approves the orphans would approve that what was just written goes again."""
+    ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before"}))
+    made = plan(desired({"d/before": "1"}, removed=()), Live(), ledger, POLICY)
+    assert actions(made) == actions(made.with_orphans()) == ["add d/before"]
+    assert made.facts.kept == frozenset()
+
+
+def test_what_was_kept_stays_so_in_a_folder_that_welcomes_it_and_is_not_up_for_approval() -> None:
+    ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before", "e/elsewhere"}), mirrored=frozenset())
+    made = plan(desired({"d/b": "1"}, removed=()), Live(), ledger, OWNED)
+    assert made.orphans_kept == ()
+    assert made.facts.kept == {"d/before"}, "and what lies in no folder of ours is nobody's business"
+    there = on_disk({"d/a": "1", "d/before": "x", "e/elsewhere": "x"}, ledger)
+    assert plan(desired({"d/a": "1"}), there, ledger, OWNED).facts.kept == {"d/before"}
+
+
+def test_a_kept_file_that_a_broken_pass_may_have_deleted_is_forgotten() -> None:
+    """Its folder may have been left empty; only who has looked everywhere knows that the file is gone."""
+    kept = frozenset({"d/before"})
+    wanted, ledger = desired({"d/a": "1"}), wrote({"d/a": "1"}, kept=kept)
+    assert plan(wanted, Live(walked=True), ledger, POLICY).forgotten == kept
+    assert not plan(wanted, Live(), ledger, POLICY).forgotten
+    assert not plan(wanted, Live(walked=True), replace(ledger, complete=True), POLICY).forgotten
+    assert not plan(wanted, on_disk({"d/a": "1", "d/before": "x"}, ledger), ledger, POLICY).forgotten
+
+
 def test_the_deepest_destination_decides_about_strangers() -> None:
     ledger = wrote({"d/a": "1"})
     there = on_disk({"d/a": "1", "d/x": "2", "d/e/x": "2", "d/e/f/x": "2"}, ledger)
@@ -243,6 +270,14 @@ def test_what_was_welcome_in_a_folder_until_now_stays_until_somebody_approves() 
     assert actions(made.with_orphans()) == ["delete d/theirs"]
 
 
+def test_the_ledger_calls_mirrored_only_what_is() -> None:
+    """A folder that is `owned` today must not look tomorrow as if nobody had been welcome in it."""
+    rules = {"d/e": Orphans.OWNED}
+    made = plan(desired({"d/a": "1"}, folders=("d", "d/e"), orphans=rules), on_disk({}), None, POLICY)
+    assert made.facts.folders == {"d", "d/e"}
+    assert made.facts.mirrored == {"d"}
+
+
 def test_a_strangers_file_is_no_drift_where_the_deepest_folder_lets_it_be() -> None:
     ledger = wrote({"d/a": "1", "d/e/b": "1"}, folders=frozenset({"d", "d/e"}), mirrored=OURS)
     there = on_disk({"d/a": "1", "d/e/b": "1", "d/x": "2", "d/e/x": "2"}, ledger)
@@ -255,6 +290,23 @@ def test_what_is_no_file_is_never_deleted_and_is_named() -> None:
     made = plan(desired({"d/a": "1"}), there, ledger, POLICY)
     assert not made.actions
     assert [note.path for note in made.skipped] == ["d/link", "d/pipe"]
+
+
+def test_what_is_no_file_is_not_named_where_it_is_excluded() -> None:
+    ledger = wrote({"d/a": "1"})
+    there = on_disk({"d/a": "1", "d/link.bak": SYMLINK}, ledger)
+    assert not plan(desired({"d/a": "1"}, excludes=("**/*.bak",)), there, ledger, POLICY).skipped
+
+
+def test_where_something_at_the_root_was_not_delivered_nothing_goes() -> None:
+    ledger = wrote({"d/a": "1", "d/ours": "1"})
+    there = on_disk({"d/a": "1", "d/ours": "1", "d/theirs": "x"}, ledger)
+    wanted = desired({"d/a": "1"})
+    assert actions(plan(wanted, there, ledger, POLICY)) == ["delete d/ours", "delete d/theirs"]
+    made = plan(wanted._replace(kept=frozenset({""})), there, ledger, POLICY)
+    assert not made.actions
+    assert not made.orphans_kept
+    assert not made.delivers_all, "the next pass looks at everything again"
 
 
 def test_what_is_excluded_shielded_or_kept_is_neither_deleted_nor_an_orphan() -> None:
@@ -291,6 +343,25 @@ def test_an_intended_write_counts_as_ours_only_with_exactly_that_content() -> No
     assert made.orphans_kept == ("d/stranger",)
 
 
+@pytest.mark.parametrize("there", [SYMLINK, FOLDER, LiveEntry(LiveKind.FILE), None])
+def test_what_lies_where_a_write_was_intended_and_is_not_known_to_be_it_stays(
+    there: LiveEntry | None,
+) -> None:
+    ledger = replace(wrote({"d/a": "1"}, mirrored=frozenset()), intended={"d/b": version("new")})
+    live = Live({} if there is None else {"d/b": there}, walked=True)
+    made = plan(desired({"d/a": "1"}), live, ledger, POLICY)
+    assert not made.actions
+    assert [note.path for note in made.skipped] == (["d/b"] if there is SYMLINK else [])
+
+
+def test_an_intended_write_that_was_reached_and_is_still_desired_stays() -> None:
+    ledger = replace(wrote({"d/a": "1"}), intended={"d/b": version("new")})
+    there = on_disk({"d/a": "1", "d/b": "new"}, ledger)
+    made = plan(desired({"d/a": "1", "d/b": "new"}), there, ledger, POLICY)
+    assert not made.actions
+    assert set(made.remembered) == {"d/b"}
+
+
 def test_a_file_that_already_has_the_desired_content_becomes_ours() -> None:
     stat = STAT.pack(1, 2, 3, 4, 0)
     there = Live({"d/a": LiveEntry(LiveKind.FILE, version("1"), stat)}, walked=True)
@@ -323,6 +394,22 @@ def test_nothing_is_written_below_a_symlink() -> None:
     assert (
         conflicts(made)["d/p/b/c"] == "cannot be written: d/p is a symlink on the data volume, not a folder"
     )
+
+
+def test_nothing_is_written_below_a_symlink_that_took_the_place_of_our_folder() -> None:
+    ledger = wrote({"d/p/a": "1", "d/p/b/c": "1"})
+    there = Live({"d/p": SYMLINK, "d/p/a": None, "d/p/b/c": None}, walked=True)
+    made = plan(desired({"d/p/a": "1", "d/p/b/c": "2"}), there, ledger, POLICY)
+    assert not made.actions
+    assert set(conflicts(made)) == {"d/p/a", "d/p/b/c"}
+    assert made.forgotten == {"d/p/a", "d/p/b/c"}
+
+
+def test_a_folder_that_somebody_made_of_our_file_is_written_into() -> None:
+    ledger = wrote({"d/a": "x"})
+    made = plan(desired({"d/a/b": "1"}), as_folder("d/a", {}, ledger), ledger, POLICY)
+    assert actions(made) == ["add d/a/b"]
+    assert made.forgotten == {"d/a"}
 
 
 def test_our_file_makes_room_for_a_folder_of_its_name() -> None:
@@ -423,7 +510,46 @@ def test_of_a_partial_state_drift_is_put_right_and_touched_files_are_remembered(
     )
     made = plan(desired({}, removed=()), live, ledger, POLICY)
     assert actions(made) == ["modify d/changed", "add d/lost", "delete d/theirs"]
+    assert not made.forgotten
     assert made.remembered == {"d/touched": record(version("1"), touched)}
+
+
+def test_of_a_partial_state_what_changes_is_never_put_back_to_what_it_was() -> None:
+    """Somebody touched a file that the commit changes, and one that it deletes."""
+    ledger = wrote({"d/changed": "1", "d/gone": "1"})
+    there = on_disk({"d/changed": "by hand", "d/gone": "by hand"}, ledger)
+    made = plan(desired({"d/changed": "2"}, removed=("d/gone",)), there, ledger, POLICY)
+    assert actions(made) == ["modify d/changed", "delete d/gone"]
+    assert [write.version for write in made.writes] == [version("2")]
+
+
+def test_of_a_partial_state_drift_stays_where_nothing_may_be_delivered() -> None:
+    ledger = wrote({"d/a.bak": "1", "d/kept": "1", "d/put/right": "1"})
+    there = on_disk({"d/a.bak": "by hand", "d/kept": "by hand", "d/put/right": "by hand"}, ledger)
+    wanted = desired({}, excludes=("**/*.bak",), kept=("d/kept",), removed=())
+    assert actions(plan(wanted, there, ledger, POLICY)) == ["modify d/put/right"]
+
+
+def test_of_a_partial_state_only_what_the_ledger_names_is_removed() -> None:
+    made = plan(desired({}, removed=("d/a", "d/theirs")), Live(), wrote({"d/a": "1"}), POLICY)
+    assert actions(made) == ["delete d/a"]
+
+
+def test_a_plan_says_what_the_ledger_shall_and_what_was_left_out() -> None:
+    wanted = desired({"d/a": "1"})._replace(
+        skipped=(Note("d/s", "skipped"),),
+        conflicts=(Note("d/A", "collides"),),
+        given=frozenset({"0 d/ 1"}),
+        settings="these",
+        excludes=frozenset({"**/*.bak"}),
+    )
+    made = plan(wanted, Live(walked=True), wrote({}, folders=frozenset({"e"})), POLICY, commit="c" * 40)
+    facts = made.facts
+    assert (facts.commit, facts.settings, facts.given) == ("c" * 40, "these", frozenset({"0 d/ 1"}))
+    assert (facts.mappings, facts.excludes) == (wanted.delivered, wanted.excludes)
+    assert (made.skipped, made.conflicts) == (wanted.skipped, wanted.conflicts)
+    assert not made.delivers_all
+    assert made.prunable == {"d", "e"}, "also what was managed until now is emptied"
 
 
 def test_a_file_whose_stat_data_was_never_seen_is_not_remembered_without_need() -> None:

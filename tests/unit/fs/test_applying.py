@@ -26,6 +26,7 @@ from stoker.engine.ledger import STAT, Ledger, record, version_of
 from stoker.engine.objects import Blob, BlobHash, BlobId, FileVersion, Note, blob_of
 from stoker.engine.plans import Delete, Facts, Plan, SetMode, Write
 from stoker.engine.returning import Allowed, own_changes
+from stoker.fs import stamps
 from stoker.fs.applying import SYNC_EACH, Applied, FileRules, Stopped, apply
 from stoker.fs.confined import DataFolder
 from stoker.fs.ledger import JOURNAL, MANIFEST, Book
@@ -180,6 +181,19 @@ def test_the_stamps_of_renamed_files_are_those_after_the_rename(disk: Disk) -> N
     assert scan(disk.folder, disk.ledger, managed_folders=["d"]).found == {}
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["new folder", "folder that is there"])
+def test_no_stamp_is_trusted_of_a_file_that_is_not_at_rest(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    if there:
+        (disk.place / "d").mkdir()
+    monkeypatch.setattr(stamps, "FINE", 10**12)  # a clock that moves in steps of minutes
+    monkeypatch.setattr(stamps, "COARSE", 10**12)
+    write = disk.write("d/a", b"1", executable=True)
+    disk.apply(Plan(writes=(write,)))
+    assert disk.ledger.files == {"d/a": record(write.version, unseen(True))}
+
+
 def test_a_file_that_was_changed_at_once_again_is_read_by_the_next_walk(disk: Disk) -> None:
     (disk.place / "d").mkdir()
     write = disk.write("d/a", b"1", executable=True)
@@ -194,6 +208,14 @@ def test_a_file_that_was_changed_at_once_again_is_read_by_the_next_walk(disk: Di
     entry = scan(disk.folder, disk.ledger, managed_folders=["d"]).found["d/a"]
     assert entry is not None
     assert entry.version == FileVersion(blob_of(b"2"), True)
+
+
+def test_a_file_that_was_replaced_at_once_by_another_is_ours_as_we_wrote_it(disk: Disk) -> None:
+    (disk.place / "d").mkdir()
+    write = disk.write("d/a", b"1")
+    with meanwhile("flush.before", (disk.place / "d/a").unlink):
+        disk.apply(Plan(writes=(write,)))
+    assert disk.ledger.files == {"d/a": record(write.version, unseen(False))}
 
 
 @pytest.mark.parametrize("somebody", ["a folder", "a full folder"])
@@ -216,6 +238,19 @@ def test_a_folder_that_somebody_made_meanwhile_is_filled_file_by_file(disk: Disk
     assert (disk.place / "d/new/theirs").exists() == (somebody == "a full folder")
 
 
+def test_a_folder_that_somebody_fills_at_the_last_moment_loses_nothing(disk: Disk) -> None:
+    def make() -> None:
+        (disk.place / "d").mkdir()
+        (disk.place / "d/theirs").write_text("untouched")
+
+    with meanwhile("folder.rename.before", make):
+        applied = disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    assert applied.added == ("d/a",)
+    assert (disk.place / "d/a").read_bytes() == b"1"
+    assert (disk.place / "d/theirs").read_text() == "untouched"
+    assert disk.ours == {"d/a"}
+
+
 @pytest.mark.parametrize("what", ["symlink", "file"])
 def test_something_else_in_the_place_of_a_new_folder_is_an_error_of_its_files(disk: Disk, what: str) -> None:
     (disk.place / "outside").mkdir()
@@ -234,6 +269,16 @@ def test_something_else_in_the_place_of_a_new_folder_is_an_error_of_its_files(di
     assert list((disk.place / "outside").iterdir()) == []
     assert disk.ours == {"e/b"}
     assert not disk.ledger.complete
+
+
+def test_a_folder_that_cannot_be_moved_to_its_place_is_an_error_of_its_files(disk: Disk) -> None:
+    def fail() -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    with meanwhile("folder.rename.before", fail):
+        applied = disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("e/b", b"1"))))
+    assert applied.errors == (Note("d/a", "lies on another volume than the data folder"),)
+    assert disk.ours == {"e/b"}
 
 
 def test_deleted_files_take_their_emptied_folders_with_them_up_to_the_managed_one(disk: Disk) -> None:
@@ -328,6 +373,28 @@ def test_a_strangers_file_is_not_ours_before_it_has_our_mode(disk: Disk) -> None
     assert disk.ours == {"d/a", "d/theirs"}
 
 
+def test_on_first_contact_a_file_may_need_no_more_than_its_mode(disk: Disk) -> None:
+    (disk.place / "d").mkdir()
+    (disk.place / "d/theirs").write_bytes(b"1")
+    version = FileVersion(blob_of(b"1"), executable=True)
+    assert disk.apply(Plan(modes=(SetMode(RelPath("d/theirs"), version),))).modified == ("d/theirs",)
+    assert disk.ledger.version("d/theirs") == version
+
+
+def test_a_mode_that_cannot_be_set_is_an_error_and_nothing_is_deleted(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/old", b"1"))))
+    outside = disk.place / "outside"
+    outside.touch(0o600)
+    (disk.place / "d/a").unlink()
+    (disk.place / "d/a").symlink_to(outside)
+    change = SetMode(RelPath("d/a"), FileVersion(blob_of(b"1"), executable=True))
+    applied = disk.apply(Plan(modes=(change,), deletions=deletes("d/old")))
+    assert applied.modified == ()
+    assert [note.path for note in applied.errors] == ["d/a"]
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o600
+    assert (disk.place / "d/old").exists()
+
+
 def test_files_and_folders_have_their_mode_whatever_the_umask_of_the_process(disk: Disk) -> None:
     (disk.place / "there").mkdir()
     before = os.umask(0o077)
@@ -391,6 +458,43 @@ def test_one_file_that_fails_is_reported_others_go_on_and_nothing_is_deleted(dis
     # The pass is to be made again: it counts neither as done nor as allowed to delete.
     assert (disk.ledger.complete, disk.ledger.commit) == (False, "first")
     assert disk.ledger.kept == {"d/k"}
+
+
+def test_what_was_added_and_what_was_modified_is_told_apart_from_what_failed(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"1"))))
+    (disk.place / "d/b").unlink()
+    (disk.place / "d/b").symlink_to("a")
+    writes = [disk.write(f"d/{name}", b"2", replaces=name != "c") for name in "abc"]
+    applied = disk.apply(Plan(writes=tuple(writes)))
+    assert (applied.added, applied.modified) == (("d/c",), ("d/a",))
+    assert [note.path for note in applied.errors] == ["d/b"]
+
+
+def test_what_is_given_back_is_written_and_never_called_ours(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/ours", b"1"), disk.write("d/theirs", b"1"))))
+    (disk.place / "e").mkdir()
+    writes = tuple(disk.write(path, b"2") for path in ("d/ours", "d/theirs", "e/theirs"))
+    seen: list[Ledger] = []
+    with meanwhile("rename.before", lambda: seen.append(disk.ledger)):
+        disk.apply(Plan(writes=writes, given_back=frozenset({"d/theirs", "e/theirs"})))
+    assert {(disk.place / write.path).read_bytes() for write in writes} == {b"2"}
+    assert disk.ours == set(seen[0].intended) == {"d/ours"}
+
+
+def test_who_is_not_ready_keeps_everything_as_it_is(disk: Disk) -> None:
+    disk.apply(Plan(writes=(disk.write("d/old", b"1"), disk.write("d/a", b"1"))))
+    before = disk.ledger
+
+    def refuse() -> None:
+        assert (disk.place / ".sync-staging/0").read_bytes() == b"2"
+        raise RuntimeError("no lock")
+
+    plan = Plan(writes=(disk.write("d/a", b"2", replaces=True),), deletions=deletes("d/old"))
+    with pytest.raises(RuntimeError, match="no lock"):
+        apply(disk.folder, plan, Book.load(disk.folder), disk.read, ready=refuse)
+    assert (disk.place / "d/a").read_bytes() == b"1"
+    assert (disk.place / "d/old").exists()
+    assert disk.ledger == before
 
 
 def test_a_plan_that_leaves_something_out_is_done_but_not_complete(disk: Disk) -> None:
@@ -478,6 +582,51 @@ def test_a_new_folder_holds_nothing_half_done(disk: Disk) -> None:
     assert found == {"d/v/small", "d/w/resource.json", "d/w/view.json"} == disk.ours
 
 
+def test_nothing_half_done_is_left_beside_what_is_whole(disk: Disk) -> None:
+    writes = (disk.write("d/a", b"1"), disk.write("d/big", b"x" * 100_000), disk.write("d/c", b"1"))
+    with full_disk(50_000):
+        applied = disk.apply(Plan(writes=writes))
+    assert applied.added == ("d/a", "d/c")
+    assert {path.name for path in (disk.place / "d").iterdir()} == {"a", "c"}
+
+
+@pytest.mark.parametrize("fatal", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+def test_a_disk_that_is_at_its_end_stops_the_pass_before_the_first_change(disk: Disk, fatal: int) -> None:
+    """The next file would fare no better, and half of a change helps nobody."""
+    disk.apply(Plan(writes=(disk.write("d/a", b"1"),)))
+    before = disk.ledger
+
+    def fail() -> None:
+        raise OSError(fatal, os.strerror(fatal))
+
+    writes = (disk.write("d/a", b"2", replaces=True), disk.write("e/b", b"2"))
+    with meanwhile("stage.write.after", fail), pytest.raises(Retry) as failed:
+        disk.apply(Plan(writes=writes))
+    assert failed.value.reason is Reason.DATA_VOLUME_FAILED
+    assert (disk.place / "d/a").read_bytes() == b"1"
+    assert not (disk.place / "e").exists()
+    assert disk.ledger == before
+
+
+def test_a_folder_none_of_whose_files_could_be_staged_does_not_appear(disk: Disk) -> None:
+    with full_disk(50_000):
+        disk.apply(Plan(writes=(disk.write("d/big", b"x" * 100_000), disk.write("e/small", b"1"))))
+    assert not (disk.place / "d").exists()
+    assert (disk.place / "e").exists()
+
+
+def test_a_resource_json_waits_for_data_that_could_not_be_staged_into_a_folder_that_is_there(
+    disk: Disk,
+) -> None:
+    (disk.place / "d").mkdir()
+    with full_disk(50_000):
+        applied = disk.apply(
+            Plan(writes=(disk.write("d/big", b"x" * 100_000), disk.write("d/resource.json", b"1")))
+        )
+    assert {note.path for note in applied.errors} == {"d/big", "d/resource.json"}
+    assert list((disk.place / "d").iterdir()) == []
+
+
 def test_the_pieces_of_a_file_that_failed_are_read_before_the_next(disk: Disk) -> None:
     """A source that streams can give the next content only after this one."""
     writes = [disk.write("d/a", b"x" * 100_000), disk.write("d/b", b"2")]
@@ -550,6 +699,14 @@ def test_a_source_that_ends_too_early_changes_nothing(disk: Disk) -> None:
     assert not (disk.place / "d").exists()
 
 
+def test_a_source_that_goes_on_too_long_changes_nothing(disk: Disk) -> None:
+    plan = Plan(writes=(disk.write("d/a", b"1"),))
+    with pytest.raises(Retry, match="more contents") as failed:
+        apply(disk.folder, plan, Book.load(disk.folder), lambda ids: disk.read([*ids, *ids]))
+    assert failed.value.reason is Reason.GIT_FAILED
+    assert not (disk.place / "d").exists()
+
+
 def test_before_the_first_change_the_ledger_says_what_is_intended(disk: Disk) -> None:
     (disk.place / "d").mkdir()
     plan = Plan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
@@ -585,6 +742,33 @@ def test_a_stop_between_deletions_leaves_no_empty_folder(disk: Disk) -> None:
         disk.apply(plan, stopped=lambda: not (disk.place / "d/x/a").exists())
     assert [path.name for path in (disk.place / "d").iterdir()] == ["y"]
     assert disk.ours == {"d/y/b"}
+
+
+def test_a_stop_is_heard_between_new_folders_and_between_modes(disk: Disk) -> None:
+    writes = tuple(disk.write(f"{name}/x", b"1") for name in ("d", "e"))
+    with pytest.raises(Stopped):
+        disk.apply(Plan(writes=writes), stopped=(disk.place / "d/x").exists)
+    assert not (disk.place / "e").exists()
+    disk.apply(Plan(writes=writes))
+    version = FileVersion(blob_of(b"1"), executable=True)
+    modes = tuple(SetMode(RelPath(f"{name}/x"), version) for name in ("d", "e"))
+    with pytest.raises(Stopped):
+        disk.apply(Plan(modes=modes), stopped=lambda: os.access(disk.place / "d/x", os.X_OK))
+    assert not os.access(disk.place / "e/x", os.X_OK)
+
+
+def test_what_a_killed_pass_staged_goes_also_when_nothing_is_to_be_written(disk: Disk) -> None:
+    (disk.place / ".sync-staging/t0").mkdir(parents=True)
+    disk.apply(Plan())
+    assert not (disk.place / ".sync-staging").exists()
+
+
+def test_a_pass_leaves_no_descriptor_open(disk: Disk) -> None:
+    (disk.place / "d").mkdir()
+    before = len([*Path("/proc/self/fd").iterdir()])
+    disk.apply(Plan(writes=tuple(disk.write(path, b"1") for path in ("d/a", "d/b", "e/x/c"))))
+    disk.apply(Plan(deletions=deletes("d/a", "e/x/c"), prunable=frozenset({"d", "e"})))
+    assert len([*Path("/proc/self/fd").iterdir()]) <= before
 
 
 def test_a_folder_that_cannot_be_made_in_staging_fails_its_files_alone(disk: Disk) -> None:

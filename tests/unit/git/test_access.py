@@ -26,7 +26,7 @@ def test_nothing_secret_is_shown() -> None:
 
 def test_everything_secret_is_hidden_in_each_of_its_forms() -> None:
     hidden = set(Access(Password("me", Secret("c@nary")), proxy="http://you:pr%40xy@proxy.test").hidden())
-    assert hidden >= {"c@nary", "c%40nary", "bWU6Y0BuYXJ5", "pr%40xy", "pr@xy"}
+    assert hidden >= {"c@nary", "c%40nary", "bWU6Y0BuYXJ5", "you:pr%40xy", "pr%40xy", "pr@xy"}
     assert tuple(Access(SshKey(Secret(KEY))).hidden()) == LINES
     assert list(Access(proxy="http://proxy.test:3128").hidden()) == []
 

@@ -93,9 +93,39 @@ async def test_no_setting_of_the_user_or_the_process_reaches_git(
         monkeypatch.setenv(name, value)
     listed = (await runner.run(["config", "--list", "--show-scope"])).decode().splitlines()
     assert {line.split("\t")[0] for line in listed} == {"command"}
-    assert "command\thttp.followredirects=false" in listed
-    assert "command\tprotocol.allow=never" in listed
+    for setting in (
+        *("http.followredirects=false", "protocol.allow=never", "core.hookspath=/dev/null"),
+        *("core.fsmonitor=false", "credential.helper=", "fetch.recursesubmodules=false"),
+        *("gc.auto=0", "maintenance.auto=false"),
+    ):
+        assert f"command\t{setting}" in listed
     assert not canary.exists()
+
+
+async def test_no_hook_and_no_helper_of_a_repository_is_run(
+    runner: GitRunner, tmp_path: Path, git_http: GitHttpServer, repositories: Path
+) -> None:
+    canary = tmp_path / "canary"
+    repository = Repository.create(tmp_path / "r.git")
+    tip = repository.commit({"a": "1"})
+    hook = repository.path / "hooks/reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {canary}\n")
+    hook.chmod(0o755)
+    await runner.run(["update-ref", "refs/heads/other", tip], repository=repository.path)
+    repository.git("config", "credential.helper", f"!touch {canary};")
+    Repository.create(repositories / "r.git").commit({"a": "1"})
+    git_http.users["alice"] = "right"
+    url = RepoUrl(git_http.url("r.git"))
+    with pytest.raises(SourceAuthFailed):
+        await runner.run(["ls-remote"], [url], url=url, repository=repository.path)
+    assert not canary.exists()
+
+
+async def test_a_repository_that_lies_above_the_cache_is_not_found(runner: GitRunner, tmp_path: Path) -> None:
+    shutil.copytree(Repository.create(tmp_path / "r.git").path, tmp_path / ".git")
+    with pytest.raises(GitFailed, match="not a git repository"):
+        await runner.run(["rev-parse", "--git-dir"])
 
 
 async def test_an_operand_never_becomes_an_option(runner: GitRunner, tmp_path: Path) -> None:

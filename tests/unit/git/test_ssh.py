@@ -14,9 +14,17 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
+from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.opening.access import Access, SshKey
-from stoker.git.opening.known_hosts import known_keys, name_of, offered_key
-from stoker.git.opening.ssh import MAX_KEY_BYTES, repaired_key, ssh_environment, without_chatter
+from stoker.git.opening.known_hosts import MAX_BYTES, known_keys, name_of, offered_key
+from stoker.git.opening.ssh import (
+    MAX_KEY_BYTES,
+    UNVERIFIED,
+    install_ssh,
+    repaired_key,
+    ssh_environment,
+    without_chatter,
+)
 from stoker.git.running import nameless
 from stoker.git.running.runner import GitRunner
 from stoker.testing.repositories.ssh_keys import make_ssh_key
@@ -140,6 +148,63 @@ def test_what_ssh_tells_about_its_way_is_read_and_left_out() -> None:
     assert without_chatter(said) == "fatal: no such repository\n"
     assert str(offered_key(said)) == "ssh-ed25519 SHA256:abc+/1"
     assert offered_key("nothing") is None
+
+
+EFFECTIVE = """
+batchmode yes
+identityfile key
+identitiesonly yes
+identityagent none
+addkeystoagent false
+preferredauthentications publickey
+userknownhostsfile known_hosts
+globalknownhostsfile /dev/null
+updatehostkeys false
+verifyhostkeydns false
+checkhostip no
+canonicalizehostname false
+controlmaster false
+permitlocalcommand no
+clearallforwardings yes
+forwardagent no
+forwardx11 no
+requesttty false
+connecttimeout 30
+serveraliveinterval 15
+serveralivecountmax 4
+"""
+
+
+@pytest.mark.parametrize(("strict", "shown"), [("yes", "true"), ("no", "false")])
+def test_ssh_itself_says_what_it_would_do(tmp_path: Path, strict: str, shown: str) -> None:
+    """`ssh -G` connects to nobody and prints every setting as it holds in the end."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "STOKER_SSH_FOLDER": str(tmp_path),
+        "STOKER_SSH_STRICT": strict,
+    }
+    argv = [str(install_ssh(tmp_path)), "-G", "git@git.test"]
+    said = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True).stdout
+    effective = set(said.lower().splitlines())
+    assert {*EFFECTIVE.split("\n")} - {""} <= effective
+    assert f"stricthostkeychecking {shown}" in effective
+    assert not [line for line in effective if line.startswith(("proxycommand", "proxyjump", "controlpath"))]
+
+
+def test_a_server_is_believed_unseen_only_where_nobody_said_who_it_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    url, key = RepoUrl("git@git.test:r.git"), Secret(PLAIN[4])
+    for known_hosts, required, strict in ((b"", True, "yes"), (b"", False, "yes"), (None, False, "no")):
+        told = ssh_environment(tmp_path, url, SshKey(key, known_hosts), required)
+        assert told["STOKER_SSH_STRICT"] == strict
+        assert (UNVERIFIED in capfd.readouterr().err) == (known_hosts is None)
+        assert all((tmp_path / name).stat().st_mode & 0o777 == 0o600 for name in ("key", "known_hosts"))
+    with pytest.raises(HostKeyNotTrusted, match=r"known_hosts is demanded and not given for git\.test"):
+        ssh_environment(tmp_path, url, SshKey(key), True)
+    with pytest.raises(InvalidValue, match="known_hosts is larger"):
+        ssh_environment(tmp_path, url, SshKey(key, b"x" * (MAX_BYTES + 1)), True)
 
 
 def nobody(uid: int) -> None:

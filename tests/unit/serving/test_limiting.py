@@ -38,6 +38,8 @@ def test_who_is_believed_is_never_limited() -> None:
         assert limiter.admit("forge", PROOF) == 0
         limiter.believed("forge", PROOF)
     assert len(limiter) == 0
+    limiter.believed("nobody", PROOF)
+    assert fails(limiter, "late", 20) == 10, "nor do others pay for what did not fail"
 
 
 def test_requests_on_their_way_count_until_they_are_believed() -> None:
@@ -62,6 +64,24 @@ def test_while_all_together_fail_too_often_only_who_did_not_is_heard() -> None:
     assert limiter.admit("forge", PROOF) == 0
 
 
+def test_of_too_many_the_longest_unseen_is_forgotten() -> None:
+    limiter = Limiter(2, 1000, ManualClock(), most_sources=2)
+    assert [fails(limiter, source, 1) for source in ("first", "second", "first")] == [1, 1, 1]
+    assert fails(limiter, "newcomer", 10) == 2, "who has just come is not the one"
+    assert fails(limiter, "first", 1) == 0
+
+
+async def test_what_all_share_comes_back_as_time_passes_too() -> None:
+    clock = ManualClock()
+    limiter = Limiter(10, 30, clock)
+    for number in range(30):
+        fails(limiter, f"bot-{number}", 10)
+    assert fails(limiter, "late-bot", 5) == 5
+    assert limiter.admit("late-bot", PROOF) == pytest.approx(2)
+    await clock.advance(60)
+    assert fails(limiter, "late-bot", 10) == 10
+
+
 def test_memory_does_not_follow_the_number_of_sources() -> None:
     limiter = Limiter(100, 1_000_000, ManualClock(), most_sources=50)
     for number in range(5000):
@@ -81,6 +101,9 @@ TRUSTED = networks(["10.0.0.0/8", "fd00::/8"])
         ("10.1.2.3", "198.51.100.1", "198.51.100.1"),
         ("10.1.2.3", "6.6.6.6, 198.51.100.1, 10.9.9.9", "198.51.100.1"),
         ("10.1.2.3", "6.6.6.6, rubbish", "10.1.2.3"),
+        ("10.1.2.3", "10.9.9.9", "10.9.9.9"),
+        ("10.1.2.3", "6.6.6.6," * 20 + "198.51.100.1", "198.51.100.1"),
+        ("10.1.2.3", "6.6.6.6" + ", 10.9.9.9" * 10, "10.9.9.9"),
         ("::ffff:10.1.2.3", "198.51.100.1", "198.51.100.1"),
         ("2001:db8:1:2:3:4:5:6", "", "2001:db8:1:2::/64"),
         ("2001:db8:1:2:ffff::1", "", "2001:db8:1:2::/64"),
