@@ -248,12 +248,14 @@ class Operator:
             concerns.tell(told)
             leftovers.look()
 
-        within = partial(begin, sink.only(division.may))
+        seen = sink.only(observed.reach.knows)
+        within = partial(begin, seen.only(division.may))
+        observed.reach.lit = within if settings.leader_elect else partial(begin, seen)
         self._lookout = Lookout(client, settings.lease_namespace, division, self._clock, within)
         parts = [Part("dividing", self._lookout.run), *work.parts]
         if not settings.leader_elect:  # there is nobody to divide with
             self._lookout, parts = None, work.parts
-            begin(sink)
+            begin(seen)
         if settings.labels:  # without any all resources fit
             parts = [Part("leftovers", leftovers.run), *parts]
         try:
@@ -271,7 +273,7 @@ class Operator:
             self._clock,
             self._settings.manager,
             self._settings.namespaces,
-            seen=lambda key: observed.find(key) is not None,
+            seen=lambda key: observed.find(key) is not None or not observed.reach.knows(key.object.namespace),
             found=concerns.lost,
         )
 

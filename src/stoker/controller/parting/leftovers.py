@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from itertools import product
 
 import msgspec
 
@@ -25,6 +26,7 @@ from stoker.controller.seeing.objects import SYNCED_KINDS, OwnedHeader, OwnedMet
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client import Client
+from stoker.kube.errors import Forbidden
 from stoker.kube.kinds import rest
 from stoker.kube.store import ObjectKey
 from stoker.telemetry.logs import get_logger
@@ -107,9 +109,16 @@ class Leftovers:
                 self._wanted.set()
 
     async def _look(self) -> None:
-        for kind in SYNCED_KINDS:
-            for scope in self._scopes:
-                for one in await self._client.list(rest(SYNCED_KINDS[kind]), scope, into=TiedHeader):
-                    key = ResourceKey(kind, ObjectKey(one.metadata.namespace, one.metadata.name))
-                    if tied_by(self._manager, key, one) and not self._seen(key):
-                        self._found(key)
+        for kind, scope in product(SYNCED_KINDS, self._scopes):
+            for one in await self._listed(kind, scope):
+                key = ResourceKey(kind, ObjectKey(one.metadata.namespace, one.metadata.name))
+                if tied_by(self._manager, key, one) and not self._seen(key):
+                    self._found(key)
+
+    async def _listed(self, kind: str, scope: str | None) -> list[TiedHeader]:
+        try:
+            return await self._client.list(rest(SYNCED_KINDS[kind]), scope, into=TiedHeader)
+        except Forbidden:
+            if scope is None:
+                raise
+            return []  # a namespace that refuses us keeps nobody from the others

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -42,9 +42,10 @@ from stoker.controller.seeing.objects import (
     read,
 )
 from stoker.controller.seeing.pods import SeenPod, by_namespace, by_resource, keep_pod
+from stoker.controller.seeing.reach import Reach, nobody
 from stoker.controller.seeing.shelves import Shelf
 from stoker.domain.clock import Clock
-from stoker.domain.errors import InvalidValue, StokerError
+from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import CR_NAME_LABEL
 from stoker.domain.shards import ALL, Shard
 from stoker.kube.client import Client
@@ -90,8 +91,9 @@ class Observed:
         self._own = self._own if scope.namespaces else (None,)
         self._wanted = None if scope.shard == ALL else _in_shard(scope.shard)
         self.listed = asyncio.Event()
-        """Every kind has been listed once."""
-        self.recovered: Callable[[], None] = _nothing
+        """Every kind has been listed once, but in namespaces that refuse us everything."""
+        self.reach = Reach(scope.home)
+        self.recovered: Callable[[], None] = nobody
         """Told that a watch is open again: the API server was away, and what failed meanwhile may go well."""
         self.resources: Mapping[str, Shelf[Kept]] = {
             name: self._shelf(rest(kind), keep_object, labels=scope.labels)
@@ -112,6 +114,7 @@ class Observed:
             CONFIG_MAPS, keep_map, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
         )
         self._pause_key = ObjectKey(scope.home, PAUSE_MAP)
+        self.reach.watch(self.reflectors)
 
     @property
     def shelves(self) -> tuple[Shelf[Any], ...]:
@@ -137,8 +140,7 @@ class Observed:
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
                 group.create_task(reflector.run(), name=str(reflector.resource))
-            for reflector in self.reflectors:
-                await reflector.synced()
+            await self.reach.until_judged(group)
             self.listed.set()
 
     def begin_term(self) -> None:
@@ -151,7 +153,7 @@ class Observed:
 
     def at_rest(self) -> None:
         """Nobody works any more."""
-        self.recovered = _nothing
+        self.recovered = self.reach.lit = nobody
 
     def find(self, key: ResourceKey) -> Kept | None:
         return self.resources[key.kind].get(key.object)
@@ -240,7 +242,7 @@ class Observed:
                 fields=fields,
                 metadata_only=metadata_only,
                 keep=keep,
-                on_error=_unseen,
+                on_error=partial(self.reach.failed, namespace),
                 on_recovered=self._tell_recovered,
                 on_refused=_unreadable(resource),
                 indexes=indexes,
@@ -268,15 +270,6 @@ def _profile(raw: bytes) -> SyncProfile | None:
 def listen(shelf: Shelf[T], listener: Listener[T]) -> None:
     for reflector in shelf.reflectors:
         reflector.listen(listener)
-
-
-def _nothing() -> None:
-    """Nobody is to be told."""
-
-
-def _unseen(error: StokerError) -> None:
-    """Until it works again changes go unnoticed, and at the start nothing is worked on at all."""
-    log.warning("watch.failed", reason=error.reason, error=error.message)
 
 
 def _unreadable(resource: Resource) -> Callable[[ObjectKey, Exception], None]:
