@@ -102,25 +102,18 @@ def test_image_and_configuration_come_from_a_registry_that_wants_a_login(stages:
     assert not [one for one in registry.requests() if "/v2/line-1/manifests/v12" in one and "PUT" not in one]
 
 
-def test_a_fetcher_is_pulled_with_the_login_of_its_own_account(stages: MoreStages) -> None:
-    """As the page says of a shared volume; what somebody gave the account outlives the controller's care."""
+def test_a_fetcher_is_pulled_with_the_secret_that_the_chart_names(stages: MoreStages) -> None:
+    """As the page says of a shared volume."""
     if stages.registry is None:
         played(stages, "private-registry")
-    name = f"ignition-sync-fetcher-{BOTTLING}"
+    assert stages.registry is not None
+    before = len(stages.registry.requests())
     stages.share_a_volume()
-    eventually(lambda: f"{NAMESPACE}/{name}" in stages.trouble(), PATIENCE, stages.tell)
-    assert "401" in stages.trouble(), "the registry wants a login"
-    said = '{"imagePullSecrets": [{"name": "registry"}]}'
-    stages.cluster.kubectl("-n", NAMESPACE, "patch", "serviceaccount", name, "-p", said)
-    stages.cluster.kubectl("-n", NAMESPACE, "rollout", "restart", f"deployment/{name}")
-    status = ("rollout", "status", f"deployment/{name}", "--timeout=60s")
-    stages.cluster.kubectl("-n", NAMESPACE, *status)
-    policy = '{"spec": {"agent": {"image": {"pullPolicy": "Always"}}}}'
-    stages.cluster.kubectl("-n", NAMESPACE, "patch", "ignitionsync", BOTTLING, "--type=merge", "-p", policy)
-    eventually(lambda: pull_policy(stages, name) == "Always", PATIENCE, stages.tell)
-    stages.cluster.kubectl("-n", NAMESPACE, *status)
-
-
-def pull_policy(stages: MoreStages, deployment: str) -> str:
-    spec = found(stages, "deployment", deployment)["spec"]["template"]["spec"]
-    return str(spec["containers"][0]["imagePullPolicy"])
+    name = f"deployment/ignition-sync-fetcher-{BOTTLING}"
+    stages.cluster.kubectl("-n", NAMESPACE, "wait", name, "--for=create", "--timeout=60s")
+    stages.cluster.kubectl("-n", NAMESPACE, "rollout", "status", name, "--timeout=60s")
+    digest = stages.environment["DIGEST"]
+    pulls = [
+        one for one in stages.registry.requests()[before:] if one.endswith(f"/stoker/manifests/{digest}")
+    ]
+    assert pulls, "its image was asked for"

@@ -61,6 +61,7 @@ class Plant:
             f"--watch-namespaces={self.namespace}",
             f"--lease-namespace={self.namespace}",
             "--shared-volumes",
+            "--fetcher-pull-secret=registry",
             "--agent-image=registry.test/stoker:1.0",
         ]
         flags += [f"--{name}-bind-address=0" for name in ("health-probe", "metrics", "receiver")]
@@ -195,6 +196,7 @@ def test_a_fetcher_passes_pod_security_and_goes_with_its_volume(plant: Plant) ->
     )
     assert answer.status == 201, answer.body
     assert "stoker.io/cr-name" not in template["metadata"]["labels"]
+    assert template["spec"]["imagePullSecrets"] == [{"name": "registry"}]
 
     plant.cluster.request("DELETE", f"/apis/apps/v1/namespaces/{plant.namespace}/deployments/{NAME}")
     plant.apply(storage={"size": "2Gi"}, paused=True)

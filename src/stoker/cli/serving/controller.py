@@ -71,6 +71,11 @@ from stoker.cli.serving.servers import server_options
 )
 @click.option("--shared-volumes", is_flag=True, help="Make volumes for resources that ask for one.")
 @click.option(
+    "--fetcher-pull-secret",
+    multiple=True,
+    help="Secret of a resource's namespace with which the fetcher of its volume is pulled.",
+)
+@click.option(
     "--defaults",
     type=click.Path(path_type=Path),
     help="File with what resources leave out; the chart's defaults.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stoker.cli.serving.agent_variables import agent_environment
@@ -87,7 +87,7 @@ def seams_of(settings: Settings, options: Mapping[str, Any]) -> Seams:
         sidecar=None if installation is None else _sidecar(installation),
         listener=Listener(None if address is None else address.port, operator_key=key_file is not None),
         receiver=None if address is None else receiver_for(calls),
-        fetcher=_fetchers(settings, installation),
+        fetcher=_fetchers(settings, installation, options["fetcher_pull_secret"]),
         parts=dashboard_parts(options, settings.lease_namespace, settings.namespaces),
     )
 
@@ -117,11 +117,13 @@ def _sidecar(installation: Installation) -> SidecarOf:
 
 
 def _fetchers(
-    settings: Settings, installation: Installation | None
+    settings: Settings, installation: Installation | None, pull_secrets: Sequence[str]
 ) -> Callable[[Observed, Client], Fetcher] | None:
     """What fills shared volumes."""
     if not settings.shared_volumes:
         return None
     if installation is None:
         raise Misconfigured("--shared-volumes needs --agent-image: the fetchers run that image, too")
-    return lambda observed, client: FetcherDeployments(observed, client, installation, SystemClock())
+    return lambda observed, client: FetcherDeployments(
+        observed, client, installation, SystemClock(), pull_secrets
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stoker.controller.seeing.objects import Kept, ResourceKey, head_of
@@ -64,7 +64,12 @@ def binding(key: ResourceKey, kept: Kept, digest: str) -> Json:
 
 
 def fetcher_deployment(
-    key: ResourceKey, kept: Kept, intent: ResourceIntent, installation: Installation, claim: str
+    key: ResourceKey,
+    kept: Kept,
+    intent: ResourceIntent,
+    installation: Installation,
+    claim: str,
+    pull_secrets: Sequence[str] = (),
 ) -> Json:
     """One pod at a time: two that write would wait for each other."""
     labels = {
@@ -96,6 +101,7 @@ def fetcher_deployment(
                     },
                     "containers": [_container(key, intent, installation, [mount for mount, _ in volumes])],
                     "volumes": [volume for _, volume in volumes],
+                    **({"imagePullSecrets": [{"name": one} for one in pull_secrets]} if pull_secrets else {}),
                 },
             },
         },

@@ -7,6 +7,7 @@ few minutes it is looked whether somebody took the Deployment away.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -36,16 +37,25 @@ log = get_logger(__name__)
 class FetcherDeployments:
     """The `Fetcher` of `stoker.controller.providing.storing`."""
 
-    def __init__(self, observed: Observed, client: Client, installation: Installation, clock: Clock) -> None:
+    def __init__(
+        self,
+        observed: Observed,
+        client: Client,
+        installation: Installation,
+        clock: Clock,
+        pull_secrets: Sequence[str] = (),
+    ) -> None:
+        """`pull_secrets` name Secrets of the resources' namespaces; nodes pass by one that is not there."""
         self._observed = observed
         self._client = client
         self._installation = installation
         self._clock = clock
+        self._pull_secrets = tuple(pull_secrets)
         self._looked: dict[ResourceKey, float] = {}
 
     async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent, claim: str) -> None:
         account, role = pods.account(key, kept), pods.role(key, kept)
-        deployment = pods.fetcher_deployment(key, kept, intent, self._installation, claim)
+        deployment = pods.fetcher_deployment(key, kept, intent, self._installation, claim, self._pull_secrets)
         digest = pods.digest_of(account, role, deployment)
         where = ObjectKey(key.object.namespace, pods.fetcher_name(key))
         seen = self._observed.bindings.get(where)
