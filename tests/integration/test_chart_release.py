@@ -216,8 +216,7 @@ def test_a_release_comes_works_changes_and_goes(
     said = release.logged()  # without its role a program that still runs may well complain
     release.uninstall()  # while both programs still run
     said += (release.folder / "let-go.log").read_text()
-    assert re.search(r"\b403\b", said) is None
-    assert "Forbidden" not in said
+    assert re.search("forbidden|RBACDenied", said, re.IGNORECASE) is None
     eventually(lambda: not pods(plane), PATIENCE, "the Deployments' pods go")
     release.stop()
     eventually(
@@ -309,8 +308,7 @@ def test_in_two_namespaces_the_release_does_its_work_with_roles(
     )
     eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{release.said()}")
     plane.kubectl("-n", "line-2", "delete", "stoker", "other", "--timeout=60s")
-    assert re.search(r"\b403\b", release.logged()) is None
-    assert "Forbidden" not in release.logged()
+    assert re.search("forbidden|RBACDenied", release.logged(), re.IGNORECASE) is None
 
 
 def test_crds_that_somebody_applied_by_hand_are_taken_over(

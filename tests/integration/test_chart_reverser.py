@@ -130,8 +130,7 @@ def test_the_reverser_of_a_release_works_with_its_own_rights_and_survives_an_upg
         helm.upgrade(NAME, HOME, {**VALUES, "reverser": {"enabled": True, "replicas": 3}})
         assert webhook(plane) == before
         log = (tmp_path / "reverser.log").read_text()
-        assert "Forbidden" not in log
-        assert re.search(r"\b403\b", log) is None
+        assert re.search("forbidden|RBACDenied", log, re.IGNORECASE) is None
         assert leases(plane), "one of the branch, and one of the replica"
         helm.uninstall(NAME, HOME, "--no-hooks")
     eventually(lambda: not leases(plane), PATIENCE, lambda: f"no Lease is left: {leases(plane)}")
