@@ -16,7 +16,7 @@ lint: .venv/ready                   ## Style (ruff), types (mypy strict), layers
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 unit: assets                        ## Unit, property, integration, crash and hostile tests
-	$(BIN)/coverage erase && $(PYTEST) --last-look=tell -m "not long and not node" tests
+	$(BIN)/coverage erase && $(PYTEST) -m "not long and not node" tests
 
 test-again: .venv/ready             ## What failed last time, one after the other
 	$(BIN)/pytest --last-failed --last-failed-no-failures none tests

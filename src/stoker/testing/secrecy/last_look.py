@@ -42,7 +42,7 @@ BY_RIGHT_FILES = (
     *("gitea.db*", "registry.log", "*.pub"),
 )
 """Of git, of a control plane, of a forge that signs its calls, of a registry; public halves of keys."""
-_RIGHT_IN_A_TEST = re.compile(r"/pytest-\d+(/popen-\w+)?/test_[^/]+/[^/]+$")
+_RIGHT_IN_A_TEST = re.compile(r"/test_[^/]+/[^/]+$")
 
 
 class LookFailed(Exception):

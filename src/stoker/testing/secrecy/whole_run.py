@@ -50,11 +50,6 @@ _LINES = CommandLines()
 _LINK = re.compile(r"(dashboard of the \w+: http://127\.0\.0\.1:\d+/#token=)[\w-]+")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    word = "what is done about a credential that was seen: fail the run, or only tell it"
-    parser.addoption("--last-look", choices=("judge", "tell"), default="judge", help=word)
-
-
 def pytest_configure() -> None:
     subprocess.Popen.communicate = _heard(subprocess.Popen.communicate)  # type: ignore[method-assign]
     click.testing.CliRunner.invoke = _noted(click.testing.CliRunner.invoke)  # type: ignore[method-assign]
@@ -99,7 +94,7 @@ def _judge(session: pytest.Session) -> None:
         for line in found:
             certain = line not in look.doubtful
             terminal.write_line(f"{'SEEN' if certain else 'LEFT'} {line}", red=certain, yellow=not certain)
-    if set(found) - look.doubtful and session.config.option.last_look == "judge":
+    if set(found) - look.doubtful:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
