@@ -330,9 +330,12 @@ def halted(site: Site, moment: Callable[[Site], bool]) -> subprocess.Popen[bytes
     """A sync that was made to stand still in that moment; one that slips past it is begun anew."""
     deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
+        # The job of a shell's background ignores SIGINT, and so would all that it starts.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         process = subprocess.Popen(
             site.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
+        signal.signal(signal.SIGINT, before)
         eventually(
             lambda process=process: moment(site) or process.poll() is not None,  # type: ignore[misc]
             timeout=60,
