@@ -187,6 +187,6 @@ nobody may grant more than he has. It deletes only what belongs to a shared volu
   resources: [ignitionsyncs]
   verbs: [get, list, watch]
 - apiGroups: [configbutler.ai]
-  resources: [gitdestinations, gitrepoconfigs]
+  resources: [gitdestinations, gitrepoconfigs, watchrules, clusterwatchrules]
   verbs: [get, list, watch]
 {{- end -}}
