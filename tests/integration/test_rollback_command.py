@@ -75,6 +75,13 @@ def test_a_folder_goes_back_stays_and_is_released(site: Site) -> None:
     assert site.file.read_text() == "two"
 
 
+def test_people_are_told_where_the_folder_is_and_not_where_the_ref_is(site: Site) -> None:
+    (snapshot,) = site.back("--list")[1]["snapshots"]
+    command = [sys.executable, "-m", "stoker", "rollback", f"--data-dir={site.place / 'data'}"]
+    done = subprocess.run([*command, f"--to={snapshot['id']}"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"back at {snapshot['commit'][:8]}: 1 modified"
+
+
 def test_a_folder_goes_back_to_a_commit(site: Site) -> None:
     (snapshot,) = site.back("--list")[1]["snapshots"]
     first = snapshot["commit"]

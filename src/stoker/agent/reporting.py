@@ -128,7 +128,7 @@ class SyncReport:
             "waits": None if self.waits is None else self.waits.as_json(),
         }
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, where: str = "") -> Iterator[str]:
         """The same for people; long lists of what was left alone are cut, numbers are not."""
         done = self.done
         for word, paths in (("added", done.added), ("modified", done.modified), ("deleted", done.deleted)):
@@ -143,9 +143,9 @@ class SyncReport:
             # What was done already is no part of the plan that the next pass makes.
             left = self.plan if self.applied is None else Plan(orphans_kept=self.plan.orphans_kept)
             yield f"to delete what is not ours as well, approve plan {left.with_orphans().digest}"
-        yield self.summary()
+        yield self.summary(where)
 
-    def summary(self) -> str:
+    def summary(self, where: str = "") -> str:
         """One line: what was done, or would be; the digest where somebody may have to approve it."""
         done = self.done
         counts = {
@@ -159,7 +159,7 @@ class SyncReport:
             "not ours and kept": len(self.plan.orphans_kept),
         }
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        line = f"{self.ref} is at {self.commit.short}: {told or 'nothing to do'}"
+        line = f"{where or f'{self.ref} is at {self.commit.short}'}: {told or 'nothing to do'}"
         return line if self.applied is not None else f"{line} (not applied; plan {self.plan.digest})"
 
 

@@ -113,7 +113,7 @@ def _alone(given: Given, to: str | None, *, release: bool, output: str) -> int:
         bar("going back", 0, 0)
         kept, report = run(gone_back(order, to, progress=bar))
     kept.show_warnings("rollback")
-    return show_report(report, output)
+    return show_report(report, output, f"back at {report.commit.short}")
 
 
 def _order(given: Given, *, needs_source: bool) -> Order:

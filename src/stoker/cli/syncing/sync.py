@@ -193,12 +193,12 @@ async def _pass(order: Order, *, walk: bool, dry_run: bool) -> SyncReport:
     return report
 
 
-def show_report(report: SyncReport, output: str) -> int:
-    """The report, and the exit code that sums it up."""
+def show_report(report: SyncReport, output: str, where: str = "") -> int:
+    """The report, and the exit code that sums it up; `where` the folder is now, if not at its ref."""
     if output == "json":
         show_object(report.as_json())
     else:
-        show_lines(report.lines())
+        show_lines(report.lines(where))
         if report.stalled is not None:
             show_lines([f"would stall: {report.stalled.reason}: {report.stalled.message}"])
         if report.waits is not None:
