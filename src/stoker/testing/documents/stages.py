@@ -164,13 +164,16 @@ class Cluster(Stopped):
         eventually(self._is_in_step, PATIENCE, "a resource in step", interval=0.2)
 
     def _is_in_step(self) -> bool:
-        """Ready, and that is about the spec of now."""
+        """Ready about the spec of now and both gateways: before any is seen, Ready says little."""
         found: Any = json.loads(
             self.cluster.kubectl("-n", NAMESPACE, "get", "stoker", RESOURCE, "-o", "json").stdout
         )
         status = found.get("status", {})
-        ready = [one["status"] for one in status.get("conditions", ()) if one["type"] == "Ready"]
-        return ready == ["True"] and status.get("observedGeneration") == found["metadata"]["generation"]
+        said = {one["type"]: one for one in status.get("conditions", ())}
+        ready = said.get("Ready", {}).get("status") == "True"
+        synced = str(said.get("AllGatewaysSynced", {}).get("message"))
+        both = synced.startswith(f"{len(GATEWAYS)} of ")
+        return ready and both and bool(status.get("observedGeneration") == found["metadata"]["generation"])
 
     def _furnish(self) -> None:
         """The reverser, and a namespace with a few objects."""
