@@ -19,6 +19,7 @@ from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.cluster.helm import CHART, Helm
 from stoker.testing.cluster.release import HOME, NAME, Release
+from stoker.testing.cluster.taking_away import take_kinds_away
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
 from stoker.testing.waiting import eventually
@@ -268,7 +269,7 @@ def test_an_uninstall_lets_go_of_resources_that_are_still_there(
 def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(plane: ClusterAccess, release: Release) -> None:
     """People take away what they see, in whichever order."""
     release.install()
-    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker", "--timeout=60s")
+    take_kinds_away(plane)
     release.uninstall()
     assert "resources.let_go" in release.logged()
     eventually(lambda: not pods(plane), PATIENCE, "the pods go")
@@ -314,7 +315,7 @@ def test_in_two_namespaces_the_release_does_its_work_with_roles(
 def test_crds_that_somebody_applied_by_hand_are_taken_over(
     plane: ClusterAccess, helm: Helm, release: Release
 ) -> None:
-    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker")
+    take_kinds_away(plane)
     plane.kubectl("apply", "--server-side", "-f", str(helm.chart.parents[1] / "config/crd"))
     refused = helm.run("install", NAME, helm.chart, f"--namespace={HOME}", check=False)
     assert "cannot be imported into the current release" in refused.stderr

@@ -22,6 +22,7 @@ from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.cluster.helm import Helm
 from stoker.testing.cluster.reverser_release import lead_to
 from stoker.testing.cluster.rule_removal import Account, needless
+from stoker.testing.cluster.taking_away import take_kinds_away
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare import Repository
 from stoker.testing.repositories.git_http import GitHttpServer
@@ -57,7 +58,7 @@ def helm(plane: ClusterAccess) -> Iterator[Helm]:
     helm = Helm(plane.folder, plane)
     yield helm
     helm.uninstall(NAME, HOME, "--no-hooks")
-    plane.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=stoker", "--timeout=60s")
+    take_kinds_away(plane)
 
 
 def condition(plane: ClusterAccess, kind: str, name: str, type_: str) -> tuple[str, str]:
