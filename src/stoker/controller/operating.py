@@ -244,18 +244,20 @@ class Operator:
         division = Division(settings.shard, leadership.found, LEASE_SECONDS)
         leftovers = self._leftovers(client, observed, concerns)
 
-        def begin(told: Sink) -> None:
+        told = sink.only(observed.reach.knows)
+        if settings.leader_elect:  # or there is nobody to divide with
+            told = told.only(division.may)
+
+        def begin() -> None:
             concerns.tell(told)
             leftovers.look()
 
-        seen = sink.only(observed.reach.knows)
-        within = partial(begin, seen.only(division.may))
-        observed.reach.lit = within if settings.leader_elect else partial(begin, seen)
-        self._lookout = Lookout(client, settings.lease_namespace, division, self._clock, within)
+        observed.reach.lit = begin
+        self._lookout = Lookout(client, settings.lease_namespace, division, self._clock, begin)
         parts = [Part("dividing", self._lookout.run), *work.parts]
-        if not settings.leader_elect:  # there is nobody to divide with
+        if not settings.leader_elect:
             self._lookout, parts = None, work.parts
-            begin(seen)
+            begin()
         if settings.labels:  # without any all resources fit
             parts = [Part("leftovers", leftovers.run), *parts]
         try:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stoker.testing.assets import finding as assets
-from stoker.testing.documents.desks import TOKEN
+from stoker.testing.documents.desks import REPOSITORY, TOKEN
 from stoker.testing.documents.furniture import NAMESPACE, RESOURCE
 from stoker.testing.documents.stages import LOOK_SECONDS, PATIENCE, Cluster
 from stoker.testing.forges.gitea import Gitea, GiteaRepository
@@ -43,7 +43,6 @@ KINDS = (
 )
 """What a release, or a resource of ours, consists of."""
 SERVER = "https://git.example.net"
-REPOSITORY = f"{SERVER}/plant/config.git"
 # The reader's helm, before it is that of `stages`: pods of an uninstall are run, and programs end with it.
 HELM = """#!/bin/sh
 case "$1" in

@@ -22,6 +22,8 @@ from stoker.testing.sites.plant import plant
 from stoker.testing.stopping import Stopped
 
 TOKEN = planted("stage-token")
+REPOSITORY = "https://git.example.net/plant/config.git"
+"""As pages call the plant's."""
 SHOWN = ("charts", "config", "deploy", "examples")
 """What the reader has of the repository."""
 GITCONFIG = """[user]
@@ -82,7 +84,7 @@ class Desk:
         self.secret("secrets/git-credentials/token", TOKEN)
         self.secret("secrets/ignition-api-key/apiKey", KEY)
         self.names = {
-            "https://git.example.net/plant/config.git": address,
+            REPOSITORY: address,
             "/etc/stoker": str(self._etc),
         }
         kept = {name: text for name, text in os.environ.items() if not name.lower().endswith("_proxy")}

@@ -16,12 +16,11 @@ from typing import Any
 from stoker.testing.cluster.release import HOME
 from stoker.testing.documents import more_furniture
 from stoker.testing.documents.asked_service import AskedService
-from stoker.testing.documents.desks import TOKEN
+from stoker.testing.documents.desks import REPOSITORY
 from stoker.testing.documents.furniture import GATEWAYS, NAMESPACE, RESOURCE
 from stoker.testing.documents.more_furniture import BOTTLING, CELLAR
 from stoker.testing.documents.pulling import PulledImage
 from stoker.testing.documents.stages import PATIENCE, Cluster
-from stoker.testing.gateway.simulated import KEY
 from stoker.testing.kubelet.containers import Program
 from stoker.testing.services import published
 from stoker.testing.services.registry import Registry
@@ -31,7 +30,6 @@ from stoker.testing.waiting import eventually
 
 MORE = ("canary", "shared-storage", "two-sites", "private-registry")
 """In this order each stage finds most of what it needs."""
-REPOSITORY = "https://git.example.net/plant/config.git"
 HOST = "registry.plant.example"
 PINNED = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 """The digest of the documentation."""
@@ -89,10 +87,6 @@ class MoreStages(Cluster):
         """Somebody else pushes; the commit."""
         subprocess.run(["somebody-pushes"], env=self.environment, check=True, timeout=PATIENCE)
         return str(self.desk.repository.tip())
-
-    def trouble(self) -> str:
-        """Why pods do not run."""
-        return str(self._kubelet.trouble())
 
     def share_a_volume(self) -> None:
         """Make a resource with a shared volume, of a repository that anybody may read."""
@@ -167,11 +161,6 @@ class MoreStages(Cluster):
 
     def _pilot(self) -> str:
         return self.gateways.started[NAMESPACE, GATEWAYS[0]].url
-
-    def _make_secrets(self, namespace: str) -> None:
-        for name, key, text in (("git-credentials", "token", TOKEN), ("ignition-api-key", "apiKey", KEY)):
-            literal = f"--from-literal={key}={text}"
-            self.cluster.kubectl("-n", namespace, "create", "secret", "generic", name, literal)
 
     def _apply(self, objects: dict[str, Any]) -> None:
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(objects))

@@ -27,7 +27,7 @@ from stoker.testing.cluster.helm import CHART
 from stoker.testing.cluster.release import HOME, NAME, Release
 from stoker.testing.cluster.reverser_release import start_reverser
 from stoker.testing.documents.asking import install_kinds_of_others
-from stoker.testing.documents.desks import EDIT, SHOWN, TOKEN, Desk
+from stoker.testing.documents.desks import EDIT, REPOSITORY, SHOWN, TOKEN, Desk
 from stoker.testing.documents.furniture import GATEWAYS, NAMESPACE, RESOURCE, objects, stoker
 from stoker.testing.gateway.simulated import KEY
 from stoker.testing.kubelet.containers import GatewayImage, Image, Program
@@ -145,13 +145,11 @@ class Cluster(Stopped):
         """The resource with its two gateways, all of them synced."""
         self._have_release()
         self._tidy()
-        address = self.names["https://git.example.net/plant/config.git"]
+        address = self.names[REPOSITORY]
         if self.cluster.kubectl("-n", NAMESPACE, "get", "stoker", RESOURCE, check=False).returncode:
             self._clear()
             self._make_namespace()
-            keys = ("git-credentials", "token", self.token), ("ignition-api-key", "apiKey", KEY)
-            for name, key, text in keys:
-                self._kubectl("create", "secret", "generic", name, f"--from-literal={key}={text}")
+            self._make_secrets(NAMESPACE)
             made = objects(address)
             self._pods.write_text(
                 json.dumps({**made, "items": [one for one in made["items"] if one["kind"] == "Pod"]})
@@ -214,6 +212,14 @@ class Cluster(Stopped):
         self.cluster.create_namespace(NAMESPACE)
         account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
         eventually(lambda: self.cluster.request("GET", account).status == 200, PATIENCE, "its account")
+
+    def _make_secrets(self, namespace: str) -> None:
+        for name, key, text in (
+            ("git-credentials", "token", self.token),
+            ("ignition-api-key", "apiKey", KEY),
+        ):
+            literal = f"--from-literal={key}={text}"
+            self.cluster.kubectl("-n", namespace, "create", "secret", "generic", name, literal)
 
     def _kubectl(self, *words: str) -> None:
         self.cluster.kubectl("-n", NAMESPACE, *words)

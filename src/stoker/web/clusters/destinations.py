@@ -9,6 +9,7 @@ import msgspec
 
 from stoker.api.kinds.destinations import GitDestinationStatus, WrittenCommit
 from stoker.domain.reasons import ConditionType, Reason
+from stoker.web.clusters.heads import Head, Ref
 from stoker.web.clusters.kinds import DESTINATION
 from stoker.web.clusters.resources import id_of
 from stoker.web.clusters.rules import SeenRule
@@ -22,25 +23,15 @@ _WARNINGS = (
 )
 
 
-class _Ref(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str = ""
-
-
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    repo_ref: _Ref = _Ref()
+    repo_ref: Ref = Ref()
     branch: str = ""
     base_folder: str = ""
     suspend: bool | None = None
 
 
 class _Body(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: Head
     spec: _Spec = _Spec()
     status: GitDestinationStatus = msgspec.field(default_factory=GitDestinationStatus)
 

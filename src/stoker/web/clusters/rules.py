@@ -14,6 +14,7 @@ import msgspec
 
 from stoker.api.kinds.resource import ConditionedStatus
 from stoker.domain.reasons import ConditionType, Reason
+from stoker.web.clusters.heads import Head, Ref
 
 HIDDEN = (
     "Of a rule that your account may not see, not everything is watched:"
@@ -41,22 +42,12 @@ class SeenRule(NamedTuple):
     """Why not everything that it selects gets to its destination; what ails the destination is no part."""
 
 
-class _Ref(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str = ""
-
-
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    destination_ref: _Ref = _Ref()
+    destination_ref: Ref = Ref()
 
 
 class _Body(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: Head
     spec: _Spec = _Spec()
     status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
 
