@@ -85,6 +85,10 @@ def write(site: ReverserSite, user: str, name: str, text: str) -> None:
     assert done.status in (200, 201), done.body
 
 
+def may_list(kind: str) -> list[dict[str, list[str]]]:
+    return [{"apiGroups": ["configbutler.ai"], "resources": [kind], "verbs": ["list"]}]
+
+
 def headline(page: Page, words: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(words, timeout=PATIENCE * 1000)
 
@@ -204,8 +208,11 @@ def allowed(site: ReverserSite, *groups: str) -> Iterator[Path]:
 
 
 def test_a_watch_without_permission_is_not_called_up_to_date(
-    site: ReverserSite, boss: Secret, repositories: Path, open_page: OpenPage
+    site: ReverserSite, repositories: Path, open_page: OpenPage
 ) -> None:
+    house = House(site.cluster, site.namespace, "")
+    visitor = house.person("visitor")
+    house.grant("destinations", "visitor", [*may_list("gitdestinations"), *MAY_STOP])
     own = ("", "configbutler.ai", "coordination.k8s.io", "events.k8s.io", "apiextensions.k8s.io")
     asks = ("authentication.k8s.io", "authorization.k8s.io", "stoker.io", "sync.ignition.io")
     (port,) = free_ports(1)
@@ -218,13 +225,12 @@ def test_a_watch_without_permission_is_not_called_up_to_date(
         site.until_files(Repository(repositories / "prod.git"), {site.map_path("prices"): "value"})
         site.until("WatchRule", "machines", "RBACDenied", "WatchErrored")
         eventually(Browser(port).answers, PATIENCE, site.tail)
-        page = open_page(f"http://127.0.0.1:{port}", token=boss.reveal())
+        page = open_page(f"http://127.0.0.1:{port}", token=visitor.reveal())
         headline(page, "1 destination incomplete")
         card = page.locator(".destination")
         expect(card).to_contain_text("Incomplete")
         expect(card).to_contain_text("a rule that your account may not see")
-        rules = [{"apiGroups": ["configbutler.ai"], "resources": ["watchrules"], "verbs": ["list"]}]
-        House(site.cluster, site.namespace, "").grant("rules", "shift-lead", rules)
+        house.grant("rules", "visitor", may_list("watchrules"))
         expect(card).to_contain_text("WatchRule machines: ", timeout=PATIENCE * 1000)
         expect(card).to_contain_text("deployments.apps is forbidden")
         look = Looking(page, whole=True)
