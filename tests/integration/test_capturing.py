@@ -124,6 +124,7 @@ class Gateway:
         self.told: list[OwnChanges | None] = []
         self.policy = POLICY
         self.compare = 300.0
+        self.booted = True
         self.job = SyncJob(
             Source(RepoUrl(server.url("plant.git")), GitRef("main")),
             FilesIntent((Mapping("s", "projects"),)),
@@ -152,6 +153,7 @@ class Gateway:
             SystemClock(),
             noise=ResourceNoise(),
             tell=self.told.append,
+            may=lambda: self.booted,
         )
         keeper.add_hook(capturing)
         watch = Watch(
@@ -206,7 +208,7 @@ class Site:
 
         def said() -> list[OwnChanges]:
             last = self.gateway.told[-1] if self.gateway.told else None
-            return [last] if last is not None and word in last.message else []
+            return [last] if last not in (None, OwnChanges()) and word in last.message else []
 
         found = await eventually_async(said, PATIENCE, lambda: f"{word!r} is told: {self.gateway.told[-3:]}")
         return found[0]
@@ -264,7 +266,7 @@ async def test_a_designers_edit_goes_back_with_its_base_and_comes_back_as_nothin
         assert (one.path, one.repo_path, one.content) == ("projects/a.txt", "s/a.txt", b"edited")
         assert (found.base_commit, one.action, found.gateway) == (commit, Action.WRITTEN, "filler")
         assert one.base == gateway.repository.git("rev-parse", "main:s/a.txt").decode().strip()
-        assert gateway.told[-1] is None
+        assert gateway.told[-1] == OwnChanges()
         # Merged, it comes back: nothing is written, and nothing is captured again.
         gateway.repository.commit({"s/a.txt": "edited"})
         report = await site.passed()
@@ -413,6 +415,22 @@ async def test_a_save_in_the_moment_of_writing_stops_the_pass_before_its_first_b
         assert (gateway.text("a"), gateway.text("b")) == ("saved just now", "2")
 
 
+async def test_a_gateway_is_called_watched_from_the_moment_that_a_change_would_be_held(
+    gateway: Gateway,
+) -> None:
+    await gateway.synced({"a": "1"})
+    gateway.booted = False
+    async with gateway.watched() as site:
+        gateway.write("a", "by the first boot")
+        await site.passed()
+        assert (gateway.text("a"), set(gateway.told)) == ("1", {None})
+        gateway.booted = True
+        await eventually_async(lambda: gateway.told[-1] == OwnChanges(), PATIENCE, "it is watched")
+        gateway.write("a", "by a person")
+        await site.passed()
+        assert gateway.text("a") == "by a person"
+
+
 async def test_a_resource_is_held_whole(gateway: Gateway) -> None:
     await gateway.synced({f"line/views/main/{name}": text for name, text in view("v").items()})
     async with gateway.watched() as site:
@@ -443,7 +461,7 @@ async def test_our_own_writes_and_noise_are_never_sent(gateway: Gateway) -> None
         (gateway.data / "projects/link-to").symlink_to("a")
         await site.at_rest()
         assert gateway.maps.sets() == []
-        assert gateway.told[-1] is None
+        assert gateway.told[-1] == OwnChanges()
         gateway.write("line/views/main/view.json", '{"edited": 1}')  # now all of it is a change
         found = files_of(await site.recorded())
         assert set(found) == {
@@ -480,7 +498,7 @@ async def test_a_burst_of_500_files_is_one_set(gateway: Gateway) -> None:
         found = await site.recorded()
         assert len(found.files) == 500
         await site.at_rest()
-        assert gateway.told[-1] is None
+        assert gateway.told[-1] == OwnChanges()
 
 
 async def test_a_debounce_is_waited_for_and_ends(gateway: Gateway) -> None:
@@ -746,5 +764,5 @@ def test_an_agent_sends_what_a_designer_saves_and_obeys_the_answer(plant: AgentP
     assert place.read_text() == '{"title": "by hand"}'
     plant.publish(changes={"filler": ChangesAnswer(found.id)})  # the request was closed
     plant.until_converged(pod, second)
-    assert plant.maps.until_report(pod=pod, changes=None)
+    assert plant.maps.until_report(pod=pod, changes=OwnChanges())
     assert maps.sets() == []

@@ -18,7 +18,15 @@ from stoker.agent.reporting import SyncReport
 from stoker.agent.telling import held_projects, standing
 from stoker.domain.intent.files import Excludes
 from stoker.domain.paths import RelPath
-from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, ChangesResult, SyncStatus
+from stoker.domain.protocol import (
+    Action,
+    ChangedFile,
+    ChangesAnswer,
+    ChangeSet,
+    ChangesResult,
+    OwnChanges,
+    SyncStatus,
+)
 from stoker.domain.protocol.changes import Chunk, decode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
@@ -184,7 +192,7 @@ def test_what_does_not_fit_goes_with_the_next_set_by_whole_folders() -> None:
 
 def test_what_is_said_of_changes() -> None:
     said = Standing(most=2)
-    assert said.told({}, Captured(), ()) is None
+    assert said.told({}, Captured(), ()) == OwnChanges()
     changes = {"a": MINE, "b": None, "c": GITS}
     can = said.sorted(changes, Captured(), "1")
     assert (can, said.too_many) == (changes, True)
@@ -200,7 +208,7 @@ def test_what_is_said_of_changes() -> None:
     again = said.sorted(changes, Captured(), "2")  # with another commit it may go
     assert set(again) == {"a", "b", "c"}
     memory = Captured(recorded={"a": MINE.blob, "b": "", "c": GITS.blob})
-    assert said.told(changes, memory, ()) is None
+    assert said.told(changes, memory, ()) == OwnChanges()
 
 
 def test_a_place_that_waits_for_git_is_told_apart_from_one_that_waits_for_a_designer() -> None:

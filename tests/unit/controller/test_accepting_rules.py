@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from stoker.api.blocks.status import GatewayStatus, OwnChanges, SyncStatus
@@ -19,13 +20,14 @@ from stoker.controller.providing.granting import rules_for
 from stoker.controller.seeing.fleets import Fleet, Gateway
 from stoker.controller.seeing.objects import ResourceKey, keep_map
 from stoker.controller.seeing.pods import AgentState, SeenPod
+from stoker.domain import protocol
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.intents import FrontDoor, GatewayIntent, Identity
 from stoker.domain.intent.policies import Bidirectional, ConflictStrategy, GatewayPolicies
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.values import TemplateValues
-from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, Mode, Target
+from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, GatewayReport, Mode, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.kube.store import ObjectKey
@@ -185,6 +187,10 @@ def gateway() -> Gateway:
     return Gateway(pod, "press", "press", target="press")
 
 
+def watched_gateway() -> Gateway:
+    return replace(gateway(), report=GatewayReport("press", changes=protocol.OwnChanges()))
+
+
 STANDING = Standing(
     "changes/press",
     "https://forge.test/1",
@@ -213,8 +219,8 @@ def test_the_status_is_where_a_new_leader_finds_what_was_open() -> None:
 
 
 def test_conditions_say_who_is_watched_what_is_stuck_and_what_is_in_conflict() -> None:
-    fleet = Fleet((gateway(),))
-    assert watching(fleet, {"press": STANDING}) == (True, Reason.WATCHERS_ACTIVE, "1 gateways watched")
+    fleet = Fleet((watched_gateway(),))
+    assert watching(fleet, {"press": STANDING}) == (True, Reason.WATCHERS_ACTIVE, "1 of 1 gateways watched")
     stuck = Standing(reason=Reason.FORGE_REFUSED, message="no")
     assert watching(fleet, {"press": stuck}) == (False, Reason.FORGE_REFUSED, "press: no")
     assert conflicting(Accepted(standings={"press": STANDING})) == (
@@ -223,3 +229,15 @@ def test_conditions_say_who_is_watched_what_is_stuck_and_what_is_in_conflict() -
         "git and the gateway changed the same files: press (a.json)",
     )
     assert conflicting(Accepted())[0] is False
+
+
+def test_a_gateway_is_watched_when_its_agent_says_so_and_not_before() -> None:
+    silent = replace(gateway(), report=GatewayReport("press"))
+    for early in (gateway(), silent):
+        assert watching(Fleet((watched_gateway(), early)), {}) == (
+            False,
+            Reason.AGENT_STARTING,
+            "1 of 2 gateways watched; not yet press",
+        )
+    alone = replace(gateway(), pod=msgspec.structs.replace(gateway().pod, agent=AgentState.NONE))
+    assert watching(Fleet((alone, watched_gateway())), {})[0] is True, "who has no agent is never watched"

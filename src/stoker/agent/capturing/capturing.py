@@ -98,14 +98,19 @@ class Capturing:
         self._holds = frozenset(answer.holds) if answer is not None else frozenset()
         if await self._update(lambda memory: memory.answered(answer)) and answer is not None:
             log.info("changes.answered", id=answer.id, result=str(answer.result), refused=len(answer.refused))
-            self._say()
+            self.say()
             self.poked.set()
 
     def passed(self, report: SyncReport) -> None:
         """A pass came to its end; what it left alone because of us is told."""
         if report.applied is not None:
             self._standing.held = len(holding.ours(report.plan.held))
-            self._say()
+        self.say()
+
+    def say(self) -> None:
+        """How it stands; nothing as long as a change would not be taken for one."""
+        told = self._standing.told(self._changes, self._memory or Captured(), self._holds)
+        self._tell(told if self.may else None)
 
     def still_held(self, held: Sequence[Held]) -> bool:
         memory = self._memory or Captured()
@@ -146,7 +151,7 @@ class Capturing:
                 self._standing.trouble = error
                 raise
             finally:
-                self._say()
+                self.say()
         return Step(parcel=parcel, again=bool(undecided or self._sight.unread))
 
     async def post(self, parcel: Parcel) -> None:
@@ -160,7 +165,7 @@ class Capturing:
             await self._update(lambda memory: memory.unsent(parcel.id))
             raise
         finally:
-            self._say()
+            self.say()
 
     @asynccontextmanager
     async def beside_passes(self) -> AsyncIterator[None]:
@@ -277,9 +282,6 @@ class Capturing:
             log.warning("changes.refused", path=path, why=why)
         self._sight.unread.update(composed.moving)
         return composed
-
-    def _say(self) -> None:
-        self._tell(self._standing.told(self._changes, self._memory or Captured(), self._holds))
 
     async def _remembered(self) -> Captured:
         if self._memory is None:

@@ -46,6 +46,7 @@ def open_capture(
         policies.bidirectional, keeper, sender, postal, clock, noise=noise, tell=tell, may=may
     )
     keeper.add_hook(capturing)
+    capturing.say()
     watch = Watch(
         capturing,
         direction.job.data_dir,

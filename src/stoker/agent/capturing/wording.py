@@ -51,7 +51,7 @@ class Standing:
 
     def told(
         self, changes: Mapping[str, FileVersion | None], memory: Captured, holds: Collection[str]
-    ) -> OwnChanges | None:
+    ) -> OwnChanges:
         left = {
             path: blob for path, version in changes.items() if not memory.has(path, blob := id_of(version))
         }
@@ -59,7 +59,7 @@ class Standing:
         pending = [path for path in left if path not in refused]
         sent = memory.sent.id if memory.sent is not None else ""
         if not (left or sent or self.held):
-            return None
+            return OwnChanges()
         reason, message = self._words(pending, refused, sent, holds)
         return OwnChanges(
             sent,

@@ -70,8 +70,11 @@ def watching(fleet: Fleet, standings: Mapping[str, Standing]) -> tuple[bool, Rea
     if stuck:
         reason = stuck[0][1].reason or Reason.CHANGE_PENDING
         return False, reason, _some([f"{target}: {standing.message}" for target, standing in stuck])
-    watched = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
-    message = f"{len(watched)} gateways watched"
+    tended = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
+    waiting = [one.name for one in tended if one.report is None or one.report.changes is None]
+    message = f"{len(tended) - len(waiting)} of {len(tended)} gateways watched"
+    if waiting:  # what is saved there now is not held yet, and whoever waits for this condition must know
+        return False, Reason.AGENT_STARTING, f"{message}; not yet {_some(waiting)}"
     refused = [target for target, standing in sorted(standings.items()) if standing.refused]
     if refused:
         message += f"; not everything was taken of {_some(refused)}"

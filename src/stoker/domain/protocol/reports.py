@@ -149,7 +149,10 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class OwnChanges:
-    """What somebody changed on this gateway and git does not have yet, or never gets."""
+    """What somebody changed on this gateway and git does not have yet, or never gets.
+
+    Said, also empty, by whoever watches for such changes.
+    """
 
     id: str = ""
     """Of the set that is on its way; empty: none."""
