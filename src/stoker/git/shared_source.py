@@ -19,7 +19,7 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.objects import BlobId
 from stoker.git.errors import GitFailed
 from stoker.git.looking.remote import on_disk
-from stoker.git.looking.resolving import look_up
+from stoker.git.looking.resolving import find
 from stoker.git.mirrors.contents import Objects
 from stoker.git.mirrors.reader import MirrorReader, Rule
 from stoker.git.mirrors.shared_layout import SharedVolume, held, is_ours
@@ -62,7 +62,7 @@ class SharedSource(MirrorReader):
     async def resolve(self, ref: GitRef) -> CommitId:
         async with self.held():
             self._open_current()
-            return await look_up(on_disk(self._runner, self._path), ref)
+            return (await find(on_disk(self._runner, self._path), ref))[1]
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

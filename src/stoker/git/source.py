@@ -13,7 +13,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.looking.fetching import Limits
 from stoker.git.looking.remote import Remote
-from stoker.git.looking.resolving import look_up
+from stoker.git.looking.resolving import find, is_branch
 from stoker.git.mirrors.kept import KeptMirror
 from stoker.git.mirrors.mirror import Mirror
 from stoker.git.mirrors.reader import Rule
@@ -36,9 +36,17 @@ class GitSource(KeptMirror):
         super().__init__(remote.runner, Mirror(remote, cache, clock, limits), cache, clock)
         self._remote = remote
         self._rules = rules
+        self._branch: tuple[GitRef, int] | None = None
+        """What was a branch when it was last looked up, and how long ids are there."""
 
     async def resolve(self, ref: GitRef) -> CommitId:
-        return await look_up(self._remote, ref)
+        if self._branch is not None and self._branch[0] == ref:
+            commit = await self._mirror.follow(*self._branch)
+            if commit is not None:
+                return commit
+        name, commit = await find(self._remote, ref)
+        self._branch = (ref, len(commit)) if is_branch(name) else None
+        return commit
 
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
         for rule in self._rules:

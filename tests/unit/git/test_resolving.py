@@ -14,7 +14,7 @@ from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.git.errors import RefAmbiguous, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.looking import probing
 from stoker.git.looking.remote import Remote
-from stoker.git.looking.resolving import look_up, resolve
+from stoker.git.looking.resolving import find, resolve
 from stoker.git.opening.access import Access, always
 from stoker.git.running.runner import GitRunner
 from stoker.testing.faults.fault_proxy import FaultProxy
@@ -63,7 +63,7 @@ async def test_an_annotated_tag_means_its_commit(remote: Remote, repository: Rep
     repository.tag("v1-nested", repository.git("rev-parse", "refs/tags/v1").decode().strip(), message="Again")
     for ref in ("v1", "refs/tags/v1", "v1-nested"):
         assert await resolve(remote, GitRef(ref)) == commit
-        assert await look_up(remote, GitRef(ref)) == commit
+        assert (await find(remote, GitRef(ref)))[1] == commit
 
 
 async def test_any_other_ref_can_be_named_in_full(remote: Remote, repository: Repository) -> None:

@@ -27,7 +27,7 @@ from stoker.domain.reasons import ConditionType, Reason
 from stoker.domain.refs import without_userinfo
 from stoker.engine.artifacts import Credentials
 from stoker.git.looking.remote import Remote
-from stoker.git.looking.resolving import look_up as resolve
+from stoker.git.looking.resolving import find
 from stoker.git.opening.access import Access, credentials_of
 from stoker.git.opening.github_app import AppTokens
 from stoker.git.running.runner import GitRunner
@@ -157,7 +157,8 @@ async def _resolved(case: Case, source: Source) -> str:
 
                 return str(await open_origin(source.url, credentials).resolve(source.ref))
             with tempfile.TemporaryDirectory(prefix="stoker-doctor-") as folder:
-                return str(await resolve(Remote(GitRunner(Path(folder)), source.url, access), source.ref))
+                remote = Remote(GitRunner(Path(folder)), source.url, access)
+                return str((await find(remote, source.ref))[1])
     except TimeoutError:
         sentence = f"repository {without_userinfo(source.url)} did not answer within {GIT_SECONDS:g} s"
         raise Stalled(sentence, reason=Reason.SOURCE_UNREACHABLE) from None

@@ -7,6 +7,9 @@ us the same whatever the size of the tree. If that becomes more than it should (
 rewritten branch drags its whole history in), one commit alone is taken again. Contents
 that were left out come in one request.
 
+Where a ref is known as a branch, asking where it is and taking what is new are one
+conversation (`follow`): nobody waits for two connections, which ssh makes dear.
+
 git fetches a missing object by itself, one request for each, as soon as it knows a
 source that promised it. Only the calls made here know one: the source stands in their
 arguments and never in the mirror's settings, so a git that reads cannot fetch.
@@ -26,9 +29,9 @@ from stoker.engine.objects import BlobId
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
 from stoker.git.looking.remote import Remote
 from stoker.git.looking.resolving import full_names
-from stoker.git.mirrors.bare import QUIET_FETCH
+from stoker.git.mirrors.bare import NOTED_FETCH, QUIET_FETCH
 from stoker.git.mirrors.contents import Objects
-from stoker.git.mirrors.layout import ALL, STALE, TIPS, sweep
+from stoker.git.mirrors.layout import ALL, FETCH_HEAD, STALE, TIPS, sweep
 from stoker.git.private import remove_tree
 
 MAX_TIPS = 8
@@ -72,6 +75,27 @@ class Fetcher:
             await self._look_everywhere(commit, tip)
         (self._repository / STALE / tip.name).unlink(missing_ok=True)
 
+    async def follow(self, ref: GitRef) -> CommitId | None:
+        """Where a branch is now, with what is new of it; None if that is not the way, or it is no branch.
+
+        Of a tag and a branch of that name git takes the tag as well; what it took stands in its notes.
+        """
+        tip = tip_of(ref)
+        if not (self._repository / tip).exists():
+            return None
+        self._forget_old_tips()
+        notes = self._repository / FETCH_HEAD
+        try:
+            await self._partial(NOTED_FETCH, [f"+{ref}:{tip}"], min(self._limits.news, self._limits.fetch))
+            return _branch_in(notes.read_text(errors="replace"))
+        except (RefNotFound, SourceTooLarge):
+            return None
+        except SourceUnreachable:
+            self._distrust(tip)
+            raise
+        finally:
+            notes.unlink(missing_ok=True)
+
     async def complete(self, blobs: Collection[BlobId]) -> None:
         """Have these contents here; those that are missing come in one request."""
         missing = await self._objects.missing(blobs)
@@ -95,10 +119,13 @@ class Fetcher:
         except SourceTooLarge:
             return False
         except SourceUnreachable:
-            # It may be that the way from there is what takes too long; the next attempt goes the other way.
-            with contextlib.suppress(OSError):
-                (self._repository / tip).rename(self._repository / STALE / tip.name)
+            self._distrust(tip)
             raise
+
+    def _distrust(self, tip: Path) -> None:
+        """It may be that the way from there is what takes too long; the next attempt goes the other way."""
+        with contextlib.suppress(OSError):
+            (self._repository / tip).rename(self._repository / STALE / tip.name)
 
     async def _taken(
         self, options: Sequence[str], commit: CommitId, ref: GitRef, tip: Path, max_bytes: int
@@ -168,6 +195,12 @@ class Fetcher:
 def tip_of(ref: GitRef) -> Path:
     """Where the last commit of a ref stands, below a repository."""
     return TIPS / hashlib.sha256(ref.encode()).hexdigest()[:32]
+
+
+def _branch_in(notes: str) -> CommitId | None:
+    """What stands in git's FETCH_HEAD: an id, and of which kind it was where it came from."""
+    commit, _, kind = notes.partition("\n")[0].partition("\t\t")
+    return CommitId(commit) if kind.startswith("branch '") else None
 
 
 def _names(commit: CommitId, ref: GitRef) -> Iterator[str]:

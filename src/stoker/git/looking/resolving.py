@@ -6,7 +6,7 @@ name is a tag before it is a branch, because a release that is pinned must not
 change when somebody creates a branch of its name. Seven or more hexadecimal digits
 that are neither are the beginning of a commit id.
 
-The common case costs one `ls-remote`. `look_up` stops there, for whoever fetches
+The common case costs one `ls-remote`. `find` stops there, for whoever fetches
 what was found next and sees then what it is. `resolve` also makes sure that a ref
 that need not name a commit (a tag can name a file) does. Whoever asks for many refs of
 one source at once takes the steps one by one: `names_of`, `list_refs`, `picked`, `prove`.
@@ -33,7 +33,7 @@ _TAGS = "refs/tags/"
 
 async def resolve(remote: Remote, ref: GitRef) -> CommitId:
     """The commit that `ref` points at; an annotated tag is followed to its commit."""
-    name, target = await _found(remote, ref)
+    name, target = await find(remote, ref)
     if needs_proof(name):
         await prove(remote, ref, name, target)
     return target
@@ -41,7 +41,7 @@ async def resolve(remote: Remote, ref: GitRef) -> CommitId:
 
 def needs_proof(name: str) -> bool:
     """Whether what stands under a full name need not be a commit."""
-    return bool(name) and name != "HEAD" and not name.startswith(_BRANCHES)
+    return bool(name) and name != "HEAD" and not is_branch(name)
 
 
 async def prove(remote: Remote, ref: GitRef, name: str, target: CommitId) -> None:
@@ -55,18 +55,13 @@ async def prove(remote: Remote, ref: GitRef, name: str, target: CommitId) -> Non
         )
 
 
-async def look_up(remote: Remote, ref: GitRef) -> CommitId:
-    """The same, unproven: that it is a commit shows when it is fetched."""
-    return (await _found(remote, ref))[1]
-
-
 async def locate(remote: Remote, ref: GitRef, branch: GitRef) -> tuple[str, CommitId, CommitId | None]:
     """Its full name, empty for an id, and what it points at, as unproven; and where a branch is, if it is.
 
     In one question, where that can be: each costs a connection.
     """
     if re.fullmatch(_FULL, ref) or re.fullmatch(_SHORTENED, ref):
-        name, target = await _found(remote, ref)
+        name, target = await find(remote, ref)
         return name, target, (await list_refs(remote, (branch,))).get(branch)
     listed = await list_refs(remote, (*full_names(ref), branch))
     return *picked(listed, ref, remote.url), listed.get(branch)
@@ -84,6 +79,11 @@ def names_of(ref: GitRef) -> tuple[str, ...]:
     return () if re.fullmatch(_FULL, ref) or re.fullmatch(_SHORTENED, ref) else full_names(ref)
 
 
+def is_branch(name: str) -> bool:
+    """By its full name; what such a name points at is always a commit."""
+    return name.startswith(_BRANCHES)
+
+
 def are_usual(names: Collection[str]) -> bool:
     """Whether all are branches or tags."""
     return bool(names) and all(name.startswith((_BRANCHES, _TAGS)) for name in names)
@@ -98,8 +98,8 @@ def picked(listed: Mapping[str, CommitId], ref: GitRef, url: RepoUrl) -> tuple[s
     raise RefNotFound(f"ref {str(ref)!r} is not in repository {without_userinfo(url)}")
 
 
-async def _found(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
-    """The full name of the ref, empty for an id, and what it points at."""
+async def find(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
+    """Its full name, empty for an id, and what it points at: that it is a commit shows when it is fetched."""
     if re.fullmatch(_FULL, ref):
         return "", CommitId(ref.lower())
     if re.fullmatch(_SHORTENED, ref) is None:

@@ -66,12 +66,7 @@ class Mirror:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """For this process alone, until done; the kernel lets go of it when the process dies."""
-        cache = private_folder(self._cache)
-        folder = private_folder(cache / "mirrors")
-        key = _cache_key(cache)
-        if self._purpose:  # who writes to a branch never waits for who reads another
-            key = hashlib.sha256(key + self._purpose.encode()).digest()
-        path = folder / await self._remote.identity(key)
+        path = await self._place()
         fd = await self._locked(path.with_suffix(".lock"))
         try:
             self.path = path
@@ -98,6 +93,24 @@ class Mirror:
                     raise
                 await self._rebuild(commit, ref)
 
+    async def follow(self, ref: GitRef, digits: int) -> CommitId | None:
+        """Where a branch is now, which is then here; None where it has to be asked for and fetched.
+
+        Not for while it is held: it holds the mirror itself, if nobody else does.
+        """
+        async with self._held_at_once() as path:
+            if path is None or (size := healed(path, digits)) is None:
+                return None
+            if not size.packs or size.packs >= self._limits.packs or size.bytes > self._limits.mirror:
+                return None
+            objects = self._objects_of(path)
+            try:
+                return await Fetcher(self._remote, path, objects, self._limits).follow(ref)
+            except (GitFailed, BrokenPack, OSError):
+                return None  # whoever fetches finds out what is broken here
+            finally:
+                objects.close()
+
     def ready(self, digits: int) -> Size:
         """Have a sound repository with ids of this length here, empty if there was none."""
         with self._disk_trouble_named():
@@ -118,6 +131,25 @@ class Mirror:
         self._may_rebuild = False
         self.objects.close()
         remove(self.path)
+
+    @asynccontextmanager
+    async def _held_at_once(self) -> AsyncIterator[Path | None]:
+        """The same without waiting; None while another holds it."""
+        path = await self._place()
+        fd = self._try_lock(path.with_suffix(".lock"))
+        try:
+            yield path if fd is not None else None
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+    async def _place(self) -> Path:
+        cache = private_folder(self._cache)
+        folder = private_folder(cache / "mirrors")
+        key = _cache_key(cache)
+        if self._purpose:  # who writes to a branch never waits for who reads another
+            key = hashlib.sha256(key + self._purpose.encode()).digest()
+        return folder / await self._remote.identity(key)
 
     def _ready(self, digits: int) -> Size:
         """A sound repository, empty if there was none."""

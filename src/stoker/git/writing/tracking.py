@@ -21,7 +21,7 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.git.errors import GitFailed, RefNotFound
 from stoker.git.looking.fetching import Limits, tip_of
 from stoker.git.looking.remote import Remote
-from stoker.git.looking.resolving import look_up
+from stoker.git.looking.resolving import find
 from stoker.git.mirrors.housekeeping import is_due, tend
 from stoker.git.mirrors.layout import Size
 from stoker.git.mirrors.mirror import Mirror
@@ -76,7 +76,7 @@ class Tracker:
         """Ask the server what is there now, and have it here."""
         self._known = None
         try:
-            tip = await look_up(self._remote, self._ref)
+            _, tip = await find(self._remote, self._ref)
         except RefNotFound:
             tip = None
         if tip is None:
