@@ -24,7 +24,6 @@ from stoker.fs.confined import ENTER, DataFolder, why
 from stoker.fs.contents import looked_at
 from stoker.fs.descending import Descent
 from stoker.fs.revisiting import Visit, Visits
-from stoker.fs.stamps import stamp
 from stoker.fs.stopping import Stop, go_on, never
 
 _FORMAT, _REGULAR = 0o170000, 0o100000
@@ -233,12 +232,28 @@ class _Scanner:
         return whole
 
     def _revisit(self, visits: Visits, path: str, known: Visit, depth: int) -> bool:
-        """A folder that holds the same names as before: its files are looked at, and the folders in it."""
+        """A folder that holds the same names as before: its files are looked at, and the folders in it.
+
+        By their whole paths, which lead through no link: then a folder above would have other times.
+        This is the other loop in which walks spend their time.
+        """
         go_on(self._stopped)
+        fd, look, recorded, pack = self._folder.fd, os.lstat, self._files.get, STAT.pack
+        inside = f"{path}/"
         try:
-            if not self._are_as_recorded(f"{path}/", known.files):
-                return self._open(path, depth)
-            below = [(f"{path}/{name}", self._stat(f"{path}/{name}")) for name in known.folders]
+            for name in known.files:
+                file = inside + name
+                there = look(file, dir_fd=fd)
+                mode, kept = there.st_mode, recorded(file)
+                if (
+                    kept is None
+                    or mode & _FORMAT != _REGULAR
+                    or not kept.startswith(
+                        pack(there.st_size, there.st_mtime_ns, there.st_ctime_ns, there.st_ino, mode >> 6 & 1)
+                    )
+                ):
+                    return self._open(path, depth)
+            below = [(inside + name, look(inside + name, dir_fd=fd)) for name in known.folders]
         except OSError:  # it went away while we were looking
             return self._open(path, depth)
         self._seen += len(known.files)
@@ -251,19 +266,6 @@ class _Scanner:
             else:
                 whole &= self._revisit(visits, folder, seen, depth + 1)
         return whole
-
-    def _are_as_recorded(self, inside: str, names: Iterable[str]) -> bool:
-        for name in names:
-            path = inside + name
-            there = self._stat(path)
-            kept = self._files.get(path, b"")
-            if there.st_mode & _FORMAT != _REGULAR or not kept.startswith(stamp(there)):
-                return False
-        return True
-
-    def _stat(self, path: str) -> os.stat_result:
-        """By the whole path, which leads through no link: then a folder above it would have other times."""
-        return os.stat(path, dir_fd=self._folder.fd, follow_symlinks=False)
 
     def _open(self, path: str, depth: int) -> bool:
         """A folder all of which has to be listed after all."""
