@@ -42,7 +42,7 @@ class _There:
 
     def __init__(self, files: Collection[str]) -> None:
         self._text = "\n" + "\n".join(files) + "\n"
-        self._folders: dict[str, bool] = {}
+        self._spellings: dict[str, str | None] = {}
         # A regex ignores case as the filesystems of the world do only in ASCII.
         plain = self._text.isascii()
         self._keys = frozenset[str]() if plain else frozenset(collision_keys([*files, *folders_above(files)]))
@@ -54,21 +54,21 @@ class _There:
         is not there nothing has to be looked for.
         """
         folders = list(path.ancestors())
-        while folders and folders[-1] not in gone and self._is_folder(folders[-1]):
+        while folders and folders[-1] not in gone and self._spelling(folders[-1]) == folders[-1]:
             folders.pop()
         return folders
 
-    def _is_folder(self, path: str) -> bool:
-        if path not in self._folders:
-            self._folders[path] = f"\n{path}/" in self._text
-        return self._folders[path]
-
     def is_taken(self, path: RelPath) -> bool:
         """Whether a file or folder has that name, or one that some filesystem takes for the same."""
-        if self._keys:
-            return collision_key(path) in self._keys
-        above, slash, name = path.rpartition("/")
-        if not name.isascii():
-            name = collision_key(name)  # such as the Kelvin sign, which folds to a plain k
-        pattern = f"\n{re.escape(above + slash)}(?ai:{re.escape(name)})[/\n]"
-        return re.search(pattern, self._text) is not None
+        return collision_key(path) in self._keys if self._keys else self._spelling(path) is not None
+
+    def _spelling(self, path: RelPath) -> str | None:
+        """How what has that name is spelt there; None: nothing has it. Each new question reads all of the text."""
+        if path not in self._spellings:
+            above, slash, name = path.rpartition("/")
+            if not name.isascii() and not self._keys:
+                name = collision_key(name)  # such as the Kelvin sign, which folds to a plain k
+            alike = f"(?ai:{re.escape(name)})" if not self._keys else re.escape(name)
+            found = re.search(f"\n({re.escape(above + slash)}{alike})[/\n]", self._text)
+            self._spellings[path] = found[1] if found is not None else None
+        return self._spellings[path]
