@@ -63,7 +63,7 @@ class _There:
         return collision_key(path) in self._keys if self._keys else self._spelling(path) is not None
 
     def _spelling(self, path: RelPath) -> str | None:
-        """How what has that name is spelt there; None: nothing has it. A new question reads all of the text."""
+        """How what has that name is spelt there; None: nothing has it. Each question reads it all."""
         if path not in self._spellings:
             above, slash, name = path.rpartition("/")
             if not name.isascii() and not self._keys:
