@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.objects import blob_of
+from stoker.engine.objects import FileVersion, blob_of
+from stoker.git.errors import RefNotFound
+from stoker.git.looking.fetching import Limits
 from stoker.git.looking.remote import Remote
 from stoker.git.opening.access import Access, Login, Password, SshKey, always
+from stoker.git.private import remove_tree
 from stoker.git.running.runner import GitRunner
 from stoker.git.source import GitSource
 from stoker.testing.repositories.bare import Repository
@@ -111,6 +114,96 @@ async def test_follows_a_branch_whatever_the_server_refuses(
 
 def _contents(source: GitSource, content: bytes) -> list[bytes]:
     return [b"".join(blob.chunks) for blob in source.contents([blob_of(content)])]
+
+
+@pytest.mark.parametrize("address", SERVERS, indirect=True, ids="-".join)
+async def test_a_branch_that_moves_is_had_as_soon_as_it_is_resolved(
+    address: Address, plant: Repository, tmp_path: Path
+) -> None:
+    source = source_of(address, tmp_path)
+    first = plant.commit({"a": "1", "b": "1"})
+    await fetched(source, first)
+    moved = plant.commit({"a": "2"})
+    assert await source.resolve(MAIN) == moved
+    assert await source.resolve(MAIN) == moved, "nothing is new"
+    plant.path.rename(plant.path.with_suffix(".away"))
+    await fetched(source, moved)  # nobody is asked
+    plant.path.with_suffix(".away").rename(plant.path)
+    rewritten = plant.commit({"a": "3"}, onto=first)
+    assert await source.resolve(MAIN) == rewritten
+    assert (await fetched(source, rewritten))["a"].blob == blob_of(b"3")
+    tagged = plant.commit({"a": "4"}, branch="releases")
+    plant.tag("main", tagged, message="Pinned")
+    assert await source.resolve(MAIN) == tagged, "a tag comes before a branch"
+    plant.delete_tag("main")
+    assert await source.resolve(MAIN) == rewritten
+    plant.git("update-ref", "refs/main", tagged)
+    assert await source.resolve(MAIN) == rewritten, "which is no branch"
+    plant.git("update-ref", "-d", "refs/heads/main")
+    with pytest.raises(RefNotFound, match="ref 'main' is not in repository"):
+        await source.resolve(MAIN)
+    again = plant.commit({"a": "5"})
+    assert await source.resolve(MAIN) == again
+
+
+async def fetched(source: GitSource, commit: str) -> Mapping[str, FileVersion]:
+    """What `commit` holds, once it is here, as the branch means it."""
+    async with source.held():
+        await source.fetch(CommitId(commit), MAIN)
+        return (await source.tree(CommitId(commit))).files
+
+
+async def test_a_branch_that_moved_costs_one_conversation(
+    git_http: GitHttpServer, plant: Repository, tmp_path: Path
+) -> None:
+    source = source_of((git_http.url("plant.git"), None), tmp_path)
+    plant.commit({"a": "1"})
+    await fetched(source, await source.resolve(MAIN))
+    moved = plant.commit({"a": "2"})
+    git_http.requests.clear()
+    await fetched(source, await source.resolve(MAIN))
+    assert [request.method for request in git_http.requests] == ["GET", "POST", "POST"]
+    git_http.requests.clear()
+    assert await source.resolve(MAIN) == moved
+    assert [request.method for request in git_http.requests] == ["GET", "POST"]
+
+
+async def test_a_branch_is_asked_for_where_its_mirror_cannot_be_used(
+    plant: Repository, tmp_path: Path
+) -> None:
+    source = source_of((plant.path.as_uri(), None), tmp_path)
+    await fetched(source, plant.commit({"a": "1"}))
+    assert await source.resolve(MAIN)
+    async with source.held():  # by us as well as by another process
+        moved = plant.commit({"a": "2"})
+        assert await source.resolve(MAIN) == moved
+        repository = source.repository
+    packs = list(repository.glob("objects/pack/*.pack"))
+    for pack in packs:
+        pack.chmod(0o600)
+        pack.write_bytes(b"torn")
+    moved = plant.commit({"a": "3"})
+    assert await source.resolve(MAIN) == moved
+    assert (await fetched(source, moved))["a"].blob == blob_of(b"3")
+    remove_tree(repository)
+    assert await source.resolve(MAIN) == moved
+    moved = plant.commit({"a": "4"})
+    assert (await fetched(source, await source.resolve(MAIN)))["a"].blob == blob_of(b"4")
+
+
+async def test_a_mirror_that_follows_is_built_anew_before_it_grows_without_end(
+    plant: Repository, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    remote = Remote(GitRunner(cache), RepoUrl(plant.path.as_uri()), always(Access()))
+    source = GitSource(remote, cache, limits=Limits(packs=3))
+    for number in range(12):
+        commit = plant.commit({"a": str(number)})
+        assert (await fetched(source, await source.resolve(MAIN)))["a"].blob == blob_of(str(number).encode())
+        assert await source.resolve(MAIN) == commit
+        async with source.held():
+            assert len(list(source.repository.glob("objects/pack/*.pack"))) <= 4
+            assert not (source.repository / "FETCH_HEAD").exists()
 
 
 async def test_each_new_commit_costs_one_round_trip(
