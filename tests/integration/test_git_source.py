@@ -13,7 +13,7 @@ from aiohttp import web
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.objects import FileVersion, blob_of
-from stoker.git.errors import RefNotFound
+from stoker.git.errors import RefNotFound, SourceUnreachable
 from stoker.git.looking.fetching import Limits
 from stoker.git.looking.remote import Remote
 from stoker.git.opening.access import Access, Login, Password, SshKey, always
@@ -166,6 +166,26 @@ async def test_a_branch_that_moved_costs_one_conversation(
     git_http.requests.clear()
     assert await source.resolve(MAIN) == moved
     assert [request.method for request in git_http.requests] == ["GET", "POST"]
+
+
+async def test_a_source_that_was_away_is_asked_once_and_sends_nothing_again(
+    git_http: GitHttpServer, plant: Repository, tmp_path: Path
+) -> None:
+    source = source_of((git_http.url("plant.git"), None), tmp_path)
+    plant.commit({f"f{n}": secrets.token_bytes(1000) for n in range(100)})
+    await fetched(source, await source.resolve(MAIN))
+    plant.path.rename(plant.path.with_suffix(".away"))
+    for _ in range(2):
+        git_http.requests.clear()
+        with pytest.raises(SourceUnreachable):
+            await source.resolve(MAIN)
+        assert len(git_http.requests) == 1
+    plant.path.with_suffix(".away").rename(plant.path)
+    plant.commit({"f0": "changed"})
+    await fetched(source, await source.resolve(MAIN))
+    async with source.held():
+        sizes = sorted(pack.stat().st_size for pack in source.repository.rglob("*.pack"))
+    assert sum(sizes[:-1]) < 20_000
 
 
 async def test_a_branch_is_asked_for_where_its_mirror_cannot_be_used(

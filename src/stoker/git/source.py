@@ -40,9 +40,11 @@ class GitSource(KeptMirror):
         """What was a branch when it was last looked up, and how long ids are there."""
 
     async def resolve(self, ref: GitRef) -> CommitId:
-        if self._branch is not None and self._branch[0] == ref:
-            commit = await self._mirror.follow(*self._branch)
+        branch, self._branch = self._branch, None
+        if branch is not None and branch[0] == ref:
+            commit = await self._mirror.follow(*branch)
             if commit is not None:
+                self._branch = branch
                 return commit
         name, commit = await find(self._remote, ref)
         self._branch = (ref, len(commit)) if is_branch(name) else None

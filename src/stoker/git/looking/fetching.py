@@ -90,9 +90,6 @@ class Fetcher:
             return _branch_in(notes.read_text(errors="replace"))
         except (RefNotFound, SourceTooLarge):
             return None
-        except SourceUnreachable:
-            self._distrust(tip)
-            raise
         finally:
             notes.unlink(missing_ok=True)
 
@@ -119,13 +116,10 @@ class Fetcher:
         except SourceTooLarge:
             return False
         except SourceUnreachable:
-            self._distrust(tip)
+            # It may be that the way from there is what takes too long; the next attempt goes the other way.
+            with contextlib.suppress(OSError):
+                (self._repository / tip).rename(self._repository / STALE / tip.name)
             raise
-
-    def _distrust(self, tip: Path) -> None:
-        """It may be that the way from there is what takes too long; the next attempt goes the other way."""
-        with contextlib.suppress(OSError):
-            (self._repository / tip).rename(self._repository / STALE / tip.name)
 
     async def _taken(
         self, options: Sequence[str], commit: CommitId, ref: GitRef, tip: Path, max_bytes: int
