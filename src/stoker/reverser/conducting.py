@@ -73,6 +73,7 @@ class Operated:
         self._stating = Stating(
             client,
             clock,
+            home=settings.namespace,
             namespaces=settings.namespaces,
             stirred=self._stir,
             relabelled=self._relabel,

@@ -42,7 +42,6 @@ from stoker.controller.seeing.objects import (
     read,
 )
 from stoker.controller.seeing.pods import SeenPod, by_namespace, by_resource, keep_pod
-from stoker.controller.seeing.reach import Reach, nobody
 from stoker.controller.seeing.shelves import Shelf
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
@@ -50,6 +49,7 @@ from stoker.domain.protocol import CR_NAME_LABEL
 from stoker.domain.shards import ALL, Shard
 from stoker.kube.client import Client
 from stoker.kube.kinds import rest
+from stoker.kube.reach import Reach, nobody
 from stoker.kube.reflector import Listener, Reflector
 from stoker.kube.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, Resource
 from stoker.kube.store import ObjectKey

@@ -2,7 +2,9 @@
 
 Beside them the labels of namespaces, for rules that ask for them, and the heads of what
 changes the kinds that are served (CRDs, APIServices). An object that cannot be read keeps
-its last good state out of the arrangement and is told so in its own status.
+its last good state out of the arrangement and is told so in its own status. A namespace
+that refuses us everything is as one in which nothing was written: its files stay as those
+of a rule that was removed do, until it opens.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,6 +27,7 @@ from stoker.domain.errors import StokerError
 from stoker.kube.client import Client
 from stoker.kube.kinds import rest
 from stoker.kube.objects import Header, HeaderMeta
+from stoker.kube.reach import Reach
 from stoker.kube.reflector import Reflector
 from stoker.kube.resources import CRDS, NAMESPACES, Resource
 from stoker.kube.store import Change
@@ -73,12 +77,26 @@ _told = msgspec.json.Decoder(_Told)
 class Shelf:
     """All objects of one kind, over the scopes that are watched."""
 
-    def __init__(self, model: type[Model], client: Client, namespaces: Collection[str], clock: Clock) -> None:
+    def __init__(
+        self,
+        model: type[Model],
+        client: Client,
+        namespaces: Collection[str],
+        clock: Clock,
+        failed: Callable[[str | None, StokerError], None],
+    ) -> None:
         self.kind = _OURS[model]
         self._decoder = msgspec.json.Decoder(model)
         scopes: Collection[str | None] = (namespaces if self.kind.namespaced else ()) or (None,)
         self.reflectors: tuple[Reflector[Model | Unreadable], ...] = tuple(
-            Reflector(client, rest(self.kind), namespace=each, keep=self._keep, on_error=_unseen, clock=clock)
+            Reflector(
+                client,
+                rest(self.kind),
+                namespace=each,
+                keep=self._keep,
+                on_error=partial(failed, each),
+                clock=clock,
+            )
             for each in scopes
         )
 
@@ -101,6 +119,7 @@ class Stating:
         client: Client,
         clock: Clock,
         *,
+        home: str,
         namespaces: Collection[str] = (),
         stirred: Callable[[], None],
         relabelled: Callable[[], None],
@@ -110,7 +129,11 @@ class Stating:
         self._clock = clock
         self._stirred = stirred
         self._relabelled = relabelled
-        self.shelves = {model: Shelf(model, client, sorted(self._namespaces), clock) for model in _OURS}
+        self._reach = Reach(home)
+        self._reach.lit = stirred
+        scopes = sorted(self._namespaces)
+        self.shelves = {model: Shelf(model, client, scopes, clock, self._reach.failed) for model in _OURS}
+        self._reach.watch(self._ours)
         self.labels: Reflector[dict[str, str]] = Reflector(
             client, NAMESPACES, metadata_only=True, keep=_labels, on_error=_unseen, clock=clock
         )
@@ -119,26 +142,28 @@ class Stating:
             for each in (CRDS, API_SERVICES)
         )
         self.listed = asyncio.Event()
-        """Every kind of ours has been listed once."""
+        """Every kind of ours has been listed once, wherever we are let."""
         self.kinds_changed = asyncio.Event()
         """A CRD or an APIService has changed."""
         self._labels_wanted = asyncio.Event()
 
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
-        ours = (each for shelf in self.shelves.values() for each in shelf.reflectors)
-        return (*ours, self.labels, *self.served)
+        return (*self._ours, self.labels, *self.served)
+
+    @property
+    def _ours(self) -> list[Reflector[Any]]:
+        return [each for shelf in self.shelves.values() for each in shelf.reflectors]
 
     async def run(self) -> None:
         """Keep the stores right until cancelled."""
-        ours: list[Reflector[Any]] = [each for shelf in self.shelves.values() for each in shelf.reflectors]
+        ours = self._ours
         async with asyncio.TaskGroup() as group:
             every: list[Reflector[Any]] = [*ours, *self.served]
             for reflector in every:
                 group.create_task(reflector.run(), name=str(reflector.resource))
             group.create_task(self._watch_labels(), name="labels of namespaces")
-            for reflector in ours:
-                await reflector.synced()
+            await self._reach.until_judged(group)
             self.listed.set()
             self._stirred()
             for reflector in ours:

@@ -1,10 +1,10 @@
 """How far we see: which namespaces are seen whole, and which refuse us everything.
 
-A namespace that is deleted takes along the Role that let us look into it. A controller that
-starts after that must not wait for it: nothing of it is seen, so nothing is done there, and
-the others are worked on. One that refuses only some kinds is waited for, because half a
-namespace looks as if its gateways were gone; and so is our own, which has the emergency
-stop. Whatever comes to light later is worked on from then on.
+A namespace that is deleted takes along the Role that let us look into it. Whoever starts
+after that must not wait for it: nothing of it is seen, so nothing is done there, and the
+others are worked on. One that refuses only some kinds is waited for, because half a
+namespace looks as if its gateways or its destinations were gone; and so is our own, which
+has the emergency stop. Whatever comes to light later is worked on from then on.
 """
 
 from __future__ import annotations
