@@ -132,6 +132,19 @@ async def test_who_rests_is_not_asked_about_and_at_once_when_he_is_back(tmp_path
         assert it.order == ["plant", "awake", "awake", "plant"]
 
 
+async def test_a_turn_that_came_while_he_rested_is_not_the_last_one(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        question = Question(it.source)
+        await it.resolver.look(KEY, question, 30.0)
+        await it.resolver.look(KEY, question, 300.0)  # the turn of the shorter interval still comes
+        it.resolver.rest(KEY)
+        await clock.advance(60)
+        await it.resolver.look(KEY, question, 300.0)
+        assert it.asked == 1
+        await clock.advance(240)
+        await eventually_async(lambda: it.asked == 2, message="it is asked about when it is time")
+
+
 async def test_who_queues_for_a_host_has_all_the_time_when_his_turn_comes(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
         it.gate.clear()

@@ -134,6 +134,7 @@ class Resolver:
             )
         if asked.resting:
             asked.resting, asked.since = False, self._clock.monotonic()
+            self._plan(key, asked, asked.due)  # its turn may have come meanwhile, and went by
         asked.follows = follows
         if asked.interval != interval:
             asked.interval = interval
