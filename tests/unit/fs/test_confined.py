@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import resource
+import signal
 import stat
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from stoker.domain.errors import Misconfigured
 from stoker.fs.confined import (
     CREATE,
     DataFolder,
+    open_regular,
     prune,
     publish,
     remove,
@@ -176,23 +179,90 @@ def test_another_volume_below_the_data_folder_is_said_so() -> None:
     )
 
 
-def test_a_write_that_takes_only_a_part_goes_on() -> None:
+@contextmanager
+def interrupted(handler: Callable[[], None]) -> Iterator[None]:
+    """Signals arrive all the time, so a call that waits comes back with what it has done so far."""
+    done = threading.Event()
+    main = threading.get_ident()
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+
+    def send() -> None:
+        while not done.wait(0.001):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        yield
+    finally:
+        done.set()
+        sending.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_write_that_was_cut_short_goes_on_where_it_ended() -> None:
     reading, writing = os.pipe()
-    os.set_blocking(writing, True)
-    content = os.urandom(300_000)
+    os.set_blocking(reading, False)
+    content = os.urandom(300_000)  # more than a pipe holds: without the handler nothing would move on
     got: list[bytes] = []
 
     def drain() -> None:
-        while chunk := os.read(reading, 1000):
-            got.append(chunk)
+        try:
+            while chunk := os.read(reading, 1 << 20):
+                got.append(chunk)
+        except BlockingIOError:
+            pass
 
-    thread = threading.Thread(target=drain)
-    thread.start()
-    write_all(writing, content)
-    os.close(writing)
-    thread.join()
-    os.close(reading)
+    try:
+        with interrupted(drain):
+            write_all(writing, content)
+        drain()
+    finally:
+        os.close(writing)
+        os.close(reading)
     assert b"".join(got) == content
+
+
+def test_a_file_of_which_only_a_part_has_room_is_an_error(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    fd = os.open(tmp_path / "large", os.O_WRONLY | os.O_CREAT)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_all(fd, bytes(150_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        os.close(fd)
+    assert (tmp_path / "large").stat().st_size == 100_000
+
+
+def test_making_room_for_a_file_takes_nothing_away_behind_a_symlink(tmp_path: Path) -> None:
+    (tmp_path / "outside/empty").mkdir(parents=True)
+    (tmp_path / "d/place").mkdir(parents=True)
+    (tmp_path / "d/place/link").symlink_to(tmp_path / "outside")
+    (tmp_path / "staged").write_text("1")
+    with (
+        DataFolder.opened(tmp_path) as folder,
+        folder.entered("d") as target,
+        pytest.raises(NotADirectoryError),
+    ):
+        publish(folder.fd, "staged", target, "place")
+    assert (tmp_path / "outside/empty").is_dir()
+    assert (tmp_path / "d/place/link").is_symlink()
+
+
+def test_what_is_refused_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a/b").mkdir(parents=True)
+    with DataFolder.opened(tmp_path) as folder:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with pytest.raises(OSError, match="not a regular file"):
+            open_regular(folder.fd, "pipe")
+        with folder.entered("a/b"):
+            pass
+        with pytest.raises(FileNotFoundError), folder.reading("a/b/c"):
+            pass
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_folder_that_is_swapped_for_a_symlink_all_the_time_lets_nothing_out(

@@ -433,3 +433,24 @@ def test_whatever_happens_to_the_bytes_on_disk_it_loads_or_is_named(
             assert not ledger.complete or len(ledger.files) < len(paths)
         (tmp_path / name).write_bytes(whole)
     assert known(folder).files.keys() == paths
+
+
+def test_a_file_that_went_does_not_come_back_with_newer_stat_data(folder: DataFolder) -> None:
+    book = Book.load(folder)
+    book.settle(folder, {"d/a": record(ONE), "d/b": record(ONE)}, (), Facts(), complete=True)
+    newer = record(ONE, SEEN)
+    book.settle(folder, {"d/a": newer}, (), Facts(), complete=True)  # not written until something changes
+    book.settle(folder, {}, ["d/a"], Facts(), complete=True)
+    for known in (book.ledger, Book.load(folder).ledger):
+        assert known is not None
+        assert known.files.keys() == {"d/b"}
+
+
+def test_an_intention_ends_with_its_pass_even_if_nothing_came_of_it(folder: DataFolder) -> None:
+    book = Book.load(folder)
+    book.settle(folder, {"d/a": record(ONE)}, (), Facts(), complete=False)
+    book.intend(folder, {"d/b": record(ONE)}, Facts())
+    book.settle(folder, {}, (), Facts(), complete=False)
+    for known in (book.ledger, Book.load(folder).ledger):
+        assert known is not None
+        assert known.intended == {}
