@@ -81,7 +81,7 @@ def test_a_tab_behind_others_tells_by_its_title_and_is_live_when_it_is_seen(
     fleet.set_stop(active=True)
     page.clock.fast_forward(61_000)
     page.clock.fast_forward(1_000)
-    page.wait_for_function("document.title === 'STOPPED · Stoker'")
+    expect(page).to_have_title("STOPPED · Stoker")
     listening(fleet, 0)
     fleet.put(fleet_values.numbered(3, "Error"))
     turn(page, hidden=False)
@@ -127,7 +127,7 @@ def test_a_quiet_fleet_is_live_as_long_as_the_server_says_so(
     for _ in range(4):
         page.clock.fast_forward(20_000)
         heard = page.evaluate("window.alive")
-        page.wait_for_function("(heard) => window.alive > heard", arg=heard)
+        eventually(lambda heard=heard: page.evaluate("window.alive") > heard, message="a sign of life")  # type: ignore[misc]
     expect(page.locator("#link")).to_have_text("Live")
     assert asked == []
 
