@@ -3,8 +3,8 @@
 A ledger whose pass was complete holds no collision, so a new path can only collide
 where it leaves what is there: by the first of its folders that is new, or by its own
 name. That one name is looked for among all paths at once, as text. Whenever it is not
-sure it says that names may clash; then the whole commit is mapped, which finds out for
-certain and names the parties.
+sure, or would have to look too often, it says that names may clash; then the whole commit
+is mapped, which finds out for certain and names the parties.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from collections.abc import Set as AbstractSet
 from stoker.domain.paths import RelPath, collision_key, collision_keys
 from stoker.engine.globs import folders_above
 
+MANY = 400
+"""New files; to look for so many costs about as much as to map everything, whatever its size."""
+
 
 def may_clash(fresh: Collection[str], gone: AbstractSet[str], files: Collection[str]) -> bool:
     """Whether new files collide with one another or with `files`, of which those in `gone` make room."""
     if not fresh:
         return False
+    if len(fresh) > MANY:
+        return True
     there = _There(files)
     spelt: dict[str, str] = {}
     for path in map(RelPath.known, fresh):

@@ -3,7 +3,7 @@
 import pytest
 
 from stoker.engine.ledger import Ledger, record
-from stoker.engine.naming import may_clash
+from stoker.engine.naming import MANY, may_clash
 from stoker.engine.objects import FileVersion, blob_of
 
 VERSION = FileVersion(blob_of(b"1"))
@@ -51,3 +51,9 @@ def test_a_name_that_folds_into_plain_letters_is_noticed() -> None:
 def test_a_name_is_no_pattern() -> None:
     assert not may_clash(["d/.*"], frozenset(), LEDGER.files)
     assert not may_clash(["d/Vie"], frozenset(), LEDGER.files)
+
+
+def test_more_new_files_than_are_worth_looking_for_one_by_one_may_clash() -> None:
+    some = [f"d/new{number}" for number in range(MANY)]
+    assert not may_clash(some, frozenset(), LEDGER.files)
+    assert may_clash([*some, "d/one-more"], frozenset(), LEDGER.files)
