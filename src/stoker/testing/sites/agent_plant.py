@@ -36,7 +36,8 @@ from stoker.testing.waiting import eventually
 
 SERVICE = "services/filler"
 MANAGED = ("projects", "config/resources/core")
-PATIENCE = 45.0
+PATIENCE = 80.0
+"""Seconds; who was away is asked again after pauses of up to 30, and left alone for 10 when it is up."""
 
 
 def project(name: str, version: int, views: int = 3) -> dict[str, str]:
