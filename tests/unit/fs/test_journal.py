@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -168,6 +169,7 @@ OUT = "../../etc/passwd"
         Change({"": GOOD}),
         Change({"d/../../x": GOOD}),
         Change({"d/.git/config": GOOD}),
+        Change({"d/a\0": GOOD}),
         Change({"d/a": b"short"}),
         Change({"d/a": GOOD + b"x"}),
         Change({}, gone=[OUT]),
@@ -181,6 +183,7 @@ OUT = "../../etc/passwd"
         Change({}, facts={"mirrored": [OUT]}),
         Change({}, facts={"folders": "d"}),
         Change({}, facts={"commit": ["d"]}),
+        Change({}, facts={"given": {"d": 1}}),  # type: ignore[dict-item]
         Change({}, facts={"unheard": "of"}),
     ],
 )
@@ -197,6 +200,45 @@ def test_what_such_a_ledger_may_say_is_read() -> None:
     change = Change({"d/a": GOOD}, ["d/b"], {"d/c": journal.packed(GOOD)}, {"folders": ["d"]}, True)
     assert in_a_base(change) == (GENERATION, change)
     assert in_a_frame(change) == [change]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {"files": []},
+        {"files": {"../../etc/passwd": GOOD}},
+        {"files": {"/etc/passwd": GOOD}},
+        {"files": {"": GOOD}},
+        {"files": {"d/../../x": GOOD}},
+        {"files": {"d/.git/config": GOOD}},
+        {"files": {"d/a\0": GOOD}},
+        {"files": {"d/a": b"short"}},
+        {"files": {"d/a": GOOD + b"x"}},
+        {"files": {"d/a": "text"}},
+        {"gone": ["../x"]},
+        {"intended": {"../x": journal.packed(GOOD)}},
+        {"intended": {"x": b""}},
+        {"facts": {"folders": ["../.."]}},
+        {"facts": {"folders": [""]}},
+        {"facts": {"kept": ["/etc"]}},
+        {"facts": {"folders": "d"}},
+        {"facts": {"commit": ["d"]}},
+        {"facts": {"given": {"d": 1}}},
+        {"facts": {"unheard": "of"}},
+        {"unheard": 1},
+        {"complete": 1},
+    ],
+)
+def test_a_form_that_is_not_ours_is_refused_although_its_checksum_fits(content: object) -> None:
+    """Whatever it says; what is said in our own form is tried above."""
+    raw = msgspec.msgpack.encode(content)
+    with pytest.raises(Unreadable):
+        journal.decode_base(_base(raw))
+    plain = written(Change({}))
+    frame = journal._FRAME.pack(len(raw), zlib.crc32(raw, zlib.crc32(GENERATION))) + raw
+    with pytest.raises(Unreadable):
+        Frames(GENERATION).read(plain[: journal.GENERATION] + frame)
 
 
 def _base(raw: bytes, version: int = journal.FORMAT) -> bytes:
