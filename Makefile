@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
-NODE = $(BIN)/python -m stoker.testing.node.enclosing
+NODE = $(BIN)/python -m stoker.testing.node.unshare
 PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
 
 .PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale bench-dashboard verify generate docs build image image-lock sbom test-image assets clean help
@@ -31,7 +31,7 @@ test-crash: .venv/ready             ## A kill and a broken disk at every turn of
 	$(BIN)/pytest -n 2 -m long tests/crash
 
 test-model: assets                  ## Random histories: 500 of the reverser, 1,000 of the way back; SEEDS=120-129 plays those alone
-	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadgroup -m long tests/e2e/test_reverser_model.py tests/e2e/test_way_back_model.py
+	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadgroup -m long tests/e2e/test_reverser_model.py tests/e2e/test_bidirectional_model.py
 
 demo: .venv/ready                   ## A story in four acts, both directions, each step real
 	$(BIN)/stoker demo
@@ -63,7 +63,7 @@ bench-agent: assets                 ## From a changed map to files and scan, an 
 	$(BIN)/python bench/agent.py
 
 bench-reverse: assets               ## From a rule or a change in the cluster to the push, beside kubectl and git
-	$(BIN)/python bench/reverse.py
+	$(BIN)/python bench/reverser.py
 
 bench-controller: assets            ## 500 resources with 1,000 gateways, at rest and from webhook to map
 	$(BIN)/python bench/controller.py
@@ -81,10 +81,10 @@ docs: .venv/ready                   ## The documentation as a site in dist/site,
 	$(BIN)/python scripts/site
 
 verify: docs                        ## Fail when a generated file is stale or the site has a fault
-	$(BIN)/python -m stoker.api.generate --check && $(BIN)/python scripts/chart-readme --check && $(BIN)/python scripts/log-reference --check
+	$(BIN)/python -m stoker.api.codegen.generate --check && $(BIN)/python scripts/chart-readme --check && $(BIN)/python scripts/log-reference --check
 
 generate: .venv/ready               ## Write CRDs, chart files and reference pages
-	$(BIN)/python -m stoker.api.generate && $(BIN)/python scripts/chart-readme && $(BIN)/python scripts/log-reference
+	$(BIN)/python -m stoker.api.codegen.generate && $(BIN)/python scripts/chart-readme && $(BIN)/python scripts/log-reference
 
 build: .venv/ready                  ## The wheel, in dist/; the same source gives the same bytes
 	rm -f dist/*.whl && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/uv build --wheel --quiet && ls dist/*.whl
@@ -99,14 +99,14 @@ sbom: image                         ## What is inside the image, as SPDX, in dis
 	cp dist/stoker-image-$(or $(ARCH),$(shell dpkg --print-architecture)).spdx.json dist/sbom.spdx.json
 
 test-image: image                   ## The image: twice the same, and ssh, git and windows as users without a name
-	$(BIN)/pytest -n 0 -m long tests/integration/test_image.py
+	$(BIN)/pytest -n 0 -m long tests/integration/packaging/test_image.py
 
 assets: .venv/ready                 ## Build what is missing of the cluster binaries; the last line is their folder
 	@scripts/setup-browser
-	$(BIN)/python -m stoker.testing.assets.finding
+	$(BIN)/python -m stoker.testing.assets.ensure_binaries
 
 node-ready: assets                  ## What a real node needs, where this machine can run one: packages, binaries, our image
-	@scripts/setup-node; if $(BIN)/python -m stoker.testing.node.abilities; then $(MAKE) --no-print-directory image; fi
+	@scripts/setup-node; if $(BIN)/python -m stoker.testing.node.preflight; then $(MAKE) --no-print-directory image; fi
 
 clean:                              ## Remove what was built here; caches outside the repository stay
 	rm -rf .venv dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from measuring import keep, median_of, table
-from stoker.agent.capturing.running import COMPARE
-from stoker.testing.repositories.bare import Repository
+from stoker.agent.bidirectional.watch import COMPARE
+from stoker.testing.repositories.bare_repository import Repository
 from sync import MB, children_cpu, content
 
 FILES = 10_000

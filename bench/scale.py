@@ -2,7 +2,7 @@
 
 `make bench-scale` prints the tables and keeps them in docs/capacity.md. The controller is
 that of `bench/controller.py`, with 10 to 500 resources and 50 to 1,000 gateways, and at the
-last size also divided into two shards; the reverser is that of `bench/reverse.py`, with
+last size also divided into two shards; the reverser is that of `bench/reverser.py`, with
 1,000 to 20,000 objects. Both run in a cgroup with the chart's limits, where one can be made.
 """
 
@@ -29,11 +29,11 @@ from limits import Held, Limits
 from measuring import HERE, keep, table
 from reverse_stage import CRDS, HOME, Peak, Reverser, Setting, watched
 from reverse_stage import places as objects
-from stoker.kube.client import Client
-from stoker.kube.config import load
-from stoker.testing.cluster import audit
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import load
+from stoker.testing.cluster import audit_log as audit
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.cluster.helm import Helm
+from stoker.testing.chart.helm import Helm
 
 SIZES = "10/50,50/200,100/500,500/1000,500/1000/2"
 OBJECTS = "1000,5000,20000"

@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.domain.refs import CommitId
-from stoker.testing.cluster.release import HOME
-from stoker.testing.node import outages
-from stoker.testing.node.enclosing import STATE
-from stoker.testing.node.memory import MIB, MemoryLog
-from stoker.testing.node.node_site import NodeSite
-from stoker.testing.node.stages import NodeStage, Steps
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.reverser.site import ReverserSite, files_of
-from stoker.testing.sites.agent_plant import project
-from stoker.testing.sites.gateway_site import GATEWAY
-from stoker.testing.waiting import eventually
+from stoker.testing.chart.process_release import HOME
+from stoker.testing.node import network_outages as outages
+from stoker.testing.node.unshare import STATE
+from stoker.testing.node.memory_growth import MIB, MemoryLog
+from stoker.testing.node.operator_node_environment import NodeSite
+from stoker.testing.node.operator_cluster import NodeStage, Steps
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
+from stoker.testing.environments.agent_environment import project
+from stoker.testing.environments.operator_environment import GATEWAY
+from stoker.testing.wait_until import eventually
 
 GATEWAYS = ("filler", "capper", "labeler")
 NAMESPACE, RESOURCE = "bottling", "line"

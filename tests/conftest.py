@@ -22,14 +22,14 @@ from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 from stoker.api import registry
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.faults.fault_proxy import FaultProxy
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.faults.http_fault_proxy import HttpFaultProxy
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.repositories.git_ssh import GitSshServer
-from stoker.testing.sharing import run_folder, shared_control_plane
-from stoker.testing.sites.agent_plant import AgentPlant
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.git_ssh_server import GitSshServer
+from stoker.testing.cluster.shared_control_plane import run_folder, shared_control_plane
+from stoker.testing.environments.agent_environment import AgentPlant
+from stoker.testing.wait_until import eventually
 
 # What must pass before a change lands tries the same examples every time; `make test-long` tries new ones.
 settings.register_profile("gate", derandomize=True)

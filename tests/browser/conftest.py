@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from stoker.testing.browser import OpenPage, started
-from stoker.testing.sites import fleet_values
-from stoker.testing.sites.fleet_scene import EDITOR, ServedFleet
+from stoker.testing.dashboard.chromium import OpenPage, started
+from stoker.testing.dashboard import sample_fleets as fleet_values
+from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -9,14 +9,14 @@ from playwright.sync_api import expect
 
 from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.protocol import DriftFound, HeldProject, RollbackOutcome, SyncStatus
-from stoker.testing.browser import OpenPage
+from stoker.testing.dashboard.chromium import OpenPage
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.sites.controller_site import Site
-from stoker.testing.sites.dashboard_site import RBAC, Browser, House
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.environments.controller_environment import Site
+from stoker.testing.dashboard.rbac_environment import RBAC, Browser, House
+from stoker.testing.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-STATIC = Path(str(resources.files("stoker.web") / "static"))
+STATIC = Path(str(resources.files("stoker.dashboard") / "static"))
 FILES = sorted(STATIC.iterdir())
 SCRIPTS = [one for one in FILES if one.suffix == ".js"]
 MARKUP = re.compile(

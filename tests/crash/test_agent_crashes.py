@@ -16,15 +16,15 @@ import time
 
 import pytest
 
-from stoker.agent.starting import MARKER
+from stoker.agent.sidecar.startup import MARKER
 from stoker.domain import failpoints
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.refs import CommitId
-from stoker.ignition.attending import FIRST_BOOT
-from stoker.testing.gateway.simulated import SimulatedGateway
-from stoker.testing.repositories.bare import Entry, executable
-from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.waiting import eventually
+from stoker.ignition.sync.gateway_hook import FIRST_BOOT
+from stoker.testing.gateway.simulated_gateway import SimulatedGateway
+from stoker.testing.repositories.bare_repository import Entry, executable
+from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker.testing.wait_until import eventually
 
 PATIENCE = 60.0
 LOCK_PATIENCE = 240.0

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.rolling_back.noting import Notes, Quarantine
+from stoker.agent.rollback.state import Notes, Quarantine
 from stoker.domain import failpoints
 from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.commands import Commands, Ended
-from stoker.testing.repositories.bare import Files, Repository, executable
-from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.sites.agent_pod import AgentPod
-from stoker.testing.waiting import eventually
+from stoker.testing.command_fork_server import Commands, Ended
+from stoker.testing.repositories.bare_repository import Files, Repository, executable
+from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker.testing.environments.agent_pod import AgentPod
+from stoker.testing.wait_until import eventually
 
 RESOURCES = """\
 apiVersion: stoker.io/v1alpha1

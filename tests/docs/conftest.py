@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from stoker.cli.verbs import cli
-from stoker.testing.assets import finding as assets
+from stoker.cli.commands import cli
+from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.documents.asking import Asked, install_kinds_of_others
-from stoker.testing.documents.examining import Examiner
-from stoker.testing.documents.pages import Page, all_pages
-from stoker.testing.documents.tools import Tool
+from stoker.testing.docs_checks.server_dry_run import Asked, install_kinds_of_others
+from stoker.testing.docs_checks.command_check import Examiner
+from stoker.testing.docs_checks.markdown_page import Page, all_pages
+from stoker.testing.docs_checks.tool_help import Tool
 
 
 @pytest.fixture(scope="session")

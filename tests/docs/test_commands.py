@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.verbs import cli
-from stoker.testing.cluster.helm import Helm
-from stoker.testing.documents.elsewhere import ELSEWHERE
-from stoker.testing.documents.examining import Examiner
-from stoker.testing.documents.pages import Page, read_page
-from stoker.testing.documents.shell import commands
-from stoker.testing.documents.stoker_commands import trouble
+from stoker.cli.commands import cli
+from stoker.testing.chart.helm import Helm
+from stoker.testing.docs_checks.allowlist import ELSEWHERE
+from stoker.testing.docs_checks.command_check import Examiner
+from stoker.testing.docs_checks.markdown_page import Page, read_page
+from stoker.testing.docs_checks.shell_parser import commands
+from stoker.testing.docs_checks.stoker_cli_check import trouble
 
 pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
 

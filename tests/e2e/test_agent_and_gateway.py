@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 from stoker.domain.protocol import HeldProject, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.gateway.mind import State
-from stoker.testing.gateway.pair import RedundantPair
+from stoker.testing.gateway.runtime import State
+from stoker.testing.gateway.redundant_pair import RedundantPair
 from stoker.testing.gateway.sessions import Designer
 from stoker.testing.gateway.settings import ApiKey, Settings
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.sites.agent_plant import AgentPlant, check, files_of, project
-from stoker.testing.sites.agent_pod import AgentPod
-from stoker.testing.sites.plant import resource
-from stoker.testing.waiting import eventually
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker.testing.environments.agent_pod import AgentPod
+from stoker.testing.repositories.sample_ignition_repository import resource
+from stoker.testing.wait_until import eventually
 
 FILLER, PACKER = "projects/filler/project.json", "projects/packer/project.json"
 

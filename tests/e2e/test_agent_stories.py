@@ -13,12 +13,12 @@ from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.git_ssh_server import GitSshServer
 from stoker.testing.repositories.ssh_keys import KeyKind
-from stoker.testing.sites.agent_plant import SERVICE, AgentPlant, project
-from stoker.testing.waiting import eventually
+from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker.testing.wait_until import eventually
 
 
 @pytest.fixture

@@ -16,25 +16,25 @@ import pytest
 
 from stoker.domain.protocol import StatusKeyMode
 from stoker.domain.refs import CommitId
-from stoker.git.opening.access import TOKEN_USER
+from stoker.git.auth.credentials import TOKEN_USER
 from stoker.testing.certificates import Authority
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.cluster.release import HOME, Release
+from stoker.testing.chart.process_release import HOME, Release
 from stoker.testing.forges.gitea import Gitea
 from stoker.testing.gateway.settings import ApiKey
-from stoker.testing.kubelet.containers import GatewayImage, Image, Program
+from stoker.testing.kubelet.process_containers import GatewayImage, Image, Program
 from stoker.testing.kubelet.process_kubelet import ProcessKubelet
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.repositories.git_ssh import GitSshServer
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.services import published
-from stoker.testing.services.plain_service import PlainService
-from stoker.testing.services.registry import Registry
-from stoker.testing.sites.agent_plant import project
-from stoker.testing.sites.gateway_site import GATEWAY, IGNITION, PATIENCE
-from stoker.testing.sites.operated_site import OperatedSite
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.git_ssh_server import GitSshServer
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.services import oci_artifacts as published
+from stoker.testing.services.stub_http_service import PlainService
+from stoker.testing.services.oci_registry import Registry
+from stoker.testing.environments.agent_environment import project
+from stoker.testing.environments.operator_environment import GATEWAY, IGNITION, PATIENCE
+from stoker.testing.environments.operator_process_environment import OperatedSite
+from stoker.testing.wait_until import eventually
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(180)]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.reverser.voyages import Voyage, World
+from stoker.testing.reverser.random_history_run import Voyage, World
 
 SEEDS = 500
 ABOARD = 10

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exits import Exit
-from stoker.testing.gateway.simulated import KEY, SimulatedGateway
+from stoker.cli.exit_codes import Exit
+from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.processes import Process
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.sites.plant import VIEWS, mappings, plant, view
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.repositories.sample_ignition_repository import VIEWS, mappings, plant, view
+from stoker.testing.wait_until import eventually
 
 TOKEN = planted("git-token")
 PATIENCE = 60.0

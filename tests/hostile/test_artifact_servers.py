@@ -17,15 +17,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stoker.artifacts.bounds import Limits
-from stoker.artifacts.registries import Registry
+from stoker.artifacts.limits import Limits
+from stoker.artifacts.registry import Registry
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.artifacts import Credentials
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.services.published import (
+from stoker.engine.artifact_source import Credentials
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.services.oci_artifacts import (
     OCI_INDEX,
     OCI_LAYER,
     Layer,

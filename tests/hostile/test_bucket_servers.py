@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stoker.artifacts.bounds import Limits
-from stoker.artifacts.buckets import Bucket
+from stoker.artifacts.limits import Limits
+from stoker.artifacts.bucket import Bucket
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.intent.policies import Bucket as SnapshotBucket
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, SourceUrl
 from stoker.domain.secrets import Secret
-from stoker.engine.artifacts import Credentials
-from stoker.snapshots import buckets as snapshot_buckets
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.waiting import eventually_async
+from stoker.engine.artifact_source import Credentials
+from stoker.snapshots import bucket_storage as snapshot_buckets
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.wait_until import eventually_async
 
 LOGIN = Credentials("AKIA", Secret(planted("bucket-key")))
 REF = GitRef("v1")

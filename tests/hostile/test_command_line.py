@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.cli.exits import Exit
-from stoker.testing.commands import Commands, Ended
-from stoker.testing.repositories.bare import Repository, submodule, symlink
-from stoker.testing.repositories.evil import LFS_POINTER, Attack
-from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.cli.exit_codes import Exit
+from stoker.testing.command_fork_server import Commands, Ended
+from stoker.testing.repositories.bare_repository import Repository, submodule, symlink
+from stoker.testing.repositories.malicious_repository import LFS_POINTER, Attack
+from stoker.testing.repositories.git_http_server import GitHttpServer
 
 
 @pytest.fixture(scope="module")

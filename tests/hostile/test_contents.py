@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.opening import open_keeper
+from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.reasons import Reason
-from stoker.git.looking.fetching import Limits
-from stoker.testing.repositories.evil import FOLDER, REGULAR, Attack
+from stoker.git.remote.fetch import Limits
+from stoker.testing.repositories.malicious_repository import FOLDER, REGULAR, Attack
 
 MB = 1 << 20
 
@@ -90,12 +90,12 @@ async def test_more_than_one_answer_may_hold_is_refused_and_nothing_is_left(atta
 PASS = """
 import asyncio, resource, sys
 from pathlib import Path
-from stoker.testing.repositories.evil import INTENT
-from stoker.agent.jobs import SyncJob
-from stoker.agent.opening import open_keeper
+from stoker.testing.repositories.malicious_repository import INTENT
+from stoker.agent.sync.jobs import SyncJob
+from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import Source
-from stoker.domain.intent.values import TemplateValues
+from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 url, data, cache = sys.argv[1:]
 job = SyncJob(Source(RepoUrl(url), GitRef("main")), INTENT, TemplateValues(), Path(data), Path(cache))

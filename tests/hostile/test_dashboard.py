@@ -13,14 +13,15 @@ import pytest
 import pytest_asyncio
 
 from stoker.domain.secrets import Secret
-from stoker.testing.sites import fleet_values
-from stoker.testing.sites.dashboard_visit import CSRF, Visit
-from stoker.testing.sites.fleet_scene import EDITOR, FleetGate, FleetHands, FleetScene
-from stoker.testing.waiting import eventually_async
-from stoker.web import sessions, streaming
-from stoker.web.pictures import Written
-from stoker.web.seams import Visitor
-from stoker.web.server import Dashboard, Settings
+from stoker.testing.dashboard import sample_fleets as fleet_values
+from stoker.testing.dashboard.api_client import CSRF, Visit
+from stoker.testing.dashboard.fake_fleet_server import EDITOR, FleetGate, FleetHands, FleetScene
+from stoker.testing.wait_until import eventually_async
+from stoker.dashboard import sessions
+from stoker.dashboard import sse as streaming
+from stoker.dashboard.view_models import Written
+from stoker.dashboard.interfaces import Visitor
+from stoker.dashboard.server import Dashboard, Settings
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\r\nX-Evil: 1"
 
@@ -140,7 +141,7 @@ async def test_huge_bodies_are_cut_off(house: House, declared: bool) -> None:
 async def test_a_body_that_never_ends_is_not_waited_for(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.web.answering.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("stoker.dashboard.routes.BODY_SECONDS", 0.2)
     said = await house.raw(
         b"POST /api/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b'Content-Length: 100\r\n\r\n{"token": "'

@@ -24,14 +24,14 @@ from aiohttp import web
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.looking.fetching import Limits
-from stoker.git.looking.remote import Remote
-from stoker.git.mirrors.mirror import Mirror
-from stoker.git.mirrors.reading import read_tree
-from stoker.git.opening.access import Access, always
-from stoker.git.running.runner import GitRunner
-from stoker.testing.repositories.bare import Repository, git_environment
-from stoker.testing.repositories.git_http import GitHttpServer
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
+from stoker.git.mirror.mirror import Mirror
+from stoker.git.mirror.tree import read_tree
+from stoker.git.auth.credentials import Access, always
+from stoker.git.process.runner import GitRunner
+from stoker.testing.repositories.bare_repository import Repository, git_environment
+from stoker.testing.repositories.git_http_server import GitHttpServer
 
 MAIN = GitRef("main")
 CAP = 4 << 20

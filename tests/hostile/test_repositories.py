@@ -16,13 +16,13 @@ from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
-from stoker.engine.ledger import record
-from stoker.engine.objects import FileVersion, blob_of
+from stoker.engine.plan.ledger import record
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.fs import journal
-from stoker.fs.ledger import JOURNAL, MANIFEST
-from stoker.fs.stamps import unseen
-from stoker.testing.repositories.bare import submodule, symlink
-from stoker.testing.repositories.evil import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
+from stoker.fs.ledger_store import JOURNAL, MANIFEST
+from stoker.fs.stat_stamp import unseen
+from stoker.testing.repositories.bare_repository import submodule, symlink
+from stoker.testing.repositories.malicious_repository import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
 
 
 @pytest.fixture

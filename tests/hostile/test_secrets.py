@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stoker.cli.exits import Exit
-from stoker.testing.faults.http_proxy import HttpProxy
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.evil import Attack
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.repositories.git_ssh import GitSshServer
+from stoker.cli.exit_codes import Exit
+from stoker.testing.services.http_proxy import HttpProxy
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.malicious_repository import Attack
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.git_ssh_server import GitSshServer
 
 # Other in every process that runs tests: all of them look at the command lines of the whole machine.
 OWN = f"{os.getpid():08d}"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.jobs import Wish
-from stoker.agent.opening import open_keeper
+from stoker.agent.sync.jobs import Wish
+from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId
-from stoker.fs.ledger import JOURNAL, MANIFEST
-from stoker.testing.repositories.evil import Attack, fingerprint
+from stoker.fs.ledger_store import JOURNAL, MANIFEST
+from stoker.testing.repositories.malicious_repository import Attack, fingerprint
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - quick enough to lose a race often
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.globs import Batch, Globs
+from stoker.engine.match.globs import Batch, Globs
 
 names = st.text("ab.", min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
 paths = st.lists(names, min_size=1, max_size=5).map("/".join)

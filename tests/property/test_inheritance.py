@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.api.adapters.trees import Tree, found, inherited, put, taken
+from stoker.api.to_intent.tree_merge import Tree, found, inherited, put, taken
 
 # How long one example takes says something about the machine, not about the law.
 laws = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from stoker.domain.errors import InvalidValue
-from stoker.kube.resources import CONFIG_MAPS, check_path
+from stoker.kube.client.resources import CONFIG_MAPS, check_path
 
 TEXT = st.text(st.characters(codec=None), max_size=60)
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.kube.electing import Elector
-from stoker.kube.fencing import Leadership
-from stoker.kube.lease import Terms
-from stoker.testing.cluster.simulated_leases import Fate, MachineClock, SimulatedClient, SimulatedServer
-from stoker.testing.virtual_time import pass_time, run
+from stoker.kube.leader.elector import Elector
+from stoker.kube.leader.fencing import Leadership
+from stoker.kube.leader.lease import Terms
+from stoker.testing.cluster.leader_election_simulation import Fate, MachineClock, SimulatedClient, SimulatedServer
+from stoker.testing.virtual_time_loop import pass_time, run
 
 NAME, NAMESPACE = "gitops-reverser-1", "stoker-system"
 TICK = 0.05

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stoker.api.agent_spec import agent_spec_of, decode
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.domain.intent.intents import FrontDoor, Identity
+from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.intent.source import AuthKind, SecretKey
 from stoker.domain.protocol import (
     MAX_REPORT_BYTES,

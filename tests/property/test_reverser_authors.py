@@ -15,12 +15,12 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from stoker.engine.objects import blob_of
-from stoker.reverser.authors.authoring import Authors, Observed, with_replicas
+from stoker.domain.git_objects import blob_of
+from stoker.reverser.authors.attribution import Authors, Observed, with_replicas
 from stoker.reverser.authors.facts import Fact, User, fact_of
-from stoker.reverser.authors.identities import author_of as identity_of
-from stoker.reverser.files.rendering import rendered
-from stoker.reverser.files.sanitizing import sanitized
+from stoker.reverser.authors.commit_identity import author_of as identity_of
+from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.controller.sharding.dividing import SHARDS, Division, lease_name
+from stoker.controller.sharding.division import SHARDS, Division, lease_name
 from stoker.domain.shards import Shard, owner_of
-from stoker.kube.election import Election, Move
-from stoker.kube.lease import Lease, Terms, claimed, released
+from stoker.kube.leader.election import Election, Move
+from stoker.kube.leader.lease import Lease, Terms, claimed, released
 
 NAMESPACES = [f"plant-{number}" for number in range(24)]
 NOW = datetime(2031, 2, 3, tzinfo=UTC)

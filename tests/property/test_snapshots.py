@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import Stalled
-from stoker.snapshots import retiring
-from stoker.snapshots.manifests import Sealed
-from stoker.testing.sites.snapshot_site import Files, SnapshotSite
+from stoker.snapshots import retention as retiring
+from stoker.snapshots.manifest import Sealed
+from stoker.testing.environments.snapshot_environment import Files, SnapshotSite
 
 PATHS = st.sampled_from(["a", "b/c", "b/d", "e f/g.json", "ü/ß"])
 CONTENTS = st.one_of(

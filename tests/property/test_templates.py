@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.values import TemplateValues
-from stoker.engine.templates import MAX_LENGTH, Template, Unresolvable, render
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.engine.transform.template_language import MAX_LENGTH, Template, Unresolvable, render
 
 plain = st.text(st.characters(exclude_characters="{}"), max_size=20)
 words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.sites.canary_scene import Scene
+from stoker.testing.secret_leaks.namespace_scan import Scene
 
 
 @pytest.fixture

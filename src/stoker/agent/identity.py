@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.api.adapters.pods import Key, PodFacts
+from stoker.api.to_intent.pod_facts import Key, PodFacts
 from stoker.domain.errors import Misconfigured, Stalled
-from stoker.domain.intent.intents import FrontDoor, Identity
+from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map, status_map
 from stoker.domain.reasons import Reason
 

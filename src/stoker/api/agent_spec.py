@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from stoker.api.adapters import MODELS, settle
-from stoker.api.blocks.delivery import Deployment
-from stoker.api.codec import decode as decode_block
-from stoker.api.codec import explained, from_wire
+from stoker.api.to_intent import MODELS, settle
+from stoker.api.spec.delivery import Deployment
+from stoker.api.manifests.codec import decode as decode_block
+from stoker.api.manifests.codec import explained, from_wire
 from stoker.api.kinds.resource import Resource
 from stoker.api.meta import ObjectMeta
 from stoker.domain.errors import InvalidValue, Wait
-from stoker.domain.intent.intents import FrontDoor, Identity
+from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.intent.source import AuthKind
 from stoker.domain.protocol import Metadata
 from stoker.domain.reasons import Reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.fields import Block, Rule, about, entries, items, matching, text
+from stoker.api.field_docs import Block, Rule, about, entries, items, matching, text
 from stoker.api.scalars import DataKey, Generation, NamespaceName, ObjectName, Timestamp
 
 

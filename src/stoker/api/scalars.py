@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from stoker.api.fields import Rule, entries, items, matching, text, without
+from stoker.api.field_docs import Rule, entries, items, matching, text, without
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import Polling
 from stoker.domain.paths import RelPath
@@ -90,7 +90,7 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
 Generation = Annotated[int, Meta(ge=0)]
 ObservedGeneration = Annotated[int, Meta(ge=-1)]
-"""Of a status as a whole; the server puts -1 where nobody has written one (`stoker.api.crd`)."""
+"""Of a status as a whole; the server puts -1 where nobody has written one (`stoker.api.codegen.crd`)."""
 Timestamp = Annotated[str, text(64, form="date-time")]
 
 # --- names -------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from msgspec.inspect import (
 )
 
 from stoker.api.defaults import BUILT_IN, Value
-from stoker.api.fields import Rule
+from stoker.api.field_docs import Rule
 
 Schema = dict[str, object]
 

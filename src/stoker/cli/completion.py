@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from stoker.cli.speaking.sections import SentenceCommand
+from stoker.cli.common.help_sections import SentenceCommand
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -5,7 +5,7 @@
 Each is `*`, a number, a name, a range, a step or a list of these. As in cron, a day
 must fit both day fields where one of them begins with `*`, and either of them
 otherwise: `0 2 13 * 5` is every thirteenth and every Friday. Which moments these
-times are in a time zone is told in `stoker.domain.windows`.
+times are in a time zone is told in `stoker.domain.maintenance_windows`.
 """
 
 from __future__ import annotations

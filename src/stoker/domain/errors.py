@@ -8,7 +8,7 @@
     └── Retry                 it may well work next time; come back with growing pauses
 
 A foreign exception is turned into one of these at the boundary where it enters
-(`stoker.kube.errors` for the API server, `stoker.git.errors` for git), with the
+(`stoker.kube.client.errors` for the API server, `stoker.git.errors` for git), with the
 consequence that fits. Nothing past that boundary looks at status codes or at the
 text of a message.
 """

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.intent.delivery import SidecarMode
-from stoker.domain.intent.intents import FrontDoor, Identity, ResourceIntent
+from stoker.domain.intent.intent import FrontDoor, Identity, ResourceIntent
 from stoker.domain.intent.policies import Snapshots, SnapshotStorage
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey
 from stoker.domain.reasons import Reason

@@ -12,11 +12,11 @@ import msgspec
 from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
-from stoker.forges.addresses import Place
-from stoker.forges.asking import PAGE, Api, Reach
-from stoker.forges.opening import missing, unlabelled
-from stoker.forges.pulls import Pulls
-from stoker.forges.values import PullRequest, RequestState, chosen, commit_or_none, shown_url
+from stoker.forges.detect import Place
+from stoker.forges.http import PAGE, Api, Reach
+from stoker.forges.common import missing, unlabelled
+from stoker.forges.pulls_api import Pulls
+from stoker.forges.types import PullRequest, RequestState, chosen, commit_or_none, shown_url
 
 MOST_PAGES = {"open": 25, "closed": 10}
 MOST_LABEL_PAGES = 25

@@ -8,10 +8,10 @@ import msgspec
 
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
-from stoker.forges.addresses import Place
-from stoker.forges.asking import Api, Reach
-from stoker.forges.opening import searched, taken_over
-from stoker.forges.values import (
+from stoker.forges.detect import Place
+from stoker.forges.http import Api, Reach
+from stoker.forges.common import searched, taken_over
+from stoker.forges.types import (
     PullRequest,
     PullRequestDraft,
     RequestState,

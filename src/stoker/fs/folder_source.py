@@ -28,7 +28,7 @@ from stoker.domain.errors import InvalidValue, Misconfigured, Retry
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.objects import (
+from stoker.domain.git_objects import (
     Blob,
     BlobHash,
     BlobId,
@@ -39,7 +39,7 @@ from stoker.engine.objects import (
     TreeChange,
     shown,
 )
-from stoker.fs.confined import open_regular
+from stoker.fs.data_folder import open_regular
 
 KEPT_TREES = 8
 MAX_FILES = 200_000

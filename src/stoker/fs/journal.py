@@ -6,7 +6,7 @@ checksum over itself and all frames before it, seeded by the base that it belong
 to: what was torn by a crash, or belongs elsewhere, is known and cut off.
 
 Whoever can write here must not make us touch other places, so paths are checked
-again, all of them. Pure: bytes in, values out. `stoker.fs.ledger` has the files.
+again, all of them. Pure: bytes in, values out. `stoker.fs.ledger_store` has the files.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import NamedTuple, TypeVar
 
 from stoker.domain.errors import Stalled
 from stoker.domain.paths import RelPath
-from stoker.engine.ledger import STAT
-from stoker.engine.objects import BlobId, FileVersion
-from stoker.engine.plans import Facts
-from stoker.engine.protecting import STATE
+from stoker.engine.plan.ledger import STAT
+from stoker.domain.git_objects import BlobId, FileVersion
+from stoker.engine.plan.plan import Facts
+from stoker.engine.layout.protected_paths import STATE
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@
     │              └── BrokenPack       nonsense that came as a pack, or that our mirror made of a good one
     └── Retry ──── GitFailed            git itself failed here: a broken mirror, a full disk
 
-The only place that looks at git's words, beside `stoker.git.writing.pushing` for those about a
+The only place that looks at git's words, beside `stoker.git.commit.push` for those about a
 push. Messages are one bounded printable line; user names and passwords in an address
 are cut out.
 """

@@ -25,9 +25,9 @@ from stoker.domain.paths import RelPath
 from stoker.domain.quantities import parse_duration, parse_quantity
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.reverser.branches.batching import Cadence, Limits
-from stoker.reverser.branches.messages import MessageTemplate
-from stoker.reverser.files.secrecy import SecretPolicy, SecretRef, own_secrets
+from stoker.reverser.writer.batch import Cadence, Limits
+from stoker.reverser.writer.commit_message import MessageTemplate
+from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef, own_secrets
 from stoker.reverser.selection.rules import DestinationRef, Rule, rules_of
 
 AnyRule = WatchRule | ClusterWatchRule

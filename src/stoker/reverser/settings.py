@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Protocol
 
 from stoker.domain.clock import Clock
-from stoker.kube.catalog import Catalog
-from stoker.kube.client import Client
-from stoker.kube.config import ClusterConfig
-from stoker.kube.rates import Rate
-from stoker.kube.running import Part
-from stoker.reverser.authors.authoring import Authors, Observed
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client.token_bucket import Rate
+from stoker.kube.runtime.process import Part
+from stoker.reverser.authors.attribution import Authors, Observed
 from stoker.reverser.authors.facts import User
-from stoker.reverser.branches.batching import Capacity, Limits
-from stoker.reverser.branches.sweeping import DELETE_CAP
+from stoker.reverser.writer.batch import Capacity, Limits
+from stoker.reverser.writer.prune import DELETE_CAP
 from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
-from stoker.reverser.selection.selecting import Selection
-from stoker.reverser.watched.surveying import REFRESH
+from stoker.reverser.selection.selection import Selection
+from stoker.reverser.watch.discovery import REFRESH
 from stoker.telemetry.health import Health
 from stoker.telemetry.metrics import Metrics
 

@@ -1,8 +1,8 @@
 """Where snapshots lie: named objects that are put, read, listed and deleted, and nothing more.
 
-A folder (`stoker.snapshots.folders`) and a bucket (`stoker.snapshots.buckets`) are
+A folder (`stoker.snapshots.folder_storage`) and a bucket (`stoker.snapshots.bucket_storage`) are
 both no more than that, so what a snapshot is stays in one place
-(`stoker.snapshots.keeping`). An object appears whole or not at all, and is never
+(`stoker.snapshots.repository`). An object appears whole or not at all, and is never
 changed afterwards. Every trouble of a storage is a `Retry`: it may be back later.
 """
 

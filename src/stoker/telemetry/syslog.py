@@ -4,7 +4,7 @@ Pure. An address is `unix:/dev/log`, `udp://host:514`, `tcp://host:601` or
 `tls://host:6514`. The text of a message is the record as one line of JSON in ASCII, so
 that no collector has to guess an encoding; a few of its values stand in structured data
 as well, for those that route by them. Sending is the business of
-`stoker.telemetry.shipping`.
+`stoker.telemetry.log_shipper`.
 """
 
 from __future__ import annotations

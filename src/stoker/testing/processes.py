@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from stoker.domain.errors import StokerError
-from stoker.testing.secrecy.evidence import keep_metrics
-from stoker.testing.stopping import Stopped
+from stoker.testing.secret_leaks.captured_output import keep_metrics
+from stoker.testing.stoppable import Stopped
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.02

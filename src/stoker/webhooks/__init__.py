@@ -9,7 +9,7 @@ converts them:
     converting  one version to another
 
 Each answer is made by a function without I/O of what was asked and what was looked
-up. The port itself and its certificate are `stoker.serving`.
+up. The port itself and its certificate are `stoker.http_server.tls`.
 
 The receiver (`POST /webhook/…`, port 8443 of every controller) takes calls of forges and
 pipelines and writes annotations:
@@ -19,5 +19,5 @@ pipelines and writes annotations:
     coalescing  one write for many equal       annotating   the write itself
     knowing     what exists, keyring: keys     answering_calls  words, statuses, counts
 
-How many may connect, and who is still heard, is `stoker.serving` as well.
+How many may connect, and who is still heard, is `stoker.http_server.tls` as well.
 """

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from stoker.agent.identity import AgentIdentity, Places, check_pod
-from stoker.api.adapters import PodFacts
+from stoker.api.to_intent import PodFacts
 from stoker.domain.errors import Misconfigured, Stalled
-from stoker.domain.intent.intents import FrontDoor
+from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.reasons import Reason
 
 INJECTED = {"POD_NAME": "gateway-0", "POD_NAMESPACE": "plant", "CR_NAME": "line", "GATEWAY_NAME": "filler"}

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stoker.api.codec import to_wire
-from stoker.api.crd import schema_for
-from stoker.api.loading import load_documents
-from stoker.api.manifests import read_manifests
-from stoker.api.reference import rows
+from stoker.api.manifests.codec import to_wire
+from stoker.api.codegen.crd import schema_for
+from stoker.api.manifests.yaml import load_documents
+from stoker.api.manifests.files import read_manifests
+from stoker.api.codegen.reference_page import rows
 from stoker.api.registry import KINDS, Kind
 
 ROOT = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.api.crd import crd_for
+from stoker.api.codegen.crd import crd_for
 from stoker.api.registry import CATEGORY, KINDS, kind_for
 from stoker.domain.errors import InvalidValue
 

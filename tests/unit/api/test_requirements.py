@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from stoker.api.crd import crd_for, schema_for
+from stoker.api.codegen.crd import crd_for, schema_for
 from stoker.api.defaults import BUILT_IN, with_defaults
-from stoker.api.fields import Stability
-from stoker.api.loading import load_documents
+from stoker.api.field_docs import Stability
+from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, Kind
-from stoker.domain.intent.values import TemplateValues
-from stoker.engine.templates import render
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.engine.transform.template_language import render
 
 ROOT = Path(__file__).parents[3]
 BY_NAME = {kind.name: kind for kind in KINDS}

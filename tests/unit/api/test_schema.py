@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stoker.api.crd import crd_for, schema_for
-from stoker.api.reference import rows
+from stoker.api.codegen.crd import crd_for, schema_for
+from stoker.api.codegen.reference_page import rows
 from stoker.api.registry import KINDS, Kind
 from stoker.api.schema import Schema
 

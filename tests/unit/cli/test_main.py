@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from stoker import __version__
-from stoker.cli.exits import Exit, exit_code
-from stoker.cli.verbs import VERBS, cli
+from stoker.cli.exit_codes import Exit, exit_code
+from stoker.cli.commands import VERBS, cli
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import Reason
 
@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_is_a_sentence(arguments: list[str]) -> None:
 )
 def test_what_needs_no_server_loads_no_http_stack(arguments: list[str]) -> None:
     program = (
-        "import sys; from stoker.cli.verbs import cli; cli(sys.argv[1:], standalone_mode=False);"
+        "import sys; from stoker.cli.commands import cli; cli(sys.argv[1:], standalone_mode=False);"
         "print(sorted({'aiohttp', 'yaml', 'prometheus_client'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -8,7 +8,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.injection import minted_secret
 from stoker.domain.intent.delivery import Image
-from stoker.domain.intent.intents import FrontDoor
+from stoker.domain.intent.intent import FrontDoor
 
 DIGEST = f"sha256:{'0' * 64}"
 

@@ -18,11 +18,11 @@ import pytest
 
 from stoker.domain import failpoints
 from stoker.domain.paths import RelPath
-from stoker.engine.objects import Blob, BlobId, FileVersion, blob_of
-from stoker.engine.plans import Delete, Plan, Write
-from stoker.fs.applying import SYNC_EACH, apply
-from stoker.fs.confined import DataFolder
-from stoker.fs.ledger import Book
+from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
+from stoker.engine.plan.plan import Delete, Plan, Write
+from stoker.fs.apply_plan import SYNC_EACH, apply
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.ledger_store import Book
 
 MANY = SYNC_EACH + 1
 STAGING, STATE = ".sync-staging", ".sync-state"

@@ -10,7 +10,7 @@ import pytest
 from stoker.domain.errors import Misconfigured, Retry
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import GitRef
-from stoker.engine.objects import FileVersion, RefusalKind, blob_of
+from stoker.domain.git_objects import FileVersion, RefusalKind, blob_of
 from stoker.fs import folder_source
 from stoker.fs.folder_source import FolderSource
 

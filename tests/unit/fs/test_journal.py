@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.paths import RelPath
-from stoker.engine.ledger import record
-from stoker.engine.objects import BlobId, FileVersion, blob_of
-from stoker.engine.plans import Facts
+from stoker.engine.plan.ledger import record
+from stoker.domain.git_objects import BlobId, FileVersion, blob_of
+from stoker.engine.plan.plan import Facts
 from stoker.fs import journal
 from stoker.fs.journal import Change, Frames, Unreadable
-from stoker.fs.stamps import unseen
+from stoker.fs.stat_stamp import unseen
 
 GENERATION = b"0123456789abcdef"
 

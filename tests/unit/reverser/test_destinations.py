@@ -11,7 +11,7 @@ from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.domain.errors import Stalled, Wait
 from stoker.domain.reasons import Reason
-from stoker.reverser.branches.batching import Cadence, Limits
+from stoker.reverser.writer.batch import Cadence, Limits
 from stoker.reverser.destinations import (
     Arrangement,
     ConfigRef,
@@ -21,7 +21,7 @@ from stoker.reverser.destinations import (
     arrange,
     repository_of,
 )
-from stoker.reverser.files.secrecy import SecretPolicy, SecretRef
+from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef
 from stoker.reverser.selection.rules import DestinationRef
 
 HEAD = {"apiVersion": "configbutler.ai/v1alpha1"}

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from stoker.testing.faults.failpoints import Failure, arm
-from stoker.testing.sites.snapshot_site import SnapshotSite
+from stoker.testing.environments.snapshot_environment import SnapshotSite
 
 
 def main() -> None:

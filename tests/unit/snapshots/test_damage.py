@@ -18,12 +18,12 @@ import pytest
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
-from stoker.engine.objects import BlobId, blob_of
-from stoker.snapshots.manifests import FORMAT, MAGIC, MAX_BYTES, Sealed, encode
-from stoker.snapshots.reading import LARGE
+from stoker.domain.git_objects import BlobId, blob_of
+from stoker.snapshots.manifest import FORMAT, MAGIC, MAX_BYTES, Sealed, encode
+from stoker.snapshots.stable_read import LARGE
 from stoker.snapshots.storage import PIECE
-from stoker.snapshots.values import Codec, KeptFile, Manifest, Origin, Place
-from stoker.testing.sites.snapshot_site import SnapshotSite
+from stoker.snapshots.types import Codec, KeptFile, Manifest, Origin, Place
+from stoker.testing.environments.snapshot_environment import SnapshotSite
 
 NOISE = random.Random(9).randbytes  # noqa: S311 - the same in every run
 ID = "site-20260212-100000"

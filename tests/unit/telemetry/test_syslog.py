@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.gating.exporting import ADDRESS, AUTHORITY, FACILITY, exporting, shipper_for
+from stoker.agent.audit.audit_export import ADDRESS, AUTHORITY, FACILITY, exporting, shipper_for
 from stoker.domain.errors import InvalidValue, Misconfigured
-from stoker.telemetry.shipping import Shipper
+from stoker.telemetry.log_shipper import Shipper
 from stoker.telemetry.syslog import INFO, LARGEST, Server, Via, message_of
 from stoker.testing.certificates import Authority
-from stoker.testing.services.syslog import SyslogServer
-from stoker.testing.waiting import eventually
+from stoker.testing.services.syslog_server import SyslogServer
+from stoker.testing.wait_until import eventually
 
 RECORD: dict[str, Any] = {
     "timestamp": "2026-03-02T08:15:00.123Z",
@@ -111,7 +111,7 @@ def test_records_arrive_by_every_way(way: tuple[SyslogServer, Shipper]) -> None:
 
 
 def test_a_server_that_was_away_gets_what_happened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stoker.telemetry.shipping.FIRST_PAUSE", 0.02)
+    monkeypatch.setattr("stoker.telemetry.log_shipper.FIRST_PAUSE", 0.02)
     server = SyslogServer.start("tcp")
     shipper = Shipper(Server.parse(server.address))
     export = exporting(shipper)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker.testing.processes import PortTaken, Process, ProcessFailed, free_port, free_ports, on_free_ports
-from stoker.testing.waiting import eventually
+from stoker.testing.wait_until import eventually
 
 
 def shell(log: Path, script: str) -> Process:

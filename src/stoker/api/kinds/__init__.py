@@ -1,1 +1,1 @@
-"""The eight kinds; what they share is in `stoker.api.blocks`."""
+"""The eight kinds; what they share is in `stoker.api.spec`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.fields import Block, Rule, about, declared, items, matching, text
+from stoker.api.field_docs import Block, Rule, about, declared, items, matching, text
 from stoker.api.kinds.resource import ConditionedStatus, Resource
 from stoker.api.meta import LocalRef, NamespacedRef
 from stoker.api.scalars import CleanPath, Count, Duration, Limit, RefName, RepoAddress, Size, Timestamp

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.blocks.content import AdditionalFiles, Shared
-from stoker.api.blocks.git import GitAccess
-from stoker.api.blocks.intake import Storage
-from stoker.api.blocks.status import SyncStatus
-from stoker.api.fields import Rule, about, declared
+from stoker.api.spec.content import AdditionalFiles, Shared
+from stoker.api.spec.git import GitAccess
+from stoker.api.spec.triggers import Storage
+from stoker.api.spec.status import SyncStatus
+from stoker.api.field_docs import Rule, about, declared
 from stoker.api.kinds.policies import Policies
 from stoker.api.kinds.resource import LabelledResource, Resource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec

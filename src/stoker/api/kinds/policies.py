@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from stoker.api.blocks.bidirectional import Bidirectional
-from stoker.api.blocks.content import Normalize
-from stoker.api.blocks.delivery import Snapshots
-from stoker.api.blocks.gateway import Agent, Gateway, Ignition
-from stoker.api.blocks.intake import Polling, Webhook
-from stoker.api.blocks.policies import (
+from stoker.api.spec.bidirectional import Bidirectional
+from stoker.api.spec.content import Normalize
+from stoker.api.spec.delivery import Snapshots
+from stoker.api.spec.gateway import Agent, Gateway, Ignition
+from stoker.api.spec.triggers import Polling, Webhook
+from stoker.api.spec.policies import (
     Alerting,
     Approval,
     DeletionBudget,
@@ -22,7 +22,7 @@ from stoker.api.blocks.policies import (
     RateLimit,
     Validation,
 )
-from stoker.api.fields import Block, about, nullable
+from stoker.api.field_docs import Block, about, nullable
 from stoker.api.scalars import Globs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from stoker.api.fields import Block, Rule, about
+from stoker.api.field_docs import Block, Rule, about
 from stoker.api.meta import Conditions, ObjectMeta
 from stoker.api.scalars import ObservedGeneration
 

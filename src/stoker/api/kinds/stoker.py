@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.blocks.status import SyncStatus
-from stoker.api.fields import Block, Rule, about, declared, entries, items
+from stoker.api.spec.status import SyncStatus
+from stoker.api.field_docs import Block, Rule, about, declared, entries, items
 from stoker.api.kinds.resource import ConditionedStatus, LabelledResource, Resource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec
 from stoker.api.scalars import Count, Globs, ObjectName, RelativePath, ValueTemplate, Variables

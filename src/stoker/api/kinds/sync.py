@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from stoker.api.blocks.delivery import AutoRollback, Deployment, Rollback
-from stoker.api.blocks.git import GitSource
-from stoker.api.blocks.intake import Namespaces
-from stoker.api.fields import Rule, about, nullable, text
+from stoker.api.spec.delivery import AutoRollback, Deployment, Rollback
+from stoker.api.spec.git import GitSource
+from stoker.api.spec.triggers import Namespaces
+from stoker.api.field_docs import Rule, about, nullable, text
 from stoker.api.kinds.policies import Policies
 
 

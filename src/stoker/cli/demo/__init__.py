@@ -20,7 +20,7 @@ from pathlib import Path
 import click
 
 from stoker.cli.demo.cluster import Cluster, labeler
-from stoker.cli.demo.stage import act, say
+from stoker.cli.demo.output import act, say
 from stoker.cli.demo.standalone import Standalone
 
 

@@ -17,28 +17,28 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from stoker.agent.starting import MARKER
-from stoker.api.generate import crd_yaml
+from stoker.agent.sidecar.startup import MARKER
+from stoker.api.codegen.generate import crd_yaml
 from stoker.api.registry import KINDS
 from stoker.cli.demo.commits import PATIENCE_SECONDS, merge_edit
 from stoker.cli.demo.dashboards import Dashboard
 from stoker.cli.demo.gateways import GatewayProcess
-from stoker.cli.demo.recipes import NAMESPACE as RECIPES
-from stoker.cli.demo.recipes import PERSON, Recipes
-from stoker.cli.demo.stage import act, program, say, stoker
+from stoker.cli.demo.cluster_to_git import NAMESPACE as RECIPES
+from stoker.cli.demo.cluster_to_git import PERSON, Recipes
+from stoker.cli.demo.output import act, program, say, stoker
 from stoker.cli.demo.standalone import KEY, TOKEN, Standalone
 from stoker.domain.errors import Stalled
 from stoker.reverser.authors.admission import PATH
-from stoker.testing.assets import finding as assets
+from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import Process, free_port, free_ports
 from stoker.testing.progress import Progress
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.reverser.author_webhook import without_rules
-from stoker.testing.sites.agent_pod import AgentPod
-from stoker.testing.sites.controller_site import Site
-from stoker.testing.sites.plant import VIEWS, view
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.reverser.author_webhook_manifest import without_rules
+from stoker.testing.environments.agent_pod import AgentPod
+from stoker.testing.environments.controller_environment import Site
+from stoker.testing.repositories.sample_ignition_repository import VIEWS, view
+from stoker.testing.wait_until import eventually
 
 NAMESPACE, RESOURCE, GATEWAY = "plant", "line-1", "labeler"
 BRANCH = f"gateway-changes/{NAMESPACE}/{GATEWAY}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from stoker.cli.demo.stage import WIDTH, say
+from stoker.cli.demo.output import WIDTH, say
 from stoker.domain.refs import CommitId
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.wait_until import eventually
 
 MOST_LINES = 6
 PATIENCE_SECONDS = 90.0

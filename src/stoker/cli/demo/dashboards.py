@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stoker.cli.demo.stage import say
+from stoker.cli.demo.output import say
 from stoker.domain.errors import Stalled
 from stoker.testing.certificates import write_private
 from stoker.testing.processes import free_port
-from stoker.testing.waiting import eventually
+from stoker.testing.wait_until import eventually
 
 if TYPE_CHECKING:
-    from stoker.web.pictures import GatewayNow, Picture
+    from stoker.dashboard.view_models import GatewayNow, Picture
 
 PATIENCE_SECONDS = 30.0
 SYNCED = "Synced"
@@ -87,7 +87,7 @@ class Dashboard:
 
     def _now(self) -> Picture:
         """What the page gets; nothing while it is refused, as for a moment on a machine that is busy."""
-        from stoker.web.pictures import Picture  # noqa: PLC0415 - the rest of the demo needs none of it
+        from stoker.dashboard.view_models import Picture  # noqa: PLC0415 - the rest of the demo needs none of it
 
         try:
             seen = msgspec.json.decode(self._ask("GET", "/api/picture"), type=Picture)

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stoker.cli.demo.stage import say
+from stoker.cli.demo.output import say
 from stoker.domain.errors import Stalled
 from stoker.testing.processes import Process
-from stoker.testing.waiting import eventually
+from stoker.testing.wait_until import eventually
 
 PATIENCE_SECONDS = 30.0
 
@@ -44,7 +44,7 @@ class GatewayProcess:
         flags = ["--data-dir", str(self.data_dir), "--key-file", str(key), "--name", self.name]
         flags += ["--port", str(port)]
         return Process.start(
-            self.name, [sys.executable, "-m", "stoker.testing.gateway.simulated", *flags], log=log
+            self.name, [sys.executable, "-m", "stoker.testing.gateway.simulated_gateway", *flags], log=log
         )
 
     def address(self) -> str:

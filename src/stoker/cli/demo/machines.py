@@ -10,10 +10,10 @@ from typing import Any
 
 from stoker.cli.demo.dashboards import Dashboard
 from stoker.cli.demo.gateways import GatewayProcess
-from stoker.cli.demo.stage import program
+from stoker.cli.demo.output import program
 from stoker.testing.processes import Process
-from stoker.testing.sites.plant import mappings
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.sample_ignition_repository import mappings
+from stoker.testing.wait_until import eventually
 
 PATIENCE_SECONDS = 90.0
 

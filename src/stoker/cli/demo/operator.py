@@ -19,26 +19,26 @@ from pathlib import Path
 
 from stoker.cli.demo.commits import PATIENCE_SECONDS, merge_edit
 from stoker.cli.demo.dashboards import Dashboard
-from stoker.cli.demo.recipes import PERSON, Recipes
-from stoker.cli.demo.stage import act, say, show_command, stoker
+from stoker.cli.demo.cluster_to_git import PERSON, Recipes
+from stoker.cli.demo.output import act, say, show_command, stoker
 from stoker.domain.errors import Misconfigured
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.testing.assets import finding as assets
+from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.cluster.helm import CHART
-from stoker.testing.cluster.release import HOME, Release
-from stoker.testing.cluster.reverser_release import start_reverser
-from stoker.testing.kubelet.containers import GatewayImage, Image, Program
+from stoker.testing.chart.helm import CHART
+from stoker.testing.chart.process_release import HOME, Release
+from stoker.testing.chart.reverser_process import start_reverser
+from stoker.testing.kubelet.process_containers import GatewayImage, Image, Program
 from stoker.testing.kubelet.process_kubelet import ProcessKubelet
-from stoker.testing.repositories.bare import Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.sites.agent_plant import project
-from stoker.testing.sites.gateway_site import GATEWAY, IGNITION
-from stoker.testing.sites.operated_site import OperatedSite
-from stoker.testing.sites.plant import VIEWS, view
-from stoker.testing.waiting import eventually
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.environments.agent_environment import project
+from stoker.testing.environments.operator_environment import GATEWAY, IGNITION
+from stoker.testing.environments.operator_process_environment import OperatedSite
+from stoker.testing.repositories.sample_ignition_repository import VIEWS, view
+from stoker.testing.wait_until import eventually
 
 LINE = ("filler", "capper", "labeler", "packer", "palletizer")
 NAMESPACE, RESOURCE = "plant", "line-1"

@@ -12,15 +12,15 @@ from typing import Any
 from stoker.cli.demo.dashboards import Dashboard
 from stoker.cli.demo.gateways import show_moves
 from stoker.cli.demo.machines import Machine
-from stoker.cli.demo.stage import act, say, show_command, stoker
+from stoker.cli.demo.output import act, say, show_command, stoker
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.git.opening.access import TOKEN_USER
-from stoker.testing.repositories.bare import Files, Repository
-from stoker.testing.repositories.git_http import GitHttpServer
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.sites.plant import GATEWAYS, VIEWS, plant, view
+from stoker.git.auth.credentials import TOKEN_USER
+from stoker.testing.repositories.bare_repository import Files, Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.repositories.sample_ignition_repository import GATEWAYS, VIEWS, plant, view
 
 TOKEN = planted("demo-token")
 KEY = f"demo:{planted('demo-key')}"

@@ -11,11 +11,12 @@ from typing import Any
 
 import click
 
-from stoker.cli.exits import Exit
-from stoker.cli.speaking import in_cluster, options
-from stoker.cli.speaking.running import run, told
-from stoker.cli.speaking.sections import SentenceCommand, applied, option
-from stoker.cli.speaking.showing import show_lines, show_object
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import in_cluster
+from stoker.cli.common import options
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.output import show_lines, show_object
 from stoker.domain.errors import InvalidValue
 
 
@@ -51,7 +52,7 @@ def approve_command(
 
 
 async def _approve(place: in_cluster.Place, digest: str | None) -> str:
-    from stoker.fleet.approving import approve  # noqa: PLC0415 - --help needs none of it
+    from stoker.fleet.approve import approve  # noqa: PLC0415 - --help needs none of it
 
     async with place.client() as client:
         return await approve(client, place.named, digest)

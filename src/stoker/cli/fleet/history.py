@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exits import Exit
-from stoker.cli.speaking import in_cluster, options
-from stoker.cli.speaking.running import run, told
-from stoker.cli.speaking.sections import SentenceCommand, applied, option
-from stoker.cli.speaking.showing import show_lines, show_object
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import in_cluster
+from stoker.cli.common import options
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.output import show_lines, show_object
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from stoker.fleet.standings import Standing
+    from stoker.fleet.status import Standing
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _RESOURCE = (in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.REACHING, options.OUTPUT)
@@ -41,9 +42,9 @@ def history_command(
     """List the last syncs of a resource's gateways."""
 
     def work() -> int:
-        from stoker.cli.fleet.history_rows import history_lines  # noqa: PLC0415 - --help needs none of it
+        from stoker.cli.fleet.history_table import history_lines  # noqa: PLC0415 - --help needs none of it
         from stoker.domain.clock import SystemClock  # noqa: PLC0415
-        from stoker.fleet.histories import pasts  # noqa: PLC0415
+        from stoker.fleet.history import pasts  # noqa: PLC0415
 
         found = pasts(run(_standing(rest, namespace, name)), gateway)
         if output == "json":
@@ -82,8 +83,8 @@ def diff_command(
     """Show what a sync of a gateway changed."""
 
     def work() -> int:
-        from stoker.cli.fleet.history_rows import diff_lines  # noqa: PLC0415
-        from stoker.fleet.histories import chosen, pasts  # noqa: PLC0415
+        from stoker.cli.fleet.history_table import diff_lines  # noqa: PLC0415
+        from stoker.fleet.history import chosen, pasts  # noqa: PLC0415
 
         standing = run(_standing(rest, namespace, name))
         if gateway is None and len(standing.gateways) > 1:
@@ -98,7 +99,7 @@ def diff_command(
 
 
 async def _standing(rest: dict[str, Any], namespace: str, name: str | None) -> Standing:
-    from stoker.fleet.standings import Scope, read  # noqa: PLC0415
+    from stoker.fleet.status import Scope, read  # noqa: PLC0415
 
     if not name:
         raise InvalidValue("--name is missing: it says which resource is meant")

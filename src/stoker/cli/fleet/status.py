@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exits import Exit
-from stoker.cli.speaking import in_cluster, options
-from stoker.cli.speaking.running import run, told
-from stoker.cli.speaking.sections import SentenceCommand, applied, option
-from stoker.cli.speaking.showing import complain, show_lines, show_object
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import in_cluster
+from stoker.cli.common import options
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.output import complain, show_lines, show_object
 from stoker.domain.errors import InvalidValue, Retry
 
 if TYPE_CHECKING:
-    from stoker.fleet.standings import Scope, Standing
+    from stoker.fleet.status import Scope, Standing
 
 LOOK_SECONDS = 2.0
 _CLEARED = "\x1b[H\x1b[2J"
@@ -52,7 +53,7 @@ def status_command(
     def work() -> int:
         if everywhere and name:
             raise InvalidValue("--all-namespaces does not go with --name: a name means one namespace")
-        from stoker.fleet.standings import Scope  # noqa: PLC0415 - --help needs none of it
+        from stoker.fleet.status import Scope  # noqa: PLC0415 - --help needs none of it
 
         place = given.settled()
         scope = Scope(None if everywhere else place.namespace, place.name, place.kind)
@@ -70,7 +71,7 @@ async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: st
     """
     import asyncio  # noqa: PLC0415 - --help needs none of it
 
-    from stoker.fleet.standings import read  # noqa: PLC0415
+    from stoker.fleet.status import read  # noqa: PLC0415
 
     shown: list[Standing] | None = None
     away = False
@@ -98,7 +99,7 @@ async def _look(place: in_cluster.Place, scope: Scope, *, stay: bool, output: st
 
 
 def _show(standings: list[Standing], scope: Scope, *, output: str, again: bool) -> None:
-    from stoker.cli.fleet.standing_rows import fleet_lines, resource_lines  # noqa: PLC0415
+    from stoker.cli.fleet.status_table import fleet_lines, resource_lines  # noqa: PLC0415
     from stoker.domain.clock import SystemClock  # noqa: PLC0415
 
     if output == "json":

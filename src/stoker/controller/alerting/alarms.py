@@ -1,7 +1,7 @@
 """What is worth an alarm, and when it is over: read out of the Events and statuses of a pass. Pure.
 
 An alarm begins with an Event, which is told once when something becomes wrong
-(`stoker.controller.stating.telling`). It is over when its word stands in the status no more.
+(`stoker.controller.status.events`). It is over when its word stands in the status no more.
 An Event whose word stands in no status is over as it comes: it is told and not resolved.
 """
 
@@ -14,11 +14,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from stoker.api.blocks.status import SyncStatus
-from stoker.controller.stating.telling import Told
+from stoker.api.spec.status import SyncStatus
+from stoker.controller.status.events import Told
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
-from stoker.kube.event_series import EventType, ObjectRef
+from stoker.kube.events.series import EventType, ObjectRef
 
 LONGEST_KEY = 255
 

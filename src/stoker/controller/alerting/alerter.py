@@ -15,22 +15,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from stoker.api.blocks.status import SyncStatus
+from stoker.api.spec.status import SyncStatus
 from stoker.controller.alerting.alarms import Alarm, Incident, alarms_of, present, presumed_open
-from stoker.controller.alerting.choosing import hears_of_the_end, wants
-from stoker.controller.alerting.outbox import Letter, Outbox, Slot
-from stoker.controller.alerting.sending import Sender, called
-from stoker.controller.contexts import Context
-from stoker.controller.seeing.objects import ResourceKey, ref_to
-from stoker.controller.stating.telling import Told
+from stoker.controller.alerting.alert_filter import hears_of_the_end, wants
+from stoker.controller.alerting.queue import Letter, Outbox, Slot
+from stoker.controller.alerting.send import Sender, called
+from stoker.controller.context import Context
+from stoker.controller.cache.objects import ResourceKey, ref_to
+from stoker.controller.status.events import Told
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.delivery import AlertTarget
 from stoker.domain.reasons import Reason
-from stoker.kube.deadlines import deadline, finished
-from stoker.kube.event_series import ObjectRef
-from stoker.kube.events import EventRecorder
-from stoker.kube.judging import understood
+from stoker.kube.client.deadlines import deadline, finished
+from stoker.kube.events.series import ObjectRef
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.runtime.result import understood
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -37,7 +37,7 @@ from stoker.domain.protocol.names import (
     metadata_map,
     status_map,
 )
-from stoker.domain.protocol.reports import (
+from stoker.domain.protocol.report import (
     MAX_REPORT_BYTES,
     Checksums,
     Diff,
@@ -54,7 +54,7 @@ from stoker.domain.protocol.reports import (
     SyncStatus,
 )
 from stoker.domain.protocol.signing import check_signature, signature, signed
-from stoker.domain.protocol.words import PROTOCOL_VERSION
+from stoker.domain.protocol.parse import PROTOCOL_VERSION
 
 __all__ = [
     "CHANGE_MAPS",

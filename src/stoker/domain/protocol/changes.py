@@ -21,7 +21,7 @@ from typing import Any
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
-from stoker.domain.protocol.shapes import compact, json_object, shaped, shown
+from stoker.domain.protocol.json import compact, json_object, shaped, shown
 from stoker.domain.refs import CommitId
 
 CHANGE_MAPS = 8

@@ -18,10 +18,10 @@ from typing import TypeVar
 
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.source import AuthKind, SecretKey
-from stoker.domain.protocol import words
+from stoker.domain.protocol import parse as words
 from stoker.domain.protocol.changes import ChangesAnswer, answers_in
-from stoker.domain.protocol.shapes import compact, parse_object, plain, shown
-from stoker.domain.protocol.words import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
+from stoker.domain.protocol.json import compact, parse_object, plain, shown
+from stoker.domain.protocol.parse import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl, SourceUrl
 from stoker.domain.traces import traceparent_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.intent.intents import FrontDoor
+from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.protocol.changes import CHANGE_MAPS
 
 CR_NAME_LABEL = "stoker.io/cr-name"

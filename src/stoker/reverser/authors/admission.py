@@ -1,9 +1,9 @@
 """Answers the API server, which asks before it stores a change: yes, always, and at once.
 
-First in the way of an author, before `stoker.reverser.authors.authoring`. The answer is made from
+First in the way of an author, before `stoker.reverser.authors.attribution`. The answer is made from
 the head of the review and is on its way before anything else is looked at; what was
 asked, and by whom, is read afterwards, remembered here and handed to the other replicas
-(`stoker.reverser.authors.peers`). What waits to be read is bounded: beyond that a review leaves
+(`stoker.reverser.authors.replicas`). What waits to be read is bounded: beyond that a review leaves
 a doubt, which makes an author unknown and never a wrong one.
 
 It must never refuse a change, never look anything up, and never keep an object.
@@ -20,7 +20,7 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.authors.authoring import Authors
+from stoker.reverser.authors.attribution import Authors
 from stoker.reverser.authors.facts import SCALE, Fact, User, doubt_of, fact_of
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics, Reading

@@ -2,7 +2,7 @@
 
 The API server asks the webhook before it stores anything, so a fact says what somebody
 *wants*: the write may still be refused, lose a race and be tried again, or change
-nothing. `stoker.reverser.authors.authoring` decides which fact belongs to which change.
+nothing. `stoker.reverser.authors.attribution` decides which fact belongs to which change.
 
 Admission never knows the version that it creates. A creation has a uid and no version;
 an update, a deletion and a `scale` carry the version before. Dry runs are no facts.
@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.objects import blob_of
-from stoker.reverser.files.rendering import rendered
-from stoker.reverser.files.sanitizing import sanitized
+from stoker.domain.git_objects import blob_of
+from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
-from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.preset import GroupResource
 
 CONFIG_MAPS = GroupResource("", "configmaps")

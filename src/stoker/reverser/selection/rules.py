@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from stoker.api.kinds.watchrules import ClusterResourceRule, ClusterWatchRule, ResourceRule, WatchRule
-from stoker.reverser.files.placing import ObjectKey
+from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.labels import EVERYTHING, Labels, Selector
 from stoker.reverser.selection.preset import CLUSTER_WIDE, NAMESPACED
 

@@ -1,6 +1,6 @@
 """A Gitea, built from its Go module the first time it is needed and kept from then on.
 
-It differs from the cluster's binaries (`stoker.testing.assets.build`): its module lays
+It differs from the cluster's binaries (`stoker.testing.assets.go_build`): its module lays
 others aside by `replace`, which counts only where it is built as itself, so it is
 built in the folder that Go has downloaded it to; its database needs a C compiler; and
 it reads templates and options while it runs, which are kept beside the binary. Its web
@@ -19,7 +19,7 @@ from pathlib import Path
 from stoker.domain.errors import Stalled
 from stoker.testing.assets.cache import cache_root, missing, pin, tool_folder
 from stoker.testing.assets.go_toolchain import go_command
-from stoker.testing.locks import locked
+from stoker.testing.file_lock import locked
 from stoker.testing.processes import Process
 from stoker.testing.progress import Progress
 

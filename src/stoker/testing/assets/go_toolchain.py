@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
-from stoker.testing.locks import locked
+from stoker.testing.file_lock import locked
 from stoker.testing.progress import Progress
 
 OLDEST = (1, 26)

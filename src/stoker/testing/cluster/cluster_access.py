@@ -23,8 +23,8 @@ import msgspec
 
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.testing.certificates import Authority, KeyPair, write_private
-from stoker.testing.secrecy.evidence import keep_objects
-from stoker.testing.secrecy.planting import known
+from stoker.testing.secret_leaks.captured_output import keep_objects
+from stoker.testing.secret_leaks.tracked_credentials import known
 
 STATE_FILE = "control-plane.json"
 REQUEST_SECONDS = 30.0

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Self
 
 from stoker.domain.errors import Misconfigured
-from stoker.testing.assets import finding as assets
+from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.certificates import LOCAL_NAMES, Authority, private_pem, write_private
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import GRACE_SECONDS, PortTaken, Process, on_free_ports
-from stoker.testing.secrecy.planting import known
-from stoker.testing.stopping import Stopped
+from stoker.testing.secret_leaks.tracked_credentials import known
+from stoker.testing.stoppable import Stopped
 
 USERS: Mapping[str, Sequence[str]] = {
     "admin": ("system:masters",),

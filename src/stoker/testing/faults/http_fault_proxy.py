@@ -25,9 +25,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from stoker.testing.certificates import KeyPair
-from stoker.testing.faults.streams import CutOff, Direction, Fault, FaultKind, FaultyStream, end
-from stoker.testing.loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
-from stoker.testing.stopping import Stopped
+from stoker.testing.faults.stream_faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
+from stoker.testing.event_loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
+from stoker.testing.stoppable import Stopped
 
 _HOP_BY_HOP = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)
 

@@ -22,11 +22,11 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from stoker.testing.loop_thread import LoopThread
-from stoker.testing.repositories.bare import git_environment
-from stoker.testing.secrecy.planting import planted
-from stoker.testing.stopping import Stopped
-from stoker.testing.web_listener import WebListener
+from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.repositories.bare_repository import git_environment
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.stoppable import Stopped
+from stoker.testing.http_listener import WebListener
 
 
 class Complaint(Exception):

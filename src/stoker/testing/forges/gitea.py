@@ -30,8 +30,8 @@ from stoker.domain.errors import StokerError
 from stoker.testing.assets import gitea_build
 from stoker.testing.certificates import write_private
 from stoker.testing.processes import Process, on_free_ports
-from stoker.testing.secrecy.planting import known
-from stoker.testing.stopping import Stopped
+from stoker.testing.secret_leaks.tracked_credentials import known
+from stoker.testing.stoppable import Stopped
 
 READY_SECONDS = 60.0
 REQUEST_SECONDS = 30.0

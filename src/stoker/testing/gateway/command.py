@@ -1,6 +1,6 @@
 """The command that starts a test gateway for people: `stoker testing gateway`.
 
-`python -m stoker.testing.gateway.simulated` is the same. The first line on standard output is the
+`python -m stoker.testing.gateway.simulated_gateway` is the same. The first line on standard output is the
 address; what follows says how to get in. It serves until Ctrl-C, and a folder that it made
 for itself goes with it.
 """
@@ -112,7 +112,7 @@ def gateway_command(
     # Before any thread is started, so that no thread but this one can be given the signal.
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    from stoker.testing.gateway.simulated import SimulatedGateway  # noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.testing.gateway.simulated_gateway import SimulatedGateway  # noqa: PLC0415 - --help needs no HTTP stack
 
     with ExitStack() as stage:
         own = Path(stage.enter_context(tempfile.TemporaryDirectory(prefix="stoker-gateway-")))

@@ -26,20 +26,20 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from stoker.kube.client import Client
-from stoker.kube.config import load
-from stoker.kube.reflector import Reflector
-from stoker.kube.resources import CONFIG_MAPS, PODS, SECRETS
-from stoker.kube.store import Change, ObjectKey
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import load
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import CONFIG_MAPS, PODS, SECRETS
+from stoker.kube.watch.store import Change, ObjectKey
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.kubelet.api import KubeletApi
-from stoker.testing.kubelet.containers import Image
-from stoker.testing.kubelet.life import Node, PodLife, refused
-from stoker.testing.kubelet.pods import Pod, Refused, read_pod
-from stoker.testing.kubelet.probing import Prober
+from stoker.testing.kubelet.api_server_client import KubeletApi
+from stoker.testing.kubelet.process_containers import Image
+from stoker.testing.kubelet.pod_lifecycle import Node, PodLife, refused
+from stoker.testing.kubelet.pod_spec import Pod, Refused, read_pod
+from stoker.testing.kubelet.prober import Prober
 from stoker.testing.kubelet.volumes import Volumes, decoded
-from stoker.testing.loop_thread import LoopThread
-from stoker.testing.stopping import Stopped
+from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.stoppable import Stopped
 
 ROOT_CA = "kube-root-ca.crt"
 HASTE = 20.0

@@ -3,7 +3,7 @@
 All containers of a pod share one root. An empty volume lies where it is mounted first, so that
 programs find a true folder there; every other mount is a link. What is made of objects is
 written anew when the objects say something else, as the kubelet does it
-(`stoker.testing.kubelet.files`). A claim is a folder that outlives its pods.
+(`stoker.testing.kubelet.atomic_writer`). A claim is a folder that outlives its pods.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
-from stoker.testing.kubelet.files import podinfo, swap
-from stoker.testing.kubelet.pods import (
+from stoker.testing.kubelet.atomic_writer import podinfo, swap
+from stoker.testing.kubelet.pod_spec import (
     Container,
     Downward,
     KeyToPath,

@@ -7,9 +7,10 @@ import subprocess
 from pathlib import Path
 
 from stoker.testing.cluster.cluster_access import CommandFailed
-from stoker.testing.node import images, network
+from stoker.testing.node import image_archives as images
+from stoker.testing.node import cni_network as network
 from stoker.testing.processes import Process
-from stoker.testing.stopping import Stopped
+from stoker.testing.stoppable import Stopped
 
 READY_SECONDS = 60.0
 COMMAND_SECONDS = 300.0

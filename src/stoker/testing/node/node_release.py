@@ -8,11 +8,12 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from stoker.domain.errors import StokerError
-from stoker.testing.cluster.helm import Helm
-from stoker.testing.cluster.release import HOME, NAME, webhook_is_asked
-from stoker.testing.node import images, network
+from stoker.testing.chart.helm import Helm
+from stoker.testing.chart.process_release import HOME, NAME, webhook_is_asked
+from stoker.testing.node import image_archives as images
+from stoker.testing.node import cni_network as network
 from stoker.testing.node.real_node import RealNode
-from stoker.testing.waiting import eventually
+from stoker.testing.wait_until import eventually
 
 PATIENCE = 300.0
 COMPONENT = "app.kubernetes.io/component"

@@ -1,7 +1,7 @@
 """A cluster of one real node: control plane, scheduler, containerd, kubelet and kube-proxy.
 
 Pods are containers here, Services have addresses that work, NetworkPolicies are heeded, limits are
-kept by cgroups. To be started inside `stoker.testing.node.enclosing`, which takes away what a node
+kept by cgroups. To be started inside `stoker.testing.node.unshare`, which takes away what a node
 leaves behind.
 """
 
@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stoker.testing.assets import finding as assets
+from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.node import images, network, policies
+from stoker.testing.node import image_archives as images
+from stoker.testing.node import cni_network as network
+from stoker.testing.node import network_policy_enforcer as policies
 from stoker.testing.node.containerd import Containerd
 from stoker.testing.processes import Process, free_ports
-from stoker.testing.stopping import Stopped
-from stoker.testing.waiting import eventually
+from stoker.testing.stoppable import Stopped
+from stoker.testing.wait_until import eventually
 
 NAME = "node"
 READY_SECONDS = 120.0

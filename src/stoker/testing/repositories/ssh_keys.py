@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from stoker.testing.certificates import write_private
-from stoker.testing.secrecy.planting import known
+from stoker.testing.secret_leaks.tracked_credentials import known
 
 
 class KeyKind(StrEnum):

@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from stoker.domain.intent.policies import Bucket
 from stoker.domain.secrets import Secret
-from stoker.testing.secrecy.planting import known
-from stoker.testing.stopping import Stopped
+from stoker.testing.secret_leaks.tracked_credentials import known
+from stoker.testing.stoppable import Stopped
 
 ACCOUNT = "stoker@plant.iam.gserviceaccount.com"
 

@@ -19,10 +19,10 @@ from typing import Self
 
 from stoker.domain.intent.policies import Bucket
 from stoker.domain.secrets import Secret
-from stoker.testing.assets import finding as assets
+from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.processes import Process, on_free_ports
-from stoker.testing.secrecy.planting import known
-from stoker.testing.stopping import Stopped
+from stoker.testing.secret_leaks.tracked_credentials import known
+from stoker.testing.stoppable import Stopped
 
 READY_SECONDS = 30.0
 

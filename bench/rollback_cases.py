@@ -1,0 +1,80 @@
+"""What is measured of the way back by `bench/delivery.py`, in a process of its own.
+
+A folder is synced, sixteen of its files are changed by another sync, and then it goes
+back: from the request until the files are in place and the ledger is written. No gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from measuring import cpu_seconds
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.open_source import open_keeper
+from stoker.agent.rollback.setup import make
+from stoker.agent.rollback.restore import restored
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.domain.clock import SystemClock
+from stoker.domain.intent.files import FilesIntent, Mapping
+from stoker.domain.intent.policies import Snapshots
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.testing.repositories.bare_repository import Repository
+
+CHANGED = 16
+RUNS = 7
+
+
+def job_of(repository: Repository, folder: Path) -> SyncJob:
+    (folder / "data").mkdir(parents=True)
+    return SyncJob(
+        Source(RepoUrl(repository.path.as_uri()), GitRef("main"), allow_rewrite=True),
+        FilesIntent((Mapping("s", "projects"),)),
+        TemplateValues(),
+        folder / "data",
+        folder / "cache",
+    )
+
+
+async def measured(repository: Repository, folder: Path, *, whole: bool) -> dict[str, float]:
+    job = job_of(repository, folder)
+    undoing = make(
+        Snapshots(enabled=True), (), data_dir=job.data_dir, gateway="line", clock=SystemClock(), asked=True
+    )
+    assert undoing is not None
+    tended = Tended(open_keeper(job, hooks=undoing.hooks), None, undoing)
+    await tended.sync(Wish())
+    first = repository.tip()
+    names = repository.git("ls-tree", "-r", "--name-only", "--full-tree", "main").decode().split()
+    paths = sorted(path for path in names if path.endswith("view.json"))[:CHANGED]
+    seconds, cpu = [], []
+    for run in range(RUNS):
+        repository.commit({path: json.dumps({"changed": run}) for path in paths})
+        report = await tended.sync(Wish(walk=False))
+        assert report.files_changed == CHANGED
+        taken = undoing.standing.taken
+        (store,) = undoing.stores()
+        began, used = time.perf_counter(), cpu_seconds()
+        done = await restored(job, store, taken, (), whole=whole)
+        seconds.append(time.perf_counter() - began)
+        cpu.append(cpu_seconds() - used)
+        assert len(done.applied.modified) == CHANGED
+        repository.set_branch("main", str(first))
+        await tended.sync(Wish(walk=False))
+    return {"seconds": statistics.median(seconds), "cpu": statistics.median(cpu)}
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[2])
+    kinds = {"changed": False, "whole": True}
+    found = {
+        name: asyncio.run(measured(Repository(Path(sys.argv[1])), where / name, whole=whole))
+        for name, whole in kinds.items()
+    }
+    sys.stdout.write(json.dumps(found) + "\n")

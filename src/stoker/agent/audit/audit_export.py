@@ -1,0 +1,88 @@
+"""Audit records on their way out of the machine: to a log server, by syslog.
+
+The lines of the log and of `.sync-state/audit.jsonl` are there in any case; this is for
+sites that collect neither. It must never hold up a sync: `stoker.telemetry.log_shipper`
+takes a record and returns.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stoker.domain.errors import Misconfigured
+from stoker.telemetry.syslog import INFO, WARNING, Server, Via, message_of
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from stoker.telemetry.log_shipper import Shipper
+
+Export: TypeAlias = Callable[[Mapping[str, Any]], None]
+
+ADDRESS = "STOKER_AUDIT_SYSLOG"
+FACILITY = "STOKER_AUDIT_SYSLOG_FACILITY"
+AUTHORITY = "STOKER_AUDIT_SYSLOG_CA"
+"""Certificates in PEM form, or the path of a file that holds them."""
+SUCCESS = "success"
+KIND = "audit"
+
+
+def shipper_for(environment: Mapping[str, str]) -> Shipper | None:
+    """What sends, as the environment says it; None where it names no server."""
+    address = environment.get(ADDRESS, "").strip()
+    if not address:
+        return None
+    from stoker.telemetry.log_shipper import Shipper  # noqa: PLC0415 - most agents send nothing
+
+    server = Server.parse(address, environment.get(FACILITY, "").strip() or "audit")
+    if server.via is not Via.TLS:
+        return Shipper(server)
+    authority = _authority(environment.get(AUTHORITY, ""))
+    context = partial(_context, authority)
+    context()  # what cannot be read is told at the start and not at the first record
+    return Shipper(server, tls=context)
+
+
+def demand_usable(environment: Mapping[str, str]) -> None:
+    """What every agent would be told, judged where a person sees it; a path is a file of the agent's own."""
+    authority = environment.get(AUTHORITY, "")
+    shipper_for({**environment, AUTHORITY: authority if "-----BEGIN " in authority else ""})
+
+
+def exporting(shipper: Shipper, host: str = "") -> Export:
+    """Hands records to a shipper; `host` is what the log server knows this place by."""
+    name, process = host or socket.gethostname(), os.getpid()
+
+    def export(record: Mapping[str, Any]) -> None:
+        severity = INFO if record.get("result") == SUCCESS else WARNING
+        facility = shipper.server.facility
+        shipper.offer(
+            message_of(record, facility=facility, severity=severity, host=name, process=process, kind=KIND)
+        )
+
+    return export
+
+
+def _authority(text: str) -> bytes | None:
+    if not text.strip():
+        return None
+    if "-----BEGIN " in text:
+        return text.encode()
+    from stoker.http_client.tls import MAX_CA_BYTES  # noqa: PLC0415
+
+    try:
+        with Path(text.strip()).open("rb") as file:
+            return file.read(MAX_CA_BYTES + 1)
+    except OSError as error:
+        raise Misconfigured(f"{AUTHORITY} names {text.strip()[:200]!r}: {error.strerror}") from None
+
+
+def _context(authority: bytes | None) -> SSLContext:
+    from stoker.http_client.tls import context_with  # noqa: PLC0415
+
+    return context_with(authority)

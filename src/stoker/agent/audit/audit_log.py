@@ -1,0 +1,151 @@
+"""One line for each sync, refusal and pause: who asked, what changed, how it ended.
+
+The fields are those of the papers (R-OBS-31). A line goes to the log as the event
+`audit`, to `.sync-state/audit.jsonl`, which is turned over at 10 MiB, and to whoever
+exports (`stoker.agent.audit.audit_export`). A pass that finds nothing to do is no sync, and
+the same refusal again is no second one. It must never raise: a sync does not fail
+because of what is said about it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError, Wait
+from stoker.domain.reasons import Reason
+from stoker.fs.record_files import append_line
+
+if TYPE_CHECKING:
+    from stoker.agent.audit.audit_export import Export
+
+FILE = "audit.jsonl"
+MAX_BYTES = 10 << 20
+MOST_PROJECTS = 64
+SUCCESS = "success"
+WEBHOOK, POLLING, MANUAL = "webhook", "polling", "manual"
+
+
+class Audit:
+    """The log of one data folder."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        gateway: Gateway,
+        clock: Clock,
+        *,
+        aloud: bool = True,
+        export: Export | None = None,
+    ) -> None:
+        self.gateway = gateway
+        self._data_dir = data_dir
+        self._clock = clock
+        self._aloud = aloud
+        """Whether lines go to the log of the process as well."""
+        self._export = export
+        self._last = ("", "")
+
+    def passed(self, report: SyncReport, trigger: str, scan_result: str = "", gate: str = "") -> None:
+        """A pass came to its end; `gate` is why it only planned."""
+        result = _result(report, gate)
+        changed = report.files_changed if report.applied is not None else 0
+        if not changed and (result == SUCCESS or self._is_known(report.commit, result)):
+            self._last = report.commit, result
+            return
+        self.record(
+            result,
+            trigger,
+            commit=report.commit,
+            ref=str(report.ref),
+            files_changed=changed,
+            projects=report.projects if changed else (),
+            duration=report.lasted,
+            scan_result=scan_result if changed else "",
+        )
+
+    def failed(self, error: StokerError, trigger: str, *, commit: str = "", ref: str = "") -> None:
+        """A pass was refused, or could not be made; who only waits was refused nothing."""
+        if not isinstance(error, Wait) and not self._is_known(commit, error.reason):
+            self.record(error.reason, trigger, commit=commit, ref=ref)
+
+    def paused(self, *, commit: str = "", ref: str = "") -> None:
+        if self._last[1] != Reason.PAUSED:
+            self.record(Reason.PAUSED, MANUAL, commit=commit, ref=ref)
+
+    def record(
+        self,
+        result: str,
+        trigger: str,
+        *,
+        commit: str = "",
+        ref: str = "",
+        files_changed: int = 0,
+        projects: Sequence[str] = (),
+        duration: str = "0.00s",
+        scan_result: str = "",
+    ) -> None:
+        """One line, whatever was the last."""
+        self._last = commit, result
+        now = self._clock.now()
+        line = {
+            "timestamp": f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z",
+            "cr": self.gateway.resource,
+            "namespace": self.gateway.namespace,
+            "gateway": self.gateway.name,
+            "podName": self.gateway.pod,
+            "trigger": trigger,
+            "commit": commit,
+            "ref": ref,
+            "filesChanged": files_changed,
+            "projectsSynced": list(projects[:MOST_PROJECTS]),
+            "duration": duration,
+            "result": str(result),
+            "scanResult": scan_result,
+        }
+        if self._aloud:
+            self._log("info", "audit", **{name: value for name, value in line.items() if name != "timestamp"})
+        if self._export is not None:
+            self._export(line)
+        try:
+            text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+            append_line(
+                self._data_dir, FILE, text.encode(errors="surrogateescape") + b"\n", at_most=MAX_BYTES
+            )
+        except (OSError, StokerError) as error:
+            self._log("warning", "audit.unwritten", error=str(error))
+
+    def _log(self, level: str, event: str, **keys: object) -> None:
+        from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
+
+        if self._aloud:
+            getattr(get_logger(__name__), level)(event, **keys)
+
+    def _is_known(self, commit: str, result: str) -> bool:
+        return self._last == (commit, result)
+
+
+def trigger_of(nudged_by: str) -> str:
+    """The papers' word for what made a watcher look."""
+    if nudged_by == WEBHOOK:
+        return WEBHOOK
+    return MANUAL if nudged_by in ("signal", "file", "start", MANUAL) else POLLING
+
+
+def _result(report: SyncReport, gate: str) -> str:
+    waits = report.stalled or report.waits
+    if waits is not None:
+        return waits.reason
+    if report.applied is None:
+        return (gate or Reason.DRY_RUN) if report.plan.actions else SUCCESS
+    if report.result is Result.DONE:
+        return SUCCESS
+    from stoker.agent.status.fields import standing  # noqa: PLC0415 - the words of a status, for what went wrong
+
+    return standing(report)[1]

@@ -1,0 +1,126 @@
+"""What each sync changed, as a file beside the ledger: `.sync-state/diffs/{gateway}-diff-{time}.json`.
+
+A hook that looks at files before they are changed and after, and writes down the
+checksums of both (C-038). The ten newest stay. Of a very large change the first files
+have checksums, and the number of those without is told. It must never fail a sync: what
+cannot be read or written is a warning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import Held, Note
+from stoker.fs.apply_plan import Applied
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.record_files import keep_report
+
+SHELF = "diffs"
+MOST_REPORTS = 10
+MOST_CHANGES = 5000
+MOST_SUMS = 1000
+MOST_BYTES = 64 << 20
+
+
+class DiffFiles:
+    """A `PassHook` that writes down what was changed."""
+
+    def __init__(self, data_dir: Path, gateway: Gateway, clock: Clock) -> None:
+        self._data_dir = data_dir
+        self._gateway = gateway
+        self._clock = clock
+        self._from = ""
+        self._before: dict[str, str] = {}
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        plan = change.plan
+        going = [write.path for write in plan.writes if write.replaces]
+        going += [*(one.path for one in plan.modes), *(one.path for one in plan.removals)]
+        self._from = change.before.commit if change.before is not None else ""
+        self._before = await in_thread(lambda _: checksums(self._data_dir, going)) if going else {}
+        yield
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        try:
+            await in_thread(lambda _: self._write(change, applied))
+        except (OSError, StokerError) as error:
+            from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - one sync alone has no log
+
+            get_logger(__name__).warning("diff.unwritten", error=str(error))
+        return ()
+
+    def _write(self, change: Change, applied: Applied) -> None:
+        kinds = {"added": applied.added, "modified": applied.modified, "deleted": applied.deleted}
+        if not any(kinds.values()):
+            return
+        changes = sorted((str(path), word) for word, paths in kinds.items() for path in paths)
+        listed = changes[:MOST_CHANGES]
+        after = checksums(self._data_dir, [path for path, word in listed if word != "deleted"])
+        projects = {path.split("/", 2)[1] for path, _ in changes if path.startswith("projects/")}
+        now = self._clock.now()
+        report = {
+            "gateway": self._gateway.name,
+            "timestamp": f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03}Z",
+            "fromCommit": self._from,
+            "toCommit": str(change.commit),
+            "ref": str(change.ref),
+            "filesAdded": len(applied.added),
+            "filesModified": len(applied.modified),
+            "filesDeleted": len(applied.deleted),
+            "projectsAffected": sorted(projects),
+            "changes": [
+                {
+                    "path": path,
+                    "action": word,
+                    "checksum": {
+                        "before": None if word == "added" else self._before.get(path),
+                        "after": after.get(path),
+                    },
+                }
+                for path, word in listed
+            ],
+            "changesLeftOut": len(changes) - len(listed),
+        }
+        stamp = f"{now:%Y%m%d-%H%M%S}.{now.microsecond // 1000:03}"
+        name = f"{_file_name(self._gateway.name)}-diff-{stamp}.json"
+        content = json.dumps(report, ensure_ascii=False, indent=1).encode(errors="surrogateescape")
+        keep_report(self._data_dir, SHELF, name, content + b"\n", most=MOST_REPORTS)
+
+
+def checksums(data_dir: Path, paths: Iterable[str]) -> dict[str, str]:
+    """Of the first files, as far as they can be read and are not too much altogether."""
+    import hashlib  # noqa: PLC0415 - only who changes something needs it
+
+    found: dict[str, str] = {}
+    left = MOST_BYTES
+    with DataFolder.opened(data_dir) as folder:
+        for path in paths:
+            if len(found) >= MOST_SUMS or left <= 0:
+                break
+            try:
+                with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
+                    left -= os.fstat(fd).st_size
+                    if left < 0:
+                        break
+                    found[path] = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            except OSError:
+                continue
+    return found
+
+
+def _file_name(name: str) -> str:
+    """A gateway's name within a file's; without a cluster it may be anything."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)[:100]

@@ -1,0 +1,304 @@
+"""One gateway's own changes, step by step: look, decide, compose, send, remember, tell.
+
+It stands beside the passes and never in their way: a step and a pass take turns (`lock`),
+because both read the ledger and the mirror. As a hook of the pass it says which places
+wait, and looks once more when everything lies ready, so that a save of that very moment is
+not overwritten either. One set is on its way at a time; whatever the controller answers
+comes back with the metadata map (`told`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from stoker.agent.bidirectional import holds as holding
+from stoker.agent.bidirectional import state as remembering
+from stoker.agent.bidirectional.compose import Composed, Composer
+from stoker.agent.bidirectional.significance import Meaning
+from stoker.agent.bidirectional.outbox_packing import Unfit, packed
+from stoker.agent.bidirectional.state import Captured, Sent
+from stoker.agent.bidirectional.local_changes import UNREAD, Sight
+from stoker.agent.bidirectional.outbox_sender import Sender
+from stoker.agent.bidirectional.types import Parcel, Postal, Step, next_id
+from stoker.agent.bidirectional.status import Standing
+from stoker.agent.sync.hooks import Change, Noise
+from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.intent.policies import Bidirectional
+from stoker.domain.protocol import ChangesAnswer, ChangeSet, OwnChanges
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.engine.plan.ledger import Ledger
+from stoker.domain.git_objects import FileVersion, Held, Note
+from stoker.engine.layout.reverse_map import Allowed
+from stoker.engine.source_protocol import SourceReader
+from stoker.fs.apply_plan import Applied
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.watch.paths import Noticed
+from stoker.telemetry.logs import get_logger
+
+MANY_FOLDERS = 32
+"""More than that cost less in one walk over everything."""
+
+log = get_logger(__name__)
+
+_Changes = Mapping[str, FileVersion | None]
+
+
+class Capturing:
+    """The way back of one data folder (`stoker.agent.sync.hooks.PassHook`)."""
+
+    def __init__(
+        self,
+        policy: Bidirectional,
+        keeper: Keeper,
+        sender: Sender,
+        postal: Postal,
+        clock: Clock,
+        *,
+        noise: Noise | None = None,
+        tell: Callable[[OwnChanges | None], None],
+        may: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`may`: whether the gateway has had its first files and its first boot; before, nothing changed."""
+        self.lock = asyncio.Lock()
+        self.poked = asyncio.Event()
+        ignored = [rule.path for rule in keeper.job.ignore if not rule.json_pointer]
+        excludes = (*policy.excludes, *ignored)
+        self.allowed = Allowed(policy.watch_paths, excludes, keeper.job.files.excludes)
+        self._policy = policy
+        self._keeper = keeper
+        self._sender = sender
+        self._postal = postal
+        self._clock = clock
+        self._tell = tell
+        self._may = may
+        self._sight = Sight(self.allowed)
+        self._meaning = Meaning(noise)
+        self._settings = hashlib.sha256(json.dumps([policy.watch_paths, excludes]).encode()).hexdigest()
+        self._memory: Captured | None = None
+        self._changes: _Changes = {}
+        self._standing = Standing(policy.max_files_per_pr)
+        self._holds: frozenset[str] = frozenset()
+        self._cleared: _Changes = {}
+        self._saving = asyncio.Lock()
+
+    @property
+    def may(self) -> bool:
+        return self._may()
+
+    async def told(self, answer: ChangesAnswer | None) -> None:
+        """What the controller says, as often as it says it."""
+        self._holds = frozenset(answer.holds) if answer is not None else frozenset()
+        if await self._update(lambda memory: memory.answered(answer)) and answer is not None:
+            log.info("changes.answered", id=answer.id, result=str(answer.result), refused=len(answer.refused))
+            self.say()
+            self.poked.set()
+
+    def passed(self, report: SyncReport) -> None:
+        """A pass came to its end; what it left alone because of us is told."""
+        if report.applied is not None:
+            self._standing.held = len(holding.ours(report.plan.held))
+        self.say()
+
+    def say(self) -> None:
+        """How it stands; nothing as long as a change would not be taken for one."""
+        told = self._standing.told(self._changes, self._memory or Captured(), self._holds)
+        self._tell(told if self.may else None)
+
+    def still_held(self, held: Sequence[Held]) -> bool:
+        memory = self._memory or Captured()
+        return holding.still_held(held, self._changes, self._holds, memory.has)
+
+    async def check_sent(self) -> None:
+        """Whether what is on its way still is; an agent before this one may have been cut off."""
+        sent = (await self._remembered()).sent
+        if sent is None or await self._sender.is_there(self._postal.key, sent.id):
+            return
+        if await self._update(lambda memory: memory.unsent(sent.id)):
+            log.info("changes.lost", id=sent.id)
+
+    async def step(self, noticed: Noticed) -> Step:
+        """Look where something happened, and make ready what follows from it; the caller has the lock."""
+        if not self.may:
+            return Step(done=False)
+        with DataFolder.opened(self._keeper.job.data_dir) as folder:
+            ledger = self._keeper.read(folder)
+            if ledger is None:
+                return Step(done=False)
+            if noticed.everything or len(noticed.folders) > MANY_FOLDERS:
+                await self._sight.walk(folder, ledger)
+            else:
+                await self._sight.look(folder, ledger, noticed)
+            raw = self._sight.changes(ledger)
+            await self._judge(raw, ledger, folder)
+            self._changes = self._meaning.of(raw, ledger)
+            undone = self._sight.undone((await self._remembered()).recorded, ledger)
+            ids = {path: holding.id_of(version) for path, version in raw.items()}
+            terms = f"{self._settings} {ledger.commit}"  # what was in the way may be gone with another commit
+            await self._update(lambda memory: memory.under(terms).knowing(ids, undone))
+            undecided = self._meaning.undecided(raw, ledger)
+            try:
+                parcel = await self._parcel(folder, ledger, undone, undecided)
+                self._standing.trouble = None
+            except StokerError as error:
+                self._standing.trouble = error
+                raise
+            finally:
+                self.say()
+        return Step(parcel=parcel, again=bool(undecided or self._sight.unread))
+
+    async def post(self, parcel: Parcel) -> None:
+        """Hand a set over; one that finds no place stays on the gateway and is made again."""
+        try:
+            await self._sender.send(self._postal.key, parcel.id, parcel.chunks)
+            self._standing.trouble = None
+            log.info("changes.sent", id=parcel.id, chunks=len(parcel.chunks))
+        except StokerError as error:
+            self._standing.trouble = error
+            await self._update(lambda memory: memory.unsent(parcel.id))
+            raise
+        finally:
+            self.say()
+
+    @asynccontextmanager
+    async def beside_passes(self) -> AsyncIterator[None]:
+        """For whoever changes the folder without a pass, which would hold the reader."""
+        async with self._keeper.reader.held():
+            yield
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        """Where somebody changed what the plan would overwrite or delete."""
+        ledger = change.before
+        if ledger is None or change.initial or not self._may():
+            return ()
+        self._changes = self._cleared = await self._now(change, ledger)
+        memory = await self._remembered()
+        held = holding.held_in(change.plan, self._changes, ledger, self._holds, memory.has)
+        if held:
+            self.poked.set()
+        return held
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        """Once more before the first byte; raises, nothing written, where somebody saved meanwhile."""
+        ledger = change.before
+        if ledger is not None and not change.initial and self._may():
+            now, before = await self._now(change, ledger), self._cleared
+            touched = holding.touched(change.plan)
+            new = [
+                path for path in touched if path in now and (path not in before or before[path] != now[path])
+            ]
+            if new:
+                self.poked.set()
+                raise Retry(
+                    f"{new[0]} was changed on the gateway in this moment; nothing was written, and it is "
+                    "looked at again",
+                    reason=Reason.CHANGE_HELD,
+                )
+            await self._update(lambda memory: memory.without(touched))
+        yield
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        """What we wrote is ours; whoever changes it from now on is noticed."""
+        modes = (action.path for action in change.plan.modes)
+        written = frozenset(map(str, (*applied.added, *applied.modified, *applied.deleted, *modes)))
+        self._sight.forget(written)
+        self._changes = {path: it for path, it in self._changes.items() if path not in written}
+        return ()
+
+    async def _now(self, change: Change, ledger: Ledger) -> dict[str, FileVersion | None]:
+        """The changes, with what the plan is about looked at now; the pass holds the reader."""
+        with DataFolder.opened(self._keeper.job.data_dir) as folder:
+            await self._sight.check(folder, ledger, holding.touched(change.plan))
+            raw = self._sight.changes(ledger)
+            undecided = self._meaning.undecided(raw, ledger)
+            if undecided:
+                await self._meaning.judge(undecided, folder, self._keeper.reader)
+        return {**self._meaning.of(raw, ledger), **dict.fromkeys(self._sight.unread, UNREAD)}
+
+    async def _judge(self, raw: _Changes, ledger: Ledger, folder: DataFolder) -> None:
+        undecided = self._meaning.undecided(raw, ledger)
+        if not undecided:
+            return
+        try:
+            async with self._source(CommitId(ledger.commit)) as reader:
+                await self._meaning.judge(undecided, folder, reader)
+        except StokerError:
+            await self._meaning.judge(undecided, folder, None)
+
+    @asynccontextmanager
+    async def _source(self, commit: CommitId) -> AsyncIterator[SourceReader]:
+        """The source with a commit at hand, which a pod that was started anew has to fetch first."""
+        reader = self._keeper.reader
+        async with reader.held():
+            await reader.fetch(commit, self._keeper.job.source.ref)
+            yield reader
+
+    async def _parcel(
+        self, folder: DataFolder, ledger: Ledger, undone: _Changes, undecided: Container[str]
+    ) -> Parcel | None:
+        """What can go now; remembered as on its way before it is."""
+        memory = await self._remembered()
+        ready = {
+            path: version
+            for path, version in {**undone, **self._changes}.items()
+            if not memory.has(path, holding.id_of(version)) and path not in undecided
+        }
+        ready = self._standing.sorted(ready, memory, ledger.commit)
+        if memory.sent is not None or not ready or self._standing.too_many:
+            return None
+        composed = await self._composed(folder, ledger, ready)
+        name = next_id(self._clock, memory.last_id)
+        whole = ChangeSet(
+            name, self._postal.gateway, composed.commit, composed.files, rfc3339(self._clock.now())
+        )
+        try:
+            sent, chunks = await in_thread(lambda _: packed(whole))
+        except Unfit as unfit:
+            self._standing.refuse(unfit.path, holding.id_of(ready[unfit.path]), unfit.message)
+            self.poked.set()
+            return None
+        if not sent.files:
+            return None
+        files = {one.path: holding.id_of(ready[one.path]) for one in sent.files}
+        log.info("changes.made", id=name, files=len(files), commit=sent.base_commit.short)
+        await self._update(lambda memory: memory.sending(Sent(name, files)))
+        return Parcel(name, chunks)
+
+    async def _composed(self, folder: DataFolder, ledger: Ledger, ready: _Changes) -> Composed:
+        composer = Composer(self._keeper.job, self._keeper.reader, folder, ledger)
+        commit = composer.commit_for(ready)
+        async with self._source(commit):
+            composed = await composer.compose(ready, commit, self._policy.max_file_bytes)
+        for path, why in composed.refused.items():
+            self._standing.refuse(path, holding.id_of(ready[path]), why)
+            log.warning("changes.refused", path=path, why=why)
+        self._sight.unread.update(composed.moving)
+        return composed
+
+    async def _remembered(self) -> Captured:
+        if self._memory is None:
+            with DataFolder.opened(self._keeper.job.data_dir) as folder:
+                loaded = await in_thread(lambda _: remembering.load(folder))
+            self._memory = self._memory or loaded
+        return self._memory
+
+    async def _update(self, change: Callable[[Captured], Captured]) -> bool:
+        """Change what is remembered in one go, whoever else does so, and write it down; whether it did."""
+        await self._remembered()
+        before = self._memory or Captured()
+        self._memory = now = change(before)
+        if now == before:
+            return False
+        async with self._saving:
+            with DataFolder.opened(self._keeper.job.data_dir) as folder:
+                await in_thread(lambda _: remembering.save(folder, self._memory or now))
+        return True

@@ -1,0 +1,186 @@
+"""From changed live files to files of the repository, as they shall be there.
+
+A file that was delivered as it is goes back as it is. One that a template, a
+normalization or a patch shaped is merged: what somebody changed on the gateway is carried
+over into the repository's own text, and goes only if shaping that again gives exactly what
+lies on the gateway. What cannot go is named with its reason, and everything else goes on.
+Nothing is written here, and no content is decided upon: that is the controller's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from stoker.agent.bidirectional.significance import Changes, read
+from stoker.agent.sync.contents import MAX_SHAPED
+from stoker.agent.sync.jobs import SyncJob
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.errors import InvalidValue
+from stoker.domain.protocol import Action, ChangedFile
+from stoker.domain.protocol.changes import PLAIN, PROGRAM
+from stoker.domain.refs import CommitId
+from stoker.engine.layout.layout import Layout
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.layout.desired_files import Recipe
+from stoker.engine.transform.three_way_text_merge import merge3
+from stoker.domain.git_objects import BlobId, FileVersion, blob_of
+from stoker.engine.layout.reverse_map import Origin, Origins, commit_of
+from stoker.engine.source_protocol import SourceReader
+from stoker.engine.transform.transform import Transforming
+from stoker.fs.data_folder import DataFolder
+
+AT_ONCE = 16 << 20
+"""Bytes; what is more goes with the next set, for all of it is in memory at once."""
+
+
+class Composed(NamedTuple):
+    """What can go at once, and what cannot go at all."""
+
+    commit: CommitId
+    files: tuple[ChangedFile, ...] = ()
+    refused: Mapping[str, str] = {}
+    moving: frozenset[str] = frozenset()
+    """Files that changed again while they were read: they are looked at once more."""
+
+
+class Composer:
+    """For one gateway; the caller holds the reader and has fetched the commit."""
+
+    def __init__(self, job: SyncJob, reader: SourceReader, folder: DataFolder, ledger: Ledger) -> None:
+        self._job = job
+        self._reader = reader
+        self._folder = folder
+        self._ledger = ledger
+
+    def commit_for(self, changes: Changes) -> CommitId:
+        """The commit that most of them were made from."""
+        counted = Counter(commit_of(self._ledger, path) for path in changes)
+        return CommitId(max(counted, key=lambda commit: (counted[commit], commit)))
+
+    async def compose(self, changes: Changes, commit: CommitId, largest: int) -> Composed:
+        """Those of the changes that were made from this commit."""
+        now = {path: it for path, it in changes.items() if commit_of(self._ledger, path) == commit}
+        layout = await self._layout(commit)
+        origins = Origins(layout, self._ledger, now)
+        answers = await self._reader.look_up(commit, origins.questions())
+        found = origins.found(answers)
+        texts = await self._texts(found, now)
+        files, refused, moving = await in_thread(lambda _: self._files(now, found, texts, largest))
+        return Composed(commit, tuple(files), refused, frozenset(moving))
+
+    async def _layout(self, commit: CommitId) -> Layout:
+        job = self._job
+        made = await self._reader.committed_at(commit)
+        values = job.values.at(job.source.ref, commit, made)
+        return Layout(job.files, values, Transforming(job.files.transforms, values))
+
+    async def _texts(self, found: Mapping[str, Origin], changes: Changes) -> dict[str, bytes]:
+        """What the repository has of the files that are shaped on their way."""
+        wanted = {
+            BlobId(one.version.blob)
+            for path, one in found.items()
+            if one.recipe is not None and one.version is not None and changes[path] is not None
+        }
+        if not wanted:
+            return {}
+        blobs = sorted(wanted)
+        await self._reader.complete(blobs)
+        return await in_thread(
+            lambda _: {
+                str(one.id): b"".join(one.chunks)
+                for one in self._reader.contents(blobs)
+                if one.size <= MAX_SHAPED
+            }
+        )
+
+    def _files(
+        self, changes: Changes, found: Mapping[str, Origin], texts: Mapping[str, bytes], largest: int
+    ) -> tuple[list[ChangedFile], dict[str, str], list[str]]:
+        files: list[ChangedFile] = []
+        refused: dict[str, str] = {}
+        moving: list[str] = []
+        size, folder = 0, ""
+        for path in sorted(changes):
+            above = path.rpartition("/")[0]
+            if size > AT_ONCE and (above != folder or size > 2 * AT_ONCE):
+                break
+            folder = above
+            try:
+                files.append(self._file(path, changes[path], found.get(path), texts, largest))
+                size += len(files[-1].content)
+            except _Moving:
+                moving.append(path)
+            except InvalidValue as error:
+                refused[path] = error.message
+        return files, refused, moving
+
+    def _file(
+        self,
+        path: str,
+        version: FileVersion | None,
+        origin: Origin | None,
+        texts: Mapping[str, bytes],
+        largest: int,
+    ) -> ChangedFile:
+        if origin is None:
+            known = path in self._ledger.files
+            raise InvalidValue(
+                "is made by the agent itself, no file of the repository stands behind it"
+                if known
+                else "no mapping leads from it to the repository"
+            )
+        ours = self._ledger.version(path)
+        base = origin.version.blob if origin.version is not None else ""
+        if origin.recipe is None and ours is not None:
+            base = ours.blob  # what was really there, whatever the commit says by now
+        if version is None:
+            return ChangedFile(path, origin.path, Action.DELETED, base)
+        content = self._content(path, version, largest)
+        if origin.recipe is not None and ours is not None:
+            content = _carried_over(content, texts.get(base), origin.recipe, ours.blob)
+        blob = blob_of(content, digits=len(version.blob))
+        before = _mode(ours) if ours is not None else ""
+        return ChangedFile(path, origin.path, Action.WRITTEN, base, blob, content, _mode(version), before)
+
+    def _content(self, path: str, version: FileVersion, largest: int) -> bytes:
+        content = read(self._folder, path, largest)
+        if content is None:
+            if self._is_larger(path, largest):
+                raise InvalidValue(f"is larger than {largest} bytes")
+            raise _Moving(path)
+        if blob_of(content, digits=len(version.blob)) != version.blob:
+            raise _Moving(path)
+        return content
+
+    def _is_larger(self, path: str, largest: int) -> bool:
+        try:
+            with self._folder.reading(path) as fd:
+                return os.fstat(fd).st_size > largest
+        except OSError:
+            return False
+
+
+def _mode(version: FileVersion) -> str:
+    return PROGRAM if version.executable else PLAIN
+
+
+class _Moving(Exception):
+    """It is not what was seen a moment ago."""
+
+
+def _carried_over(live: bytes, text: bytes | None, recipe: Recipe, ours: str) -> bytes:
+    """The repository's text with what somebody changed in what we made of it."""
+    if text is None:
+        raise InvalidValue("is shaped on its way, and the text that it is made from cannot be had")
+    base = recipe.apply(text)
+    if blob_of(base, digits=len(ours)) != ours:
+        raise InvalidValue("is shaped on its way, and is shaped otherwise by now; sync first")
+    merged = merge3(base, text, live)
+    if merged is None:
+        raise InvalidValue("was changed where a template, a normalization or a patch sets a value")
+    if recipe.apply(merged) != live:
+        raise InvalidValue("would not come back as it is: what shapes it makes something else of the change")
+    return merged

@@ -1,0 +1,90 @@
+"""What a pass must leave alone, because somebody changed it on the gateway. Pure.
+
+A change is held until git was said to have exactly that content, and as long as the
+controller says so beyond that. A resource is held whole: new data beside an old
+`resource.json`, or the other way round, would be neither version of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import Ledger
+from stoker.domain.git_objects import FileVersion, Held
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, Action, Delete, Plan, SetMode
+
+UNRECORDED = "somebody changed it on the gateway, and git does not have that yet"
+UNDER_REVIEW = "its change on the gateway is in a pull request that is open"
+_PROGRAM = "+x"
+
+
+def touched(plan: Plan) -> tuple[str, ...]:
+    """What a plan would write, delete, or make executable or not."""
+    return tuple(str(action.path) for action in plan.actions)
+
+
+def held_in(
+    plan: Plan,
+    changes: Mapping[str, FileVersion | None],
+    ledger: Ledger,
+    holds: Collection[str],
+    is_recorded: Callable[[str, str], bool],
+) -> tuple[Held, ...]:
+    """The places of a plan that have to wait."""
+    found: dict[str, Held] = {}
+    for action in plan.actions:
+        path = str(action.path)
+        why = ""
+        if path in holds:
+            why = UNDER_REVIEW
+        elif path in changes:
+            blob = id_of(changes[path])
+            if not is_recorded(path, blob) and not _is_same(action, changes[path]):
+                why = UNRECORDED
+        if why:
+            place = _place(path, ledger)
+            found.setdefault(place, Held(place, why, reason=Reason.CHANGE_HELD))
+    return tuple(found.values())
+
+
+def still_held(
+    held: Iterable[Held],
+    changes: Mapping[str, FileVersion | None],
+    holds: Collection[str],
+    is_recorded: Callable[[str, str], bool],
+) -> bool:
+    """Whether every place would be held again."""
+    reasons = [*holds, *_unrecorded(changes, is_recorded)]
+    return all(any(one.covers(path) for path in reasons) for one in held)
+
+
+def ours(held: Iterable[Held]) -> tuple[Held, ...]:
+    return tuple(one for one in held if one.reason == Reason.CHANGE_HELD)
+
+
+def id_of(version: FileVersion | None) -> str:
+    """What lies there in one word: its blob id, and whether it may be executed; empty for nothing."""
+    if version is None:
+        return ""
+    return f"{version.blob}{_PROGRAM}" if version.executable else str(version.blob)
+
+
+def _unrecorded(
+    changes: Mapping[str, FileVersion | None], is_recorded: Callable[[str, str], bool]
+) -> Iterator[str]:
+    return (path for path, version in changes.items() if not is_recorded(path, id_of(version)))
+
+
+def _is_same(action: Action, there: FileVersion | None) -> bool:
+    if isinstance(action, Delete):
+        return there is None
+    if isinstance(action, SetMode):  # the content is right already
+        return there is not None and there.executable == action.version.executable
+    return there is not None and there == action.version
+
+
+def _place(path: str, ledger: Ledger) -> str:
+    folder = RelPath.known(path).parent
+    return str(folder) if folder and f"{folder}/{RESOURCE_MANIFEST}" in ledger.files else path

@@ -1,0 +1,217 @@
+"""What lies in the allowed places and is not as we left it, kept up to date by looking little.
+
+A look compares with what was seen before: the ledger, and over it what is known to be
+otherwise. So a file that somebody changed is read once and not at every look, and a look at
+one path costs what that path costs. A walk over everything is for what nobody told of.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from stoker.agent.bidirectional.holds import id_of
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.errors import InvalidValue
+from stoker.domain.paths import RelPath
+from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.plan.live import Live, LiveKind
+from stoker.domain.git_objects import BlobId, FileVersion
+from stoker.engine.layout.reverse_map import Allowed, own_changes
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.exec_bit_support import keeps_modes
+from stoker.fs.watch.paths import Noticed
+from stoker.fs.clean_folders import Visits
+from stoker.fs.find_changes import scan
+from stoker.fs.cancel import Stop
+
+UNREAD = FileVersion(str.__new__(BlobId, "unread"))
+"""Stands for a content that could not be read, and is therefore nobody's to overwrite."""
+
+MOST_MODES = 50
+"""Files of which only the rights are otherwise; more are a script's doing, over everything, and no edit."""
+
+
+class Sight:
+    """What was seen of one data folder; for one look at a time."""
+
+    def __init__(self, allowed: Allowed) -> None:
+        self.allowed = allowed
+        self.modes: bool | None = None
+        """Whether the filesystem can say what may be executed; None: nobody has looked."""
+        self.unread: set[str] = set()
+        """Files that could not be read, or changed while they were: they are looked at again."""
+        self._seen: dict[str, bytes | None] = {}
+        """What is otherwise than the ledger said when it was looked at."""
+        self._touched: dict[str, bytes] = {}
+        """What is as the ledger says and lies there with another stamp, so that it is not read again."""
+        self._visits = Visits()
+        self._walked = False
+
+    def changes(self, ledger: Ledger) -> dict[str, FileVersion | None]:
+        found = own_changes(self._seen, ledger, self.allowed, modes=bool(self.modes))
+        alone = [path for path, version in found.items() if _is_as_we_wrote(version, ledger.version(path))]
+        if len(alone) > MOST_MODES:
+            for path in alone:
+                del found[path]
+        return found
+
+    def undone(self, recorded: Mapping[str, str], ledger: Ledger) -> dict[str, FileVersion | None]:
+        """What git was said to have and somebody took back since: it is as we wrote it, and not by us."""
+        found: dict[str, FileVersion | None] = {}
+        for path, blob in recorded.items() if self._walked else ():
+            ours = ledger.version(path)
+            if path in self._seen or not self.allowed.takes(path):
+                continue
+            if ours is None and blob:
+                found[path] = None
+            elif ours is not None and id_of(ours) != blob and path in self._touched:
+                found[path] = ours
+        return found
+
+    def forget(self, paths: Collection[str]) -> None:
+        """These are as the ledger says: we have written them."""
+        for path in paths:
+            self._seen.pop(path, None)
+            self._touched.pop(path, None)
+
+    async def walk(self, folder: DataFolder, ledger: Ledger) -> None:
+        """Everything in the allowed places."""
+        await in_thread(lambda stop: self._walk(folder, ledger, stop.is_set))
+        self._walked = True
+
+    async def look(self, folder: DataFolder, ledger: Ledger, noticed: Noticed) -> None:
+        """What was named, and nothing else."""
+        paths = {path for path in (*noticed.paths, *self.unread) if self._is_one(path)}
+        for place in noticed.folders:
+            inside = f"{place}/"
+            paths.add(place)
+            paths.update(path for path in ledger.files if path.startswith(inside) and self._is_one(path))
+            paths.update(path for path in self._seen if path.startswith(inside))
+        if paths:
+            await in_thread(lambda stop: self._look(folder, ledger, paths, stop.is_set))
+
+    async def check(self, folder: DataFolder, ledger: Ledger, paths: Iterable[str]) -> None:
+        """These paths, as far as they are allowed, now."""
+        await self.look(folder, ledger, Noticed(frozenset(paths)))
+
+    def _is_one(self, path: str) -> bool:
+        try:
+            RelPath(path)
+        except InvalidValue:
+            return False
+        return self.allowed.takes(path)
+
+    def _walk(self, folder: DataFolder, ledger: Ledger, stopped: Stop) -> None:
+        self._learn(folder)
+        roots = [root for one in self.allowed.roots for root in ([one] if one else self._top(folder))]
+        known = self._known(ledger, roots)
+        live = scan(
+            folder,
+            known,
+            managed_folders=roots,
+            digits=_digits(ledger),
+            visits=self._visits,
+            stopped=stopped,
+        )
+        self.unread.clear()
+        self._take(folder, ledger, live, stopped)
+
+    def _learn(self, folder: DataFolder) -> None:
+        if self.modes is None:
+            self.modes = keeps_modes(folder)
+
+    def _look(self, folder: DataFolder, ledger: Ledger, paths: Collection[str], stopped: Stop) -> None:
+        self._learn(folder)
+        known = self._known(ledger, None)
+        live = scan(
+            folder, known, compared=frozenset(paths), walk=False, digits=_digits(ledger), stopped=stopped
+        )
+        self.unread.difference_update(paths)
+        self._take(folder, ledger, live, stopped)
+
+    def _take(self, folder: DataFolder, ledger: Ledger, live: Live, stopped: Stop) -> None:
+        """What a look found, into what was seen; strangers are read only where they are allowed."""
+        strangers = {
+            path
+            for path, entry in live.found.items()
+            if entry is not None
+            and entry.kind is LiveKind.FILE
+            and entry.version is None
+            and path not in ledger.kept
+            and self.allowed.takes(path)
+        }
+        found = dict(live.found)
+        if strangers:
+            more = scan(
+                folder,
+                self._known(ledger, None),
+                compared=strangers,
+                walk=False,
+                digits=_digits(ledger),
+                stopped=stopped,
+            )
+            found.update({path: entry for path, entry in more.found.items() if path in strangers})
+        for path, entry in found.items():
+            if not self.allowed.takes(path):
+                continue
+            if entry is None or entry.kind is LiveKind.FOLDER:
+                self._gone(path, ledger)
+            elif entry.kind is LiveKind.FILE and entry.version is not None:
+                self._is(path, record(entry.version, entry.stat), ledger)
+            elif entry.kind is LiveKind.FILE:
+                self.unread.add(path)
+            else:  # a link or a device is nobody's content: it is neither sent nor taken for a deletion
+                self._seen.pop(path, None)
+
+    def _is(self, path: str, kept: bytes, ledger: Ledger) -> None:
+        if self._same(ledger.files.get(path), kept):
+            self._seen.pop(path, None)
+            self._touched[path] = kept
+        else:
+            self._touched.pop(path, None)
+            self._seen[path] = kept
+
+    def _gone(self, path: str, ledger: Ledger) -> None:
+        self._touched.pop(path, None)
+        if path in ledger.files:
+            self._seen[path] = None
+        else:
+            self._seen.pop(path, None)
+
+    def _known(self, ledger: Ledger, roots: Collection[str] | None) -> Ledger:
+        """The ledger as it would be if we had written all that we have seen."""
+        files = dict(ledger.files)
+        self._touched = {path: it for path, it in self._touched.items() if self._same(files.get(path), it)}
+        files.update(self._touched)
+        if roots is not None:
+            insides = tuple(f"{root}/" for root in roots)
+            files = {path: it for path, it in files.items() if path.startswith(insides) or path in roots}
+        for path, kept in self._seen.items():
+            if kept is None:
+                files.pop(path, None)
+            else:
+                files[path] = kept
+        return replace(ledger, files=files)
+
+    def _same(self, ours: bytes | None, kept: bytes) -> bool:
+        """Whether two records are of one content, whatever their stamps, and may both be executed or not."""
+        if ours is None or ours[STAT.size :] != kept[STAT.size :]:
+            return False
+        return not self.modes or ours[STAT.size - 1] == kept[STAT.size - 1]
+
+    def _top(self, folder: DataFolder) -> list[str]:
+        """What lies in the data folder itself and may be spoken of, or hold what may."""
+        with os.scandir(folder.fd) as entries:
+            names = [entry.name for entry in entries]
+        return [name for name in names if self.allowed.enters(name) or self._is_one(name)]
+
+
+def _is_as_we_wrote(version: FileVersion | None, ours: FileVersion | None) -> bool:
+    """Whether nothing but its rights is otherwise."""
+    return version is not None and ours is not None and version.blob == ours.blob
+
+
+def _digits(ledger: Ledger) -> int:
+    return len(ledger.commit) or 40

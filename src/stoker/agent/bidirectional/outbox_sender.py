@@ -1,0 +1,179 @@
+"""A set of changes into the maps that the controller empties: whole or not at all.
+
+There are eight maps for all gateways of a resource, made by the controller; a map ends at
+1 MiB. A set is a few chunks, and each goes where there is room. They are written by
+server-side apply under a field manager of their own, so that the report's keys and those of
+other gateways are never touched. The controller believes a set only when all its chunks
+are there; should one not find a place, those before it are taken back and the set waits.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue, Retry, StokerError
+from stoker.domain.protocol import CHANGE_MAPS, changes_map
+from stoker.domain.protocol.changes import Chunk, chunk_key, complete
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import Invalid, NotFound
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import CONFIG_MAPS
+
+T = TypeVar("T")
+
+MAP_BYTES = 1 << 20
+"""What the API server lets a map hold."""
+SEND_SECONDS = 60.0
+_SUFFIX = "-changes"
+
+
+class _Map(msgspec.Struct, frozen=True, rename="camel"):
+    """Of a map what tells how full it is, and of what."""
+
+    data: dict[str, str] | None = None
+    binary_data: dict[str, bytes] | None = None
+
+    @property
+    def used(self) -> int:
+        texts = sum(len(text.encode()) for text in (self.data or {}).values())
+        return texts + sum(map(len, (self.binary_data or {}).values()))
+
+
+class NoRoom(Retry):
+    """All maps are full, or there are none yet."""
+
+    default_reason = Reason.CHANGE_PENDING
+
+
+class Sender:
+    """For the agent of one pod."""
+
+    def __init__(self, client: Client, identity: AgentIdentity, clock: Clock) -> None:
+        self._client = client
+        self._identity = identity
+        self._clock = clock
+        self._manager = changes_manager(identity.pod)
+
+    async def send(self, key: str, set_id: str, chunks: Sequence[bytes]) -> None:
+        """Put all chunks of a set into maps; raises having put none, as far as the server answers."""
+        await self._in_time(self._send(key, set_id, chunks))
+
+    async def is_there(self, key: str, set_id: str) -> bool:
+        """Whether all of a set still waits for the controller."""
+        return await self._in_time(self._is_there(key, set_id))
+
+    async def _send(self, key: str, set_id: str, chunks: Sequence[bytes]) -> None:
+        maps = await self._maps()
+        await self._clear(key, set_id, maps)
+        room = {name: MAP_BYTES - found.used for name, found in maps.items()}
+        placed: dict[str, dict[str, bytes]] = {}
+        waiting = [(chunk_key(key, set_id, number), chunk) for number, chunk in enumerate(chunks)]
+        full: set[str] = set()
+        try:
+            while waiting:
+                where = _placed(waiting, room, full)
+                waiting = []
+                for name, some in where.items():
+                    whole = {**placed.get(name, {}), **some}
+                    try:
+                        await self._put(name, whole)
+                    except (Invalid, NotFound):  # somebody else was faster, or the map has gone
+                        full.add(name)
+                        waiting += some.items()
+                    else:
+                        placed[name] = whole
+                        room[name] -= sum(map(len, some.values()))
+        except StokerError:
+            for name in placed:
+                await self._put(name, {})
+            raise
+
+    async def _is_there(self, key: str, set_id: str) -> bool:
+        mine = re.compile(re.escape(chunk_key(key, set_id, 0)).removesuffix("0") + r"\d+")
+        chunks = [
+            raw
+            for found in (await self._maps()).values()
+            for name, raw in (found.binary_data or {}).items()
+            if mine.fullmatch(name)
+        ]
+        try:
+            return complete(map(Chunk.parse, chunks))
+        except InvalidValue:
+            return False
+
+    async def _clear(self, key: str, set_id: str, maps: dict[str, _Map]) -> None:
+        """Take out what an earlier set of this gateway left there: nobody waits for its answer any more."""
+        mine = re.compile(re.escape(key) + r"\.(\d{8}-\d{6}(?:-\d{1,4})?)\.\d+")
+        for name, found in maps.items():
+            hits = (mine.fullmatch(one) for one in found.binary_data or {})
+            left = {hit[0]: None for hit in hits if hit is not None and hit[1] != set_id}
+            if left:
+                body = {"binaryData": left}
+                maps[name] = await self._client.patch(
+                    CONFIG_MAPS, body, name, self._identity.namespace, into=_Map
+                )
+
+    async def _maps(self) -> dict[str, _Map]:
+        """Those that are there."""
+        found: dict[str, _Map] = {}
+        for number in range(CHANGE_MAPS):
+            name = changes_map(self._identity.door, self._identity.resource, number)
+            try:
+                found[name] = await self._client.get(CONFIG_MAPS, name, self._identity.namespace, into=_Map)
+            except NotFound:
+                continue
+        return found
+
+    async def _put(self, name: str, chunks: Mapping[str, bytes]) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": self._identity.namespace},
+            "binaryData": {key: base64.b64encode(chunk).decode() for key, chunk in chunks.items()},
+        }
+        await self._client.apply(
+            CONFIG_MAPS, body, name, self._identity.namespace, manager=self._manager, force=True, into=Header
+        )
+
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        try:
+            async with deadline(self._clock, SEND_SECONDS):
+                return await work
+        except TimeoutError:
+            raise Retry(
+                f"the API server did not answer within {SEND_SECONDS:g} s", reason=Reason.UNREACHABLE
+            ) from None
+
+
+def changes_manager(pod: str) -> str:
+    """The field manager of what a pod's agent sends, which is another than that of its report."""
+    return f"{manager_for(pod)[: LONGEST_MANAGER - len(_SUFFIX)]}{_SUFFIX}"
+
+
+def _placed(
+    chunks: Sequence[tuple[str, bytes]], room: Mapping[str, int], full: set[str]
+) -> dict[str, dict[str, bytes]]:
+    """Each chunk in the first map that has room for it; raises if one finds none."""
+    left = {name: free for name, free in room.items() if name not in full}
+    where: dict[str, dict[str, bytes]] = {}
+    for key, chunk in chunks:
+        name = next((name for name, free in left.items() if free >= len(chunk)), None)
+        if name is None:
+            raise NoRoom(
+                "the maps for changes are full of those of other gateways"
+                if room
+                else "the controller has not made the maps for changes yet"
+            )
+        where.setdefault(name, {})[key] = chunk
+        left[name] -= len(chunk)
+    return where

@@ -1,0 +1,131 @@
+"""Which of a gateway's own changes mean something.
+
+A gateway writes who touched a resource last and draws thumbnails all day
+(`stoker.ignition.content.noise` knows which files). What such a file says can only be told from
+both contents, so each pair of contents is compared once and its verdict kept. A thumbnail
+rides with its view: it is noise only as long as nothing else of its folder changed. What
+cannot be compared after a few tries counts as a change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from stoker.agent.sync.hooks import Noise
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.errors import StokerError
+from stoker.domain.paths import RelPath
+from stoker.engine.plan.ledger import Ledger
+from stoker.domain.git_objects import BlobId, FileVersion
+from stoker.engine.source_protocol import SourceReader
+from stoker.fs.data_folder import DataFolder
+
+LARGEST = 1 << 20
+MOST = 10_000
+TRIES = 3
+
+Changes = Mapping[str, FileVersion | None]
+_Pair = tuple[str, str, str]
+
+
+class Meaning:
+    """Verdicts about pairs of contents, for one data folder."""
+
+    def __init__(self, noise: Noise | None) -> None:
+        self._noise = noise
+        self._verdicts: dict[_Pair, bool] = {}
+        self._tries: Counter[_Pair] = Counter()
+
+    def undecided(self, changes: Changes, ledger: Ledger) -> dict[str, _Pair]:
+        """The changes that have to be compared before it is known what they mean."""
+        if self._noise is None or not changes:
+            return {}
+        asked = (path for paths in self._noise.doubtful(changes).values() for path in paths)
+        pairs = {path: _pair(path, changes, ledger) for path in asked}
+        return {path: pair for path, pair in pairs.items() if pair not in self._verdicts}
+
+    def of(self, changes: Changes, ledger: Ledger) -> dict[str, FileVersion | None]:
+        """The changes without noise; what is undecided is among them."""
+        if self._noise is None or not changes:
+            return dict(changes)
+        quiet = {
+            path
+            for paths in self._noise.doubtful(changes).values()
+            if all(self._verdicts.get(_pair(path, changes, ledger), False) for path in paths)
+            for path in paths
+        }
+        return {path: version for path, version in changes.items() if path not in quiet}
+
+    async def judge(
+        self, pairs: Mapping[str, _Pair], folder: DataFolder, reader: SourceReader | None
+    ) -> None:
+        """Compare; the caller holds the reader, or has none that could be had."""
+        noise = self._noise
+        if noise is None:
+            return
+        if len(self._verdicts) > MOST:
+            self._verdicts.clear()
+            self._tries.clear()
+        before = await _contents(reader, {pair[1] for pair in pairs.values() if pair[1]})
+        self._verdicts.update(await in_thread(lambda _: _verdicts(pairs, before, folder, noise)))
+        for pair in pairs.values():
+            self._tries[pair] += pair not in self._verdicts
+            if self._tries[pair] >= TRIES:
+                self._verdicts[pair] = False
+
+
+def _verdicts(
+    pairs: Mapping[str, _Pair], before: Mapping[str, bytes], folder: DataFolder, noise: Noise
+) -> dict[_Pair, bool]:
+    verdicts: dict[_Pair, bool] = {}
+    for path, pair in pairs.items():
+        _, ours, theirs = pair
+        if ours and ours not in before:
+            continue
+        after = read(folder, path, LARGEST) if theirs else None
+        same = not theirs or after is not None
+        verdicts[pair] = same and noise.means_nothing(RelPath.known(path).name, before.get(ours), after)
+    return verdicts
+
+
+def _pair(path: str, changes: Changes, ledger: Ledger) -> _Pair:
+    ours, theirs = ledger.version(path), changes[path]
+    return path, ours.blob if ours is not None else "", theirs.blob if theirs is not None else ""
+
+
+async def _contents(reader: SourceReader | None, blobs: Collection[str]) -> dict[str, bytes]:
+    """Those of the contents that the source has, and that are not too large."""
+    if reader is None:
+        return {}
+    wanted = [BlobId(blob) for blob in sorted(blobs)]
+    try:
+        return await _read_all(reader, wanted)
+    except StokerError:
+        found: dict[str, bytes] = {}
+    for blob in wanted:  # one that was derived is not there, and must not hide the others
+        try:
+            found |= await _read_all(reader, [blob])
+        except StokerError:
+            continue
+    return found
+
+
+async def _read_all(reader: SourceReader, blobs: list[BlobId]) -> dict[str, bytes]:
+    if not blobs:
+        return {}
+    await reader.complete(blobs)
+    return await in_thread(
+        lambda _: {str(one.id): b"".join(one.chunks) for one in reader.contents(blobs) if one.size <= LARGEST}
+    )
+
+
+def read(folder: DataFolder, path: str, at_most: int) -> bytes | None:
+    """What lies there; None if nothing does that can be read, or more than that."""
+    try:
+        with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            content = file.read(at_most + 1)
+    except OSError:
+        return None
+    return content if len(content) <= at_most else None

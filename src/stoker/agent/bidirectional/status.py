@@ -1,0 +1,100 @@
+"""Where a gateway's own changes stand, in the words of its report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from stoker.agent.bidirectional.holds import id_of
+from stoker.agent.bidirectional.state import Captured
+from stoker.domain.errors import StokerError
+from stoker.domain.protocol import OwnChanges
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import FileVersion
+
+LISTED = 20
+
+
+class Standing:
+    """What is pending, what was refused and why, what waits because of it."""
+
+    def __init__(self, most: int) -> None:
+        self.held = 0
+        """Places that the last pass left alone."""
+        self.trouble: StokerError | None = None
+        self._most = most
+        self._refused: dict[str, tuple[str, str]] = {}
+        """What cannot go, found out here: the content and the reason."""
+        self._commit = ""
+        self._open = 0
+
+    @property
+    def too_many(self) -> bool:
+        return self._open > self._most
+
+    def refuse(self, path: str, blob: str, why: str) -> None:
+        self._refused[path] = blob, why
+
+    def sorted(
+        self, candidates: Mapping[str, FileVersion | None], memory: Captured, commit: str
+    ) -> dict[str, FileVersion | None]:
+        """Those that can go; with another commit, what could not go before is tried again."""
+        if commit != self._commit:
+            self._refused.clear()
+            self._commit = commit
+        can = {
+            path: version
+            for path, version in candidates.items()
+            if self._why(path, id_of(version), memory) is None
+        }
+        self._open = len(can)
+        return can
+
+    def told(
+        self, changes: Mapping[str, FileVersion | None], memory: Captured, holds: Collection[str]
+    ) -> OwnChanges:
+        left = {
+            path: blob for path, version in changes.items() if not memory.has(path, blob := id_of(version))
+        }
+        refused = {path: why for path, blob in left.items() if (why := self._why(path, blob, memory))}
+        pending = [path for path in left if path not in refused]
+        sent = memory.sent.id if memory.sent is not None else ""
+        if not (left or sent or self.held):
+            return OwnChanges()
+        reason, message = self._words(pending, refused, sent, holds)
+        return OwnChanges(
+            sent,
+            len(pending),
+            len(refused),
+            self.held,
+            tuple([*sorted(refused), *sorted(pending)][:LISTED]),
+            str(reason),
+            message,
+        )
+
+    def _why(self, path: str, blob: str, memory: Captured) -> str | None:
+        found = self._refused.get(path)
+        if found is not None and found[0] == blob:
+            return found[1]
+        return memory.why_refused(path, blob)
+
+    def _words(
+        self, pending: Collection[str], refused: Mapping[str, str], sent: str, holds: Collection[str]
+    ) -> tuple[Reason, str]:
+        if self.too_many:
+            sentence = (
+                f"{self._open} files were changed on the gateway, and guardrails.maxFilesPerPR lets "
+                f"{self._most} go back at once; none of them was sent"
+            )
+            return Reason.CHANGE_REFUSED, sentence
+        if refused:
+            path, why = min(refused.items())
+            return Reason.CHANGE_REFUSED, f"{path}: {why}"
+        if self.trouble is not None:
+            return Reason.CHANGE_PENDING, self.trouble.message
+        if pending or sent:
+            on_its_way = f", the set {sent} is on its way" if sent else ""
+            return (
+                Reason.CHANGE_PENDING,
+                f"{len(pending)} changed files are not recorded in git yet{on_its_way}",
+            )
+        return Reason.CHANGE_HELD, f"{self.held} places wait for {len(holds)} files in an open pull request"

@@ -1,0 +1,227 @@
+"""From what the agent sees to what it does: one decision, without I/O.
+
+The pod's own facts, the metadata map and the profile give one gateway's intent,
+through the same adapters as everywhere; the map says beside it which commit, and
+whether it may be applied already. Whatever cannot be understood raises, and whoever
+asked stays at what was decided before.
+
+The order in which a commit is chosen: a rollback that is asked for, the pod's own
+ref (which the agent resolves by itself), the gateway's target, the resource's commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from stoker.agent.gates.maintenance_window import waiting_for_window
+from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.sync.jobs import SyncJob
+from stoker.agent.sync.outcomes import Waiting
+from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for
+from stoker.api.to_intent.annotation_values import object_name
+from stoker.api.to_intent.pod_facts import Key, gateway_name, status_key
+from stoker.api.agent_spec import AgentSpec
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.domain.errors import Wait
+from stoker.domain.intent.delivery import RollbackTrigger
+from stoker.domain.intent.intent import GatewayIntent, Notice
+from stoker.domain.intent.policies import DriftMode, GatewayAccess, GatewayPolicies
+from stoker.domain.intent.source import AuthKind, Source
+from stoker.domain.protocol import ChangesAnswer, Metadata, Mode, RollbackRequest, StatusKeyMode, Target
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, without_userinfo
+from stoker.snapshots.ids import belongs_to
+
+NOT_YET = 15.0
+"""Seconds until it is looked again whether the controller has found the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where this gateway's report goes."""
+
+    map: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """What this gateway is to be at, and how."""
+
+    intent: GatewayIntent
+    job: SyncJob
+    commit: CommitId | None
+    """None: whatever the pod's own ref means now."""
+    address: Address
+    gate: Reason | None = None
+    """Why nothing may be written, only planned: it waits for approval, or is a dry run."""
+    approved: frozenset[str] = frozenset()
+    only: str = ""
+    """The digest of the one plan that may be carried out; empty: whatever the commit takes."""
+    rollback: RollbackRequest | None = None
+    paused: bool = False
+    generation: int = 0
+    startup_budget: float = 300.0
+    require_known_hosts: bool = False
+    notices: tuple[Notice, ...] = ()
+    auto_rollback: tuple[RollbackTrigger, ...] = ()
+    """When a change is taken back by itself."""
+    trigger: str = ""
+    """What made the controller look at the commit."""
+    traceparent: str = ""
+    """The trace of that."""
+    snapshot_name: str = ""
+    """What the snapshots of this gateway are called after."""
+    changes: ChangesAnswer | None = None
+    """What became of what somebody changed on this gateway."""
+
+    @property
+    def pinned_at(self) -> str:
+        """The snapshot of this gateway that somebody wants it to be at; empty: it follows commits."""
+        return self.rollback.to_snapshot if self.rollback is not None else ""
+
+    @property
+    def access(self) -> GatewayAccess:
+        return self.intent.policies.access
+
+    def waits(self, now: datetime) -> Waiting | None:
+        """Whether a change has to wait for a window; who asks to go back has waited long enough."""
+        if self.rollback is not None:
+            return None
+        return waiting_for_window(self.intent.policies.maintenance_windows, now)
+
+    @property
+    def keeper_key(self) -> tuple[object, ...]:
+        """What a keeper is made of: as long as it stays the same, so does the keeper."""
+        policies = self.intent.policies
+        going_back = policies.snapshots, self.auto_rollback, self.snapshot_name, bool(self.pinned_at)
+        gates = policies.validation, self.intent.gateway
+        return self.job, self.access, policies.ignition, self.require_known_hosts, *going_back, *gates
+
+
+def profile_named_by(pod: PodFacts) -> str:
+    """The profile that the pod asks for; empty for none."""
+    annotation = pod.annotation(Key.SYNC_PROFILE)
+    return "" if annotation is None else object_name(annotation)
+
+
+def address_for(identity: AgentIdentity, pod: PodFacts, metadata: Metadata) -> Address:
+    """The gateway's own key, or the pod's where several pods are called the same (C-035)."""
+    by_pod = metadata.status_key_mode is StatusKeyMode.POD
+    key = status_key(pod.name if by_pod else gateway_name(pod))
+    return Address(identity.status_map(metadata.status_shards.get(key, 0)), key)
+
+
+def direct(
+    identity: AgentIdentity,
+    places: Places,
+    pod: PodFacts,
+    metadata: Metadata,
+    spec: AgentSpec,
+    profile: SyncProfile | None,
+) -> Direction:
+    """The decision; raises for what is missing or cannot be understood."""
+    settled = Settled(spec.resource)
+    profiles = {profile.metadata.name: profile} if profile is not None else {}
+    around = Surroundings(profiles, spec.cluster_name, spec.alone)
+    intent = gateway_intent_for(settled, pod, around)
+    target = metadata.targets.get(pod.name) or metadata.targets.get(intent.gateway)
+    name = pod.name if metadata.status_key_mode is StatusKeyMode.POD else intent.gateway
+    rollback = _rollback(metadata.rollback, name)
+    commit = _commit(intent, metadata, target, rollback)
+    whole = intent_for(settled)
+    return Direction(
+        intent=intent,
+        job=_job(places, intent, _source(intent, metadata)),
+        commit=commit,
+        address=address_for(identity, pod, metadata),
+        gate=_gate(intent, target),
+        approved=frozenset((*intent.approved_plans, *((target.plan,) if target and target.plan else ()))),
+        only=target.plan if target is not None and target.mode is Mode.APPLY and rollback is None else "",
+        rollback=rollback,
+        paused=metadata.paused or intent.paused,
+        generation=spec.resource.metadata.generation,
+        startup_budget=whole.agent.startup_budget,
+        require_known_hosts=spec.require_known_hosts,
+        notices=tuple(dict.fromkeys((*intent.notices, *_without_effect(intent.policies), *_blind(intent)))),
+        trigger=metadata.trigger,
+        traceparent=metadata.traceparent,
+        auto_rollback=whole.deployment.auto_rollback,
+        snapshot_name=name,
+        changes=metadata.changes.get(pod.name) or metadata.changes.get(intent.gateway),
+    )
+
+
+def _rollback(asked: RollbackRequest | None, name: str) -> RollbackRequest | None:
+    """A snapshot is one gateway's, and no business of the others."""
+    if asked is None or not asked.to_snapshot or belongs_to(name, asked.to_snapshot):
+        return asked
+    return None
+
+
+def _commit(
+    intent: GatewayIntent, metadata: Metadata, target: Target | None, rollback: RollbackRequest | None
+) -> CommitId | None:
+    if rollback is not None and rollback.to_commit is not None:
+        return rollback.to_commit
+    if intent.ref_overridden:
+        return None
+    commit = target.commit if target is not None else metadata.commit
+    if commit is None and rollback is None:
+        raise Wait(
+            "the controller has not said yet which commit to take",
+            after=NOT_YET,
+            reason=Reason.REF_NOT_RESOLVED,
+        )
+    return commit
+
+
+def _source(intent: GatewayIntent, metadata: Metadata) -> Source:
+    """With the ref that the controller follows, which a webhook may have asked for in place of the spec's."""
+    source = intent.source
+    if metadata.ref is not None and not intent.ref_overridden:
+        source = source._replace(ref=metadata.ref)
+    if metadata.rollback is not None and metadata.rollback.to_commit is not None:
+        source = source._replace(allow_rewrite=True)  # going back is what somebody asked for
+    return source
+
+
+def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
+    return SyncJob(
+        source=source,
+        files=intent.files,
+        values=intent.values,
+        data_dir=places.data,
+        # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
+        cache_dir=places.repo / "cache",
+        hooks=places.hooks,
+        owner=None,
+        binaries=intent.policies.ignition.binaries,
+        module_order=intent.policies.ignition.module_order,
+        ignore=intent.policies.drift.ignore,
+    )
+
+
+def _gate(intent: GatewayIntent, target: Target | None) -> Reason | None:
+    if intent.dry_run or intent.policies.validation.dry_run_before:
+        return Reason.DRY_RUN
+    return Reason.PLAN_PENDING if target is not None and target.mode is Mode.PLAN else None
+
+
+def _without_effect(policies: GatewayPolicies) -> Iterator[Notice]:
+    if policies.drift.mode is DriftMode.CAPTURE and not policies.bidirectional.enabled:
+        yield Notice(
+            Reason.FEATURE_NOT_RUNNING,
+            "spec.drift.mode capture only reports as long as spec.bidirectional.enabled is not true",
+        )
+
+
+def _blind(intent: GatewayIntent) -> Iterator[Notice]:
+    auth = intent.source.auth
+    if auth.kind is AuthKind.SSH and auth.known_hosts is None:
+        yield Notice(
+            Reason.HOST_KEY_NOT_TRUSTED,
+            f"no known_hosts is given for {without_userinfo(intent.source.url)}: whoever answers is believed",
+        )

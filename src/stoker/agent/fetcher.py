@@ -1,0 +1,185 @@
+"""The fetcher: keeps the mirror of one resource on a volume that its agents mount read-only (C-018).
+
+It is told what agents are told, by the same map: where the repository is, what opens
+it, which commits are wanted. A new commit is fetched as soon as the map names it, all
+branches and tags every now and then, so that a pod's own ref is found as well. It
+writes nothing to the cluster, touches no gateway, and its credentials lie in its own
+pod and never on the volume.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.sync.credentials import access_reader
+from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
+from stoker.agent.sidecar.informers import Observed
+from stoker.api.to_intent import Settled, intent_for
+from stoker.api.agent_spec import agent_spec_of
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import StokerError, Wait
+from stoker.domain.intent.source import Source
+from stoker.domain.protocol import Metadata, check_signature, is_terminating
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.git.remote.remote import Remote
+from stoker.git.mirror.full_mirror import CompleteMirror, Upkeep
+from stoker.git.mirror.shared_volume import SharedVolume
+from stoker.git.process.runner import GitRunner
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.runtime.process import Part, Unit
+from stoker.telemetry.health import Health, Heartbeat
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import ProbeServer
+
+BACKOFF = Backoff(base=1.0, ceiling=60.0, jitter=0.2)
+SELDOM = 3600.0
+"""Seconds between two looks at all refs where the resource is not to be polled."""
+LOOK_FOR_MAP = 30.0
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a command line and the environment say about a fetcher."""
+
+    config: ClusterConfig
+    identity: AgentIdentity
+    places: Places = field(default_factory=Places)
+    health_address: str = ":8082"
+    metrics_address: str = ":8083"
+    upkeep: Upkeep = field(default_factory=Upkeep)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the volume is to hold."""
+
+    source: Source
+    ref: GitRef
+    wanted: tuple[CommitId, ...]
+    interval: float
+    require_known_hosts: bool = False
+
+
+def order_from(data: dict[str, str], identity: AgentIdentity) -> Order | None:
+    """What a metadata map asks for; None while nothing is to be done. Raises for what means nothing."""
+    if is_terminating(data):
+        return None
+    metadata = Metadata.parse(data)
+    spec = agent_spec_of(metadata, identity.owner)
+    intent = intent_for(Settled(spec.resource))
+    rollback = metadata.rollback.to_commit if metadata.rollback is not None else None
+    named = (metadata.commit, rollback, *(target.commit for target in metadata.targets.values()))
+    wanted = tuple(dict.fromkeys(commit for commit in named if commit is not None))
+    if not wanted:
+        raise Wait(
+            "the controller has not said yet which commit to take",
+            after=LOOK_FOR_MAP,
+            reason=Reason.REF_NOT_RESOLVED,
+        )
+    return Order(
+        intent.source,
+        metadata.ref or intent.source.ref,
+        wanted,
+        intent.polling.interval if intent.polling.enabled else SELDOM,
+        spec.require_known_hosts,
+    )
+
+
+class Fetching:
+    """One fetcher."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._clock = clock if clock is not None else SystemClock()
+        self._health = Health()
+        self._wake = asyncio.Event()
+        self._runner = GitRunner(settings.places.temporary / "git")
+        self._mirror = CompleteMirror(SharedVolume(settings.places.repo), self._clock, settings.upkeep)
+        self._done: Order | None = None
+        self._not_done = "the repository has not been fetched yet"
+        self._failures = 0
+        self._heartbeat = Heartbeat(self._clock, 2 * settings.upkeep.seconds)
+
+    async def run(self) -> None:
+        """Keep the volume until cancelled."""
+        settings, identity = self._settings, self._settings.identity
+        self._health.live.add("fetcher", self._heartbeat.check)
+        self._health.started.add("mirror", lambda: self._not_done or None)
+        self._health.ready.add("mirror", lambda: self._not_done or None)
+        probes = ProbeServer(
+            self._health,
+            Metrics(),
+            health_address=settings.health_address,
+            metrics_address=settings.metrics_address,
+        )
+        async with probes, Client(settings.config, clock=self._clock, user_agent="stoker-fetcher") as client:
+            observed = Observed(
+                client, identity.namespace, identity.metadata_map, lambda _: self._wake.set(), self._clock
+            )
+            log.info("fetcher.started", kind=str(identity.door), resource=identity.resource)
+            parts = [Part("observing", observed.run), Part("fetching", lambda: self._live(observed))]
+            try:
+                await Unit(parts, clock=self._clock).run()
+            finally:
+                self._mirror.close()
+
+    async def _live(self, observed: Observed) -> None:
+        while True:
+            self._heartbeat.beat()
+            self._wake.clear()
+            rest = await self._turn(observed)
+            with suppress(TimeoutError):
+                async with deadline(self._clock, rest):
+                    await self._wake.wait()
+
+    async def _turn(self, observed: Observed) -> float:
+        """One look, and a fetch where one is due; seconds until the next."""
+        try:
+            order = await self._order(observed)
+            if order is None:
+                return SELDOM
+            await self._fill(order)
+        except StokerError as error:
+            self._failures += 1
+            # A mirror that is there stays good for whoever reads; only a volume without one is not ready.
+            if self._done is None:
+                self._not_done = f"{error.reason}: {error.message}"
+            log.warning("fetch.failed", reason=error.reason, error=error.message)
+            after = getattr(error, "after", None) or 0.0
+            return max(BACKOFF.delay(self._failures), after if isinstance(error, Wait) else 0.0)
+        self._failures = 0
+        return order.interval
+
+    async def _order(self, observed: Observed) -> Order | None:
+        settings, identity = self._settings, self._settings.identity
+        name = f"{identity.namespace}/{identity.metadata_map}"
+        seen = await observed.metadata()
+        if seen.value is None:
+            raise Wait(
+                f"metadata map {name} is not there", after=LOOK_FOR_MAP, reason=Reason.METADATA_NOT_FOUND
+            )
+        key = metadata_key(settings.places)
+        if key is not None:
+            check_signature(seen.value, key, of=name)
+        return order_from(seen.value, identity)
+
+    async def _fill(self, order: Order) -> None:
+        secrets = MountedSecrets(self._settings.places, order.source.auth.secret)
+        access = access_reader(order.source, secrets, require_known_hosts=order.require_known_hosts)
+        remote = Remote(self._runner, order.source.url, access)
+        if not self._mirror.opened():
+            raise Wait("another fetcher is still writing to the volume", after=1.0)
+        await self._mirror.update(remote, order.wanted, order.ref)
+        if order != self._done:
+            log.info("fetch.done", commit=str(order.wanted[0]), ref=str(order.ref))
+        self._done, self._not_done = order, ""

@@ -1,0 +1,30 @@
+"""Whether a change may be made now, or waits for a maintenance window.
+
+Asked once, when a pass begins: a window that closes meanwhile cuts nothing off. The
+pass plans all the same, so that what waits is known, and whoever turns it comes back
+when the window opens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.agent.sync.outcomes import Waiting
+from stoker.domain.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from stoker.domain.intent.policies import MaintenanceWindow
+
+
+def waiting_for_window(windows: Sequence[MaintenanceWindow], now: datetime) -> Waiting | None:
+    """What a change has to wait for; None: nothing."""
+    if not windows:
+        return None
+    from stoker.domain.maintenance_windows import is_open, next_edge  # noqa: PLC0415 - few have windows
+
+    if is_open(windows, now):
+        return None
+    return Waiting(Reason.WAITING_FOR_WINDOW, next_edge(windows, now))

@@ -1,0 +1,22 @@
+"""The gates and witnesses of one gateway, put together from what its resource says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.agent.audit.diff_files import DiffFiles
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.gates.validation_webhook import Validating
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stoker.agent.sync.hooks import PassHook
+    from stoker.domain.clock import Clock
+    from stoker.domain.intent.policies import Validation
+
+
+def gates_for(validation: Validation, data_dir: Path, gateway: Gateway, clock: Clock) -> tuple[PassHook, ...]:
+    """What is entered first around a change: who may refuse it, and who writes down what it was."""
+    asking = (Validating(validation, gateway),) if validation.webhook_url else ()
+    return (*asking, DiffFiles(data_dir, gateway, clock))

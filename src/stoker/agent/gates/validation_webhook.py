@@ -1,0 +1,129 @@
+"""A service of the user's own that is asked before each change, and may refuse it.
+
+The first hook around a change: everything is staged and checked, nothing live has been
+touched, and nothing will be unless it agrees. It is told what would change and never
+the contents. Silence and errors are a refusal too, only that they are expected to pass;
+a refusal with a reason stalls, and is asked again ever more seldom.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.sync.hooks import Change
+from stoker.domain.errors import Retry, Stalled
+from stoker.domain.intent.policies import Validation
+from stoker.domain.reasons import Reason
+from stoker.domain.sentences import one_line
+from stoker.domain.git_objects import Held, Note
+from stoker.fs.apply_plan import Applied
+
+if TYPE_CHECKING:
+    from stoker.http_client import Answer
+
+MOST_PATHS = 5000
+LONGEST_REASON = 300
+_COME_BACK = frozenset({408, 425, 429})
+"""Refusals that are about the moment and not about the change."""
+
+
+class Validating:
+    """A `PassHook` that asks."""
+
+    def __init__(self, validation: Validation, gateway: Gateway) -> None:
+        self._validation = validation
+        self._gateway = gateway
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        await self._ask(change)
+        yield
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        return ()
+
+    async def _ask(self, change: Change) -> None:
+        from stoker.http_client import Request, Unreachable, call  # noqa: PLC0415 - few ask anybody
+
+        request = Request(
+            self._validation.webhook_url,
+            "POST",
+            {"Content-Type": "application/json"},
+            json.dumps(question(change, self._gateway)).encode(),
+            timeout=self._validation.webhook_timeout,
+        )
+        try:
+            answer = await call(request)
+        except Unreachable as error:
+            raise Retry(
+                f"the validation webhook did not agree: {error.message}", reason=Reason.VALIDATION_REJECTED
+            ) from None
+        judge(answer, request.host)
+
+
+def question(change: Change, gateway: Gateway) -> dict[str, object]:
+    """What the service is told; of very many files the first, and how many there are."""
+    plan = change.plan
+    added = [write.path for write in plan.writes if not write.replaces]
+    modified = [*(write.path for write in plan.writes if write.replaces), *(one.path for one in plan.modes)]
+    deleted = [one.path for one in plan.removals]
+    kinds = {"deleted": deleted, "modified": modified, "added": added}  # the weightiest are never cut off
+    files: Iterator[dict[str, str]] = chain.from_iterable(
+        ({"path": str(path), "action": word} for path in paths) for word, paths in kinds.items()
+    )
+    return {
+        "commit": str(change.commit),
+        "ref": str(change.ref),
+        "gateway": gateway.name,
+        "namespace": gateway.namespace,
+        "resource": gateway.resource,
+        "changedFiles": list(islice(files, MOST_PATHS)),
+        "planDigest": plan.digest,
+        "counts": {word: len(paths) for word, paths in kinds.items()}
+        | {"total": sum(map(len, kinds.values()))},
+    }
+
+
+def judge(answer: Answer, host: str) -> None:
+    """Raises unless it agrees."""
+    if answer.status >= 500 or answer.status in _COME_BACK:
+        raise Retry(
+            f"the validation webhook did not agree: {host} answers {answer.status}; nothing was changed",
+            after=answer.wait,
+            reason=Reason.VALIDATION_REJECTED,
+        )
+    said = _said(answer.body)
+    if answer.ok and said is None:
+        raise Stalled(
+            f"the validation webhook did not agree: {host} answers {answer.status}, and not with JSON",
+            reason=Reason.VALIDATION_REJECTED,
+        )
+    said = said or {}
+    if answer.ok and said.get("allowed", True) is True:
+        return
+    reason = said.get("reason") or said.get("message")
+    why = (
+        one_line(reason[:2000], LONGEST_REASON)
+        if isinstance(reason, str)
+        else f"{host} answers {answer.status} without a reason"
+    )
+    raise Stalled(f"the validation webhook refuses the commit: {why}", reason=Reason.VALIDATION_REJECTED)
+
+
+def _said(body: bytes) -> dict[str, object] | None:
+    """None: it may be the page of a proxy that somebody must log in to."""
+    if not body.strip():
+        return {}
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None

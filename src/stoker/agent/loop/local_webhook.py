@@ -1,0 +1,126 @@
+"""The local webhook: `POST /webhook` nudges the watcher, and does nothing else.
+
+Off unless there is a secret. The body is capped before it is read and read only to
+be authenticated (`stoker.http_server.request_signatures`). What a request says is never looked at: the
+ref that is followed stands in the order, and the source itself says where it is. Who
+fails too often is not listened to for a while.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from stoker.http_server.request_signatures import MAX_BODY, authentic, read_capped
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Misconfigured, StokerError
+from stoker.domain.secrets import Secret
+from stoker.kube.client.deadlines import deadline
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.probes import QuietHandler, parse_address
+
+BODY_SECONDS = 10.0
+SHUTDOWN_SECONDS = 2.0
+MAX_FAILURES = 100
+FAILURES_WITHIN = 60.0
+
+_PATH = "/webhook"
+_HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
+
+log = get_logger(__name__)
+
+SecretsReader = Callable[[], Sequence[Secret]]
+
+
+class WebhookServer:
+    """Listens for the time of an `async with`."""
+
+    def __init__(
+        self,
+        address: str,
+        secrets: SecretsReader,
+        nudge: Callable[[str], None],
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._address = parse_address(address)
+        self._secrets = secrets
+        self._nudge = nudge
+        self._clock = clock if clock is not None else SystemClock()
+        self._failures: deque[float] = deque(maxlen=MAX_FAILURES)
+        self._runner: web.ServerRunner | None = None
+        self.port: int | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._address is None:
+            return self
+        self._runner = web.ServerRunner(_Server(self._answer), shutdown_timeout=SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._address.host or None, self._address.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise Misconfigured(f"cannot listen on {self._address} for webhooks: {error.strerror}") from error
+        self.port = self._runner.addresses[0][1]
+        log.info("webhook.listening", address=str(self._address), port=self.port)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._shut():
+            return _text(429, "too many failures")
+        if request.path != _PATH or request.method != "POST":
+            return self._refused(404, "not found")
+        if (request.content_length or 0) > MAX_BODY:
+            return self._refused(413, "too large")
+        body = await self._body(request)
+        if body is None:
+            return self._refused(413, "too large or too slow")
+        if not self._known(request.headers, body):
+            return self._refused(401, "unauthorized")
+        self._nudge("webhook")
+        return _text(202, "accepted")
+
+    async def _body(self, request: web.BaseRequest) -> bytes | None:
+        try:
+            async with deadline(self._clock, BODY_SECONDS):
+                return await read_capped(request.content.iter_any(), MAX_BODY)
+        except TimeoutError:
+            return None
+
+    def _known(self, headers: Mapping[str, str], body: bytes) -> bool:
+        try:
+            secrets = self._secrets()
+        except StokerError as error:
+            log.warning("webhook.secret_unreadable", error=error.message)
+            return False
+        return any(authentic(headers, body, secret) for secret in secrets if secret)
+
+    def _refused(self, status: int, text: str) -> web.Response:
+        self._failures.append(self._clock.monotonic())
+        response = _text(status, text)
+        response.force_close()
+        return response
+
+    def _shut(self) -> bool:
+        full = len(self._failures) == MAX_FAILURES
+        return full and self._clock.monotonic() - self._failures[0] < FAILURES_WITHIN
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        # What is left of a refused body is not waited for.
+        return QuietHandler.for_connection(self, lingering_time=0.0)
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n", headers=_HEADERS)

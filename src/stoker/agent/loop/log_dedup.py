@@ -1,0 +1,91 @@
+"""What a watcher has said last, so that nothing is said twice.
+
+A line for each change, one for each new trouble, one when it is over, and none while
+nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.domain.errors import StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import Note
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class Drifted(Protocol):
+    """What somebody else did to managed files: paths."""
+
+    @property
+    def modified(self) -> Sequence[str]: ...
+    @property
+    def missing(self) -> Sequence[str]: ...
+    @property
+    def extra(self) -> Sequence[str]: ...
+
+
+class Story:
+    """What was said last, so that nothing is said twice."""
+
+    def __init__(self) -> None:
+        self.commit = ""
+        self.trouble = ""
+        self._left: tuple[object, ...] = ()
+        self._happened: object = ""
+        self._drift: tuple[object, ...] = ()
+        self._is_paused = False
+
+    def passed(self, report: SyncReport) -> bool:
+        """Whether there was something to tell."""
+        done, held = report.done, (Note(one.place, one.why) for one in report.plan.held)
+        left = (*report.errors, *report.plan.conflicts, *report.unverified, *held)
+        dry = report.applied is None
+        # A pass that only looks finds the same again and again; one that writes does not.
+        happened = (report.plan.digest if dry else report.files_changed) or ""
+        changed = self.commit != report.commit or (happened != self._happened if dry else bool(happened))
+        if changed or left != self._left or self.trouble:
+            say = log.info if report.result in (Result.DONE, Result.WAITING) else log.warning
+            if dry and report.waits is None:
+                log.info(f"DRY_RUN: Would have changed {report.files_changed} files")
+            say(
+                f"sync.{report.result}",
+                ref=report.ref,
+                commit=report.commit.short,
+                added=len(done.added),
+                modified=len(done.modified),
+                deleted=len(done.deleted),
+                seconds=round(report.duration_seconds, 3),
+                **({"dry_run": True} if dry else {}),
+                **({"waits": report.waits.message} if report.waits is not None else {}),
+                **({"left": [f"{note.path}: {note.why}" for note in left[:10]]} if left else {}),
+            )
+        told = changed or left != self._left
+        self.commit, self.trouble, self._left, self._is_paused = report.commit, "", left, False
+        self._happened = happened
+        return told
+
+    def failed(self, error: StokerError) -> None:
+        sentence = f"{error.reason}: {error.message}"
+        if sentence != self.trouble:
+            log.warning("sync.failed", reason=error.reason, error=error.message)
+        self.trouble = sentence
+
+    def drifted(self, drift: Drifted) -> None:
+        found = (drift.modified, drift.missing, drift.extra)
+        if found != self._drift and any(found):
+            counts = {"modified": drift.modified, "missing": drift.missing, "extra": drift.extra}
+            log.warning("drift.found", **{word: list(paths[:10]) for word, paths in counts.items() if paths})
+        elif found != self._drift and any(self._drift):
+            log.info("drift.gone")
+        self._drift = found
+
+    def paused(self) -> None:
+        if not self._is_paused:
+            log.info("sync.paused", reason=Reason.PAUSED)
+        self._is_paused = True

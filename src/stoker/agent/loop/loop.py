@@ -1,0 +1,274 @@
+"""The loop that keeps a data folder at its source: poll, check drift, react, rest.
+
+One pass at a time. A nudge (a webhook, a signal, an edited file) ends a rest at
+once; one that comes during a pass causes exactly one more, however many there were.
+What fails is tried again with growing pauses, which have a ceiling. When told to
+stop it finishes the pass that runs, within its grace, and returns. It is silent
+while nothing happens: a line for each change, one for each new trouble, one when
+the trouble is over.
+
+It knows neither where its orders come from (`assign`) nor who listens; the standalone
+command and the sidecar both run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random as chance
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.loop.log_dedup import Drifted, Story
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.reasons import Reason
+from stoker.kube.runtime.backoff import Backoff
+from stoker.telemetry.health import Heartbeat
+from stoker.telemetry.logs import bind_pass, get_logger
+
+GRACE = 30.0
+HOLD_LOOK = 5.0
+"""Seconds until it is looked again whether a held place is free."""
+JITTER = 0.1
+LONGEST_REST = 60.0
+LONGEST_PAUSE = 3600.0
+STUCK_AFTER = 7200.0
+
+log = get_logger(__name__)
+
+
+class Keeping(Protocol):
+    """A data folder that can be brought to its source and looked at."""
+
+    async def sync(self, *, walk: bool) -> SyncReport: ...
+
+    async def verify(self) -> Drifted: ...
+
+
+class Meter(Protocol):
+    """Who counts what happens."""
+
+    def passed(self, report: SyncReport) -> None: ...
+
+    def failed(self, result: Result, reason: str) -> None: ...
+
+    def drifted(self, files: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What is to be kept, and how; asked for before each turn, because it may have changed."""
+
+    kept: Keeping
+    interval: float = 30.0
+    """Seconds between two looks at the source; infinite: only when nudged."""
+    drift: Drift = field(default_factory=Drift)
+    paused: bool = False
+
+
+class Watcher:
+    """Runs until `stop`."""
+
+    def __init__(
+        self,
+        assign: Callable[[], Awaitable[Assignment]],
+        *,
+        meter: Meter | None = None,
+        told: Callable[[SyncReport], None] | None = None,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        random: Callable[[], float] = chance.random,
+        grace: float = GRACE,
+    ) -> None:
+        self._assign = assign
+        self._meter = meter
+        self._told = told
+        self._clock = clock if clock is not None else SystemClock()
+        self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=300.0)
+        self._random = random
+        self._grace = grace
+        self._wake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._nudged_by = "start"
+        self._next_look = self._next_drift = self._not_before = -math.inf
+        self._opens: datetime | None = None
+        self.trigger = ""
+        """What the last look was for."""
+        self._failures = 0
+        self._story = Story()
+        self.heartbeat = Heartbeat(self._clock, STUCK_AFTER)
+
+    def nudge(self, by: str) -> None:
+        """Look now, or as soon as the pass that runs is over."""
+        self._nudged_by = by
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Finish what runs, and return from `run`."""
+        self._stopping.set()
+        self._wake.set()
+
+    def why_not_ready(self) -> str | None:
+        """For the readiness check: the files are in place since a first pass went well."""
+        if self._story.commit:
+            return None
+        return self._story.trouble or "no sync has been done yet"
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            self.heartbeat.beat()
+            await self._finished(self._turn())
+            if not self._stopping.is_set():
+                await self._rest()
+        log.info("watch.stopped")
+
+    async def _turn(self) -> None:
+        """One look at what is due; every error ends here."""
+        nudged_by, self._nudged_by = self._nudged_by, ""
+        self._wake.clear()  # what comes from now on causes another turn
+        try:
+            now = await self._assign()
+            if now.paused:
+                self._story.paused()
+                self._opens = None
+                self._next_look = self._next_drift = self._in(now.interval)
+                return
+            await self._due(now, nudged_by)
+        except StokerError as error:
+            self._failed(error)
+        except Exception as error:
+            log.exception("sync.crashed")  # a mistake of ours must not end the keeping
+            self._failed(StokerError(f"{type(error).__name__}: {error}"))
+        else:
+            self._not_before = -math.inf
+
+    async def _due(self, now: Assignment, nudged_by: str) -> None:
+        moment = self._clock.monotonic()
+        if now.drift.mode is DriftMode.OFF:
+            self._next_drift = math.inf
+        elif self._next_drift > moment + now.drift.interval:  # it was off, or more seldom, until now
+            self._next_drift = moment
+        drift_is_due = moment >= self._next_drift
+        restore = drift_is_due and now.drift.mode is DriftMode.RESTORE
+        opened = self._until_opened() <= 0
+        trouble: StokerError | None = None
+        if restore or nudged_by or opened or moment >= self._next_look:
+            self.trigger = nudged_by or ("window" if opened else "drift" if restore else "poll")
+            with bind_pass(trigger=self.trigger):
+                try:
+                    self._next_look = self._in(await self._look(now, walk=restore))
+                except StokerError as error:  # a source that is away is no reason not to look at the disk
+                    trouble = error
+                    self._tell(error)  # here, where the line gets the id of its pass
+        if drift_is_due:
+            if not restore or (trouble is not None and not isinstance(trouble, _Again | Wait)):
+                await self._check(now.kept)
+            self._next_drift = self._in(now.drift.interval)
+        if trouble is not None:
+            raise trouble
+
+    async def _check(self, kept: Keeping) -> None:
+        """Look at the disk alone; where nothing was ever written, nobody can have changed it."""
+        try:
+            self._drift_found(await kept.verify())
+        except Stalled as error:
+            if error.reason is not Reason.NEVER_SYNCED:
+                raise
+
+    async def _look(self, now: Assignment, *, walk: bool) -> float:
+        """The seconds until the next look."""
+        self._opens = None
+        report = await now.kept.sync(walk=walk)
+        self._opens = report.waits.until if report.waits is not None else None
+        if self._meter is not None:
+            self._meter.passed(report)
+        if walk:
+            self._story.drifted(report.drift)
+        if self._story.passed(report) and self._told is not None:
+            self._told(report)
+        if walk:  # what was found has been put back, unless it waits or is held
+            self._drift_found(report.drift_left)
+        if report.result not in (Result.DONE, Result.HELD, Result.WAITING):
+            raise _Again("something was left undone, which is tried again, ever more seldom")
+        self._failures = 0
+        return min(HOLD_LOOK, now.interval) if report.result is Result.HELD else now.interval
+
+    def _drift_found(self, drift: Drifted) -> None:
+        if self._meter is not None:
+            self._meter.drifted(_files(drift))
+        self._story.drifted(drift)
+
+    def _failed(self, error: StokerError) -> None:
+        self._failures += 1
+        if not isinstance(error, _Again):
+            result = Result.STALLED if isinstance(error, Stalled) else Result.FAILED
+            if self._meter is not None:
+                self._meter.failed(result, error.reason)
+        self._tell(error)
+        self._not_before = self._clock.monotonic() + self._pause(error)
+        self._next_look = self._not_before
+
+    def _tell(self, error: StokerError) -> None:
+        """What was told already is not told again."""
+        if not isinstance(error, _Again):
+            self._story.failed(error)
+
+    def _pause(self, error: StokerError) -> float:
+        if isinstance(error, Wait):  # nothing failed, so it does not become more seldom
+            return min(max(self._backoff.delay(1), error.after), LONGEST_PAUSE)
+        pause = self._backoff.delay(self._failures)
+        after = error.after if isinstance(error, Retry) else None
+        return pause if after is None else min(max(pause, after), LONGEST_PAUSE)
+
+    def _in(self, interval: float) -> float:
+        """A little early by chance, so that many gateways do not ask one server all at once."""
+        return self._clock.monotonic() + interval * (1.0 - JITTER * self._random())
+
+    def _until_opened(self) -> float:
+        """Seconds until a window opens that a change waits for, by the wall clock, which may be set."""
+        return math.inf if self._opens is None else (self._opens - self._clock.now()).total_seconds()
+
+    async def _rest(self) -> None:
+        moment = self._clock.monotonic()
+        due = min(self._next_look, self._next_drift, moment + self._until_opened())
+        pause = min(max(due, self._not_before) - moment, LONGEST_REST)
+        if pause > 0:
+            await self._first_of(self._clock.sleep(pause), self._wake.wait())
+
+    async def _finished(self, work: Coroutine[object, object, None]) -> None:
+        """Let the work end; when told to stop meanwhile, only for as long as the grace lasts."""
+        task = asyncio.ensure_future(work)
+        try:
+            await self._first_of(asyncio.shield(task), self._stopping.wait())
+            if not task.done():
+                await self._first_of(asyncio.shield(task), self._clock.sleep(self._grace))
+            if not task.done():
+                log.warning("watch.cut_off", grace=self._grace)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _first_of(self, *works: Awaitable[object]) -> None:
+        tasks = [asyncio.ensure_future(work) for work in works]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _files(drift: Drifted) -> int:
+    return len(drift.modified) + len(drift.missing) + len(drift.extra)
+
+
+class _Again(StokerError):
+    """A pass that was told already and has to be repeated."""
+
+    default_reason = Reason.TRANSIENT_ERROR

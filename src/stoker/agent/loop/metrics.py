@@ -1,0 +1,73 @@
+"""The metrics of what keeps one data folder (C-137): passes, files, durations, drift.
+
+Names that the controller has, too, mean the same here: it counts what was reported,
+once for each sync, and has no series of its own for the passes that found nothing to do.
+"""
+
+from __future__ import annotations
+
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.domain.clock import Clock
+from stoker.telemetry.metrics import Metrics
+
+_GATEWAY = ("namespace", "cr", "gateway")
+
+
+class PassMetrics:
+    """Declares them once and takes reports about one gateway."""
+
+    def __init__(self, metrics: Metrics, clock: Clock, *, namespace: str, cr: str, gateway: str) -> None:
+        self._clock = clock
+        self._labels = {"namespace": namespace, "cr": cr, "gateway": gateway}
+        self._passes = metrics.counter(
+            "ignition_sync_syncs_total",
+            "Passes over a data folder, by how they ended.",
+            (*_GATEWAY, "result"),
+        )
+        self._failures = metrics.counter(
+            "ignition_sync_sync_failures_total", "Passes that failed, by reason.", (*_GATEWAY, "reason")
+        )
+        self._pass_seconds = metrics.histogram(
+            "ignition_sync_pass_duration_seconds", "How long a pass took, whatever it found.", _GATEWAY
+        )
+        self._seconds = metrics.histogram(
+            "ignition_sync_sync_duration_seconds", "How long a pass took that changed files.", _GATEWAY
+        )
+        self._scans = metrics.histogram(
+            "ignition_sync_scan_api_duration_seconds",
+            "How long the gateway took to answer a request for a scan.",
+            _GATEWAY,
+        )
+        self._files = metrics.counter(
+            "ignition_sync_files_changed_total", "Files added, modified or deleted.", _GATEWAY
+        )
+        self._last = metrics.gauge(
+            "ignition_sync_last_sync_timestamp",
+            "Unix time of the last pass that left nothing undone.",
+            _GATEWAY,
+        )
+        self._drifted = metrics.gauge(
+            "ignition_sync_drifted_files",
+            "Managed files that somebody else changed, as last looked.",
+            _GATEWAY,
+        )
+
+    def passed(self, report: SyncReport) -> None:
+        self._passes.inc(**self._labels, result=report.result)
+        self._pass_seconds.observe(report.duration_seconds, **self._labels)
+        if report.applied is not None and report.files_changed:
+            self._seconds.observe(report.duration_seconds, **self._labels)
+            self._files.inc(report.files_changed, **self._labels)
+        if report.result is Result.DONE:
+            self._last.set(self._clock.now().timestamp(), **self._labels)
+
+    def scanned(self, seconds: float) -> None:
+        self._scans.observe(seconds, **self._labels)
+
+    def failed(self, result: Result, reason: str) -> None:
+        self._passes.inc(**self._labels, result=result)
+        self._failures.inc(**self._labels, reason=reason)
+
+    def drifted(self, files: int) -> None:
+        self._drifted.set(files, **self._labels)

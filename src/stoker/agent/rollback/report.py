@@ -1,0 +1,43 @@
+"""What went back, in the words of a report. Pure; light, because whoever keeps a gateway imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.domain.clock import rfc3339
+from stoker.domain.errors import InvalidValue
+from stoker.domain.protocol import Quarantine, SnapshotTaken
+from stoker.domain.refs import CommitId, GitRef
+from stoker.domain.git_objects import Note
+from stoker.engine.plan.plan import Plan
+from stoker.fs.apply_plan import Applied
+
+if TYPE_CHECKING:
+    from stoker.agent.rollback import state as noting
+    from stoker.agent.rollback.restore import Restored
+    from stoker.snapshots.types import Snapshot
+
+NOWHERE = CommitId("0" * 40)
+"""The commit of what lay there before the first sync."""
+
+
+def stayed(pin: noting.Pin, done: Restored | None, notes: Sequence[Note], ref: GitRef) -> SyncReport:
+    """A turn at a folder that somebody went back with."""
+    commit = NOWHERE
+    with suppress(InvalidValue):
+        commit, ref = CommitId(pin.commit), GitRef(pin.ref)
+    plan, applied = (done.change.plan, done.applied) if done is not None else (Plan(), Applied())
+    return SyncReport(commit, ref, plan, applied=applied, unverified=tuple(notes))
+
+
+def taken(snapshot: Snapshot) -> SnapshotTaken:
+    when = datetime.fromtimestamp(snapshot.taken_at, UTC)
+    return SnapshotTaken(snapshot.id, snapshot.size, rfc3339(when))
+
+
+def quarantined(note: noting.Quarantine | None) -> Quarantine | None:
+    return None if note is None else Quarantine(note.commit, note.reason, note.message, note.since)

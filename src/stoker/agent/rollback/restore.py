@@ -1,0 +1,269 @@
+"""Putting a snapshot back: the same road as a sync, with the snapshot as the source.
+
+First the snapshot is checked: its manifest, its packs, and of one that a person asked
+for every content. Then a plan against what lies there now, staging, where each content
+is checked before a live file is touched, the gateway's locks, renames, the ledger, scan
+and verification. A kill on the way leaves whole files, and whoever comes next goes on
+from the ledger.
+
+It is all or nothing: a place that may not be touched, because somebody works there or
+something else stands in the way, keeps everything as it is. What somebody changed on the
+gateway and git does not have yet is left where it is when a change is taken back by
+itself. Who asks for a snapshot waits for it, unless a copy of it is taken first. Afterwards the ledger says
+what it said when the snapshot was taken, so that the folder is known; it is not called
+complete, so that the next sync compares everything once.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from stoker.agent.sync.apply import carried
+from stoker.agent.sync.hooks import Change, Noise, PassHook
+from stoker.agent.sync.jobs import SyncJob
+from stoker.agent.rollback.ledger_facts import Remembered, read
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
+from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.match.globs import Batch
+from stoker.engine.plan.ledger import STAT, UNSEEN, Ledger
+from stoker.engine.plan.live import Live
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.domain.git_objects import Held, Note
+from stoker.engine.plan.planner import plan as plan_for
+from stoker.engine.plan.plan import Facts, Plan
+from stoker.engine.layout.protected_paths import SHIELD, Protection
+from stoker.fs.apply_plan import Applied, FileRules
+from stoker.fs.data_folder import DataFolder, open_regular
+from stoker.fs.ledger_store import Book, locked
+from stoker.fs.find_changes import scan
+from stoker.fs.cancel import Stop, go_on
+from stoker.snapshots.repository import Snapshots
+from stoker.snapshots.types import KeptFile, Manifest, Origin, corrupt
+from stoker.telemetry.logs import get_logger
+
+NOWHERE = "0" * 40
+_NOBODYS = DeletionPolicy(orphans=Orphans.OWNED)
+_LOOK_AGAIN = 5.0
+_NAMED = 5
+
+log = get_logger(__name__)
+
+
+class Capture(PassHook, Protocol):
+    """What somebody changes on the gateway (`stoker.agent.bidirectional`)."""
+
+    def beside_passes(self) -> AbstractAsyncContextManager[None]:
+        """To be asked as a hook where there is no pass."""
+        ...
+
+
+class Restored(NamedTuple):
+    """What lies there now."""
+
+    snapshot: str
+    origin: Origin
+    change: Change
+    applied: Applied
+    unverified: tuple[Note, ...] = ()
+
+
+async def restored(
+    job: SyncJob,
+    snapshots: Snapshots,
+    snapshot_id: str,
+    hooks: Sequence[PassHook],
+    *,
+    whole: bool,
+    owner: str = "",
+    copied: bool = False,
+    capture: Capture | None = None,
+    noise: Noise | None = None,
+) -> Restored:
+    """Go back to a snapshot. `whole`: all of it, wholly checked; otherwise what a sync can have changed.
+
+    `copied`: a hook takes a copy of what is there. Raises with everything as it was, except where the
+    volume itself fails (`Retry`).
+    """
+    opened = await in_thread(lambda _: snapshots.open(snapshot_id))
+    manifest = opened.manifest
+    said = read(manifest.extra, snapshot_id)
+    _refuse_shielded(manifest)
+    if said.owner and said.owner != owner:
+        raise Stalled(
+            f"snapshot {snapshot_id} is one of {said.owner}, and not of this gateway",
+            reason=Reason.ROLLBACK_FAILED,
+        )
+    if whole:
+        await in_thread(lambda stop: snapshots.verify(snapshot_id, go_on=lambda: go_on(stop.is_set)))
+    async with AsyncExitStack() as around:
+        if capture is not None:
+            await around.enter_async_context(capture.beside_passes())
+        folder = around.enter_context(DataFolder.opened(job.data_dir))
+        around.enter_context(locked(folder))
+        book = await in_thread(lambda _: Book.load(folder))
+        plan = await in_thread(
+            lambda stop: _planned(folder, book.ledger or Ledger(), manifest, said, whole, noise, stop.is_set)
+        )
+        change = _change(job, plan, manifest.origin, book.ledger)
+        if plan.actions:
+            await _refuse_held(hooks, change)
+        if plan.actions and capture is not None:
+            plan = await _spared(capture, change, whole=whole, copied=copied)
+            change, hooks = replace(change, plan=plan), (*hooks, capture)
+        paths = [str(write.path) for write in plan.writes] + [str(mode.path) for mode in plan.modes]
+        modes = {path: manifest.files[path].mode for path in paths}
+        applied, notes = await carried(
+            change,
+            folder,
+            book,
+            opened.read,
+            FileRules(job.owner, job.umask),
+            hooks,
+            then=lambda: _set_modes(folder, modes),
+        )
+    if applied.errors:
+        first = applied.errors[0]
+        raise Retry(
+            f"{first.path} of snapshot {snapshot_id} could not be put back: {first.why}",
+            reason=Reason.ROLLBACK_FAILED,
+        )
+    return Restored(snapshot_id, manifest.origin, change, applied, notes)
+
+
+def _planned(
+    folder: DataFolder,
+    ledger: Ledger,
+    manifest: Manifest,
+    said: Remembered,
+    whole: bool,
+    noise: Noise | None,
+    stopped: Stop,
+) -> Plan:
+    """What it takes to have the snapshot's files again; raises where something stands in the way."""
+    ledger = _doubted(ledger, noise)
+    looked_at = {*manifest.files, *ledger.files, *ledger.intended}
+    live = scan(folder, ledger, compared=looked_at, walk=False, digits=manifest.digits, stopped=stopped)
+    facts = _careful(said.facts, ledger)
+    wanted = manifest.files if whole else _changed(manifest, said, ledger, live)
+    desired = Desired(
+        files={path: kept.version for path, kept in wanted.items()},
+        managed=Managed(folders=frozenset(map(RelPath.known, facts.folders))),
+        protection=Protection(Excludes()),
+        kept=frozenset(manifest.left_out),
+    )
+    plan = plan_for(desired, live, ledger, _NOBODYS)
+    if plan.conflicts:
+        first = plan.conflicts[0]
+        raise Stalled(
+            f"{first.path} {first.why}; nothing of snapshot {manifest.id} was put back",
+            reason=Reason.ROLLBACK_FAILED,
+        )
+    foreign = said.foreign.intersection(wanted)
+    return replace(
+        plan,
+        remembered={path: kept for path, kept in plan.remembered.items() if path not in foreign},
+        facts=facts,
+        lingering=True,
+        given_back=foreign,
+    )
+
+
+def _careful(facts: Facts, ledger: Ledger) -> Facts:
+    """What the snapshot says, except that what may lie there by now stays as safe as it is.
+
+    A folder that was `owned` since, or that holds one that was, may be full of files that were welcome.
+    """
+    welcoming = ledger.folders - ledger.mirrored
+    mirrored = (
+        folder
+        for folder in facts.mirrored & ledger.mirrored
+        if not any(other.startswith(f"{folder}/") for other in welcoming)
+    )
+    return replace(facts, kept=facts.kept | ledger.kept, mirrored=frozenset(mirrored))
+
+
+def _changed(manifest: Manifest, said: Remembered, ledger: Ledger, live: Live) -> Mapping[str, KeptFile]:
+    """What of a snapshot a sync can have changed: ours, and what it took for ours or took away."""
+    folders = tuple(f"{folder}/" for folder in said.facts.folders | ledger.folders)
+
+    def may_be(path: str) -> bool:
+        if path not in said.foreign or path in ledger.files or path in ledger.intended:
+            return True
+        return path.startswith(folders) and live.at(path, ledger) is None
+
+    return {path: kept for path, kept in manifest.files.items() if may_be(path)}
+
+
+def _doubted(ledger: Ledger, noise: Noise | None) -> Ledger:
+    """Without trust in stamps where the ledger knows what was meant and not what lies there."""
+    if noise is None:
+        return ledger
+    doubtful = [path for path in ledger.files if noise.doubtful([path])]
+    unseen = {path: _unseen(ledger.files[path]) for path in doubtful}
+    return replace(ledger, files={**ledger.files, **unseen})
+
+
+def _unseen(kept: bytes) -> bytes:
+    return UNSEEN[:-1] + kept[STAT.size - 1 :]
+
+
+def _refuse_shielded(manifest: Manifest) -> None:
+    """Nobody takes copies of the gateway's own places; a snapshot that holds one is not ours."""
+    found = SHIELD.matching(Batch(manifest.files))
+    if found:
+        raise corrupt(f"snapshot {manifest.id} holds {min(found)}, a place that the gateway keeps for itself")
+
+
+async def _refuse_held(hooks: Sequence[PassHook], change: Change) -> None:
+    held = [place for hook in hooks for place in await hook.hold(change)]
+    if held:
+        raise _waits(held[0])
+
+
+async def _spared(capture: Capture, change: Change, *, whole: bool, copied: bool) -> Plan:
+    """The plan without what somebody changed on the gateway; all of it where that is copied before."""
+    held = await capture.hold(change)
+    if not whole:
+        for one in held[:_NAMED]:
+            log.warning("rollback.left_alone", place=one.place, why=one.why)
+        return change.plan.holding(held, change.before)
+    if held and not copied:
+        raise _waits(held[0])
+    return change.plan
+
+
+def _waits(held: Held) -> Wait:
+    return Wait(
+        f"{held.place}: {held.why}; nothing is put back before it is free",
+        after=_LOOK_AGAIN,
+        reason=held.reason,
+    )
+
+
+def _change(job: SyncJob, plan: Plan, origin: Origin, ledger: Ledger | None) -> Change:
+    commit, ref = CommitId(NOWHERE), job.source.ref
+    with suppress(InvalidValue):  # what was there before the first sync has neither
+        commit, ref = CommitId(origin.commit), GitRef(origin.ref)
+    return Change(commit, ref, plan, initial=False, before=ledger)
+
+
+def _set_modes(folder: DataFolder, modes: Mapping[str, int]) -> None:
+    """A file of others may have any mode; ours have it already."""
+    for path, mode in modes.items():
+        above, _, name = path.rpartition("/")
+        with suppress(OSError), folder.entered(above) as place:
+            fd = open_regular(place, name)
+            try:
+                if stat.S_IMODE(os.fstat(fd).st_mode) & 0o777 != mode:
+                    os.fchmod(fd, mode)
+            finally:
+                os.close(fd)

@@ -1,0 +1,313 @@
+"""Taking a change back: by itself when the gateway fails, or because somebody asks for it.
+
+    before a pass    finish a way back that broke off; keep a commit out that was taken back
+    after a pass     a gateway that fails by one of the triggers, twice in a row and after its
+                     grace, gets what it had before, and the commit is put into quarantine
+    asked for        go to a snapshot, once for each request, and stay there
+
+The quarantine is written before the first file goes back, with the snapshot that is on
+its way: a kill in between is finished by the next pass, and never tries the commit again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from stoker.agent.sync.hooks import Noise, PassHook
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.rollback.state import HAND, Notes, Pin, Quarantine
+from stoker.agent.rollback.restore import Capture, Restored, restored
+from stoker.agent.rollback.snapshot_hook import Kept, Snapshotter
+from stoker.agent.rollback.storage import Place, local_only
+from stoker.agent.rollback.report import stayed
+from stoker.agent.sync.shell_hooks import ShellHooks
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.errors import Stalled, StokerError
+from stoker.domain.failpoints import reached
+from stoker.domain.intent.delivery import RollbackTrigger
+from stoker.domain.intent.policies import Snapshots as Policy
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.domain.git_objects import Note
+from stoker.snapshots.repository import Snapshots
+from stoker.telemetry.logs import get_logger
+
+# These do not become better by waiting: the request is answered, once and for all.
+_FOR_GOOD = frozenset({Reason.SNAPSHOT_CORRUPT, Reason.SNAPSHOT_NOT_FOUND, Reason.ROLLBACK_FAILED})
+
+log = get_logger(__name__)
+
+
+class Attendant(PassHook, Protocol):
+    """The gateway, as far as it is asked here (`stoker.ignition.sync.gateway_hook`)."""
+
+    @property
+    def failures(self) -> object: ...
+    @property
+    def owes(self) -> bool: ...
+    @property
+    def settle_in(self) -> float | None: ...
+    async def settle(self) -> tuple[Note, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What there is to go back to, and what was gone back from, for the report."""
+
+    taken: str = ""
+    kept: Kept | None = None
+    quarantine: Quarantine | None = None
+
+
+class Undoing:
+    """One data folder, its snapshots and its gateway."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        triggers: Collection[RollbackTrigger],
+        place: Place,
+        notes: Notes,
+        clock: Clock,
+        *,
+        attendant: Attendant | None = None,
+        noise: Noise | None = None,
+    ) -> None:
+        self.triggers = frozenset(triggers) if attendant is not None else frozenset()
+        self.capture: Capture | None = None
+        """Knows what somebody changed on the gateway, where that is sent back."""
+        self.hooks: tuple[PassHook, ...] = ()
+        """What a sync needs in addition; before the gateway's own."""
+        self._policy = policy
+        self._place = place
+        self._notes = notes
+        self._clock = clock
+        self._attendant = attendant
+        self._noise = noise
+        self._snapshotter: Snapshotter | None = None
+        if policy.enabled or self.triggers:
+            self._snapshotter = Snapshotter(
+                policy,
+                place,
+                notes,
+                on_probation=bool(self.triggers),
+                failing=self._failing,
+                noise=noise,
+            )
+            self.hooks = (self._snapshotter,)
+
+    @property
+    def standing(self) -> Standing:
+        mine = self._snapshotter
+        if mine is None:
+            return Standing(quarantine=self._notes.quarantine)
+        return Standing(mine.taken, mine.kept, self._notes.quarantine)
+
+    async def before(self, job: SyncJob, wish: Wish, resolve: Callable[[], Awaitable[CommitId]]) -> None:
+        """Raise where nothing may be synced: somebody stays at a snapshot, or the commit was taken back."""
+        if wish.dry_run:
+            return
+        if self._snapshotter is not None:
+            self._snapshotter.taken = ""
+        pin = self._notes.pin
+        if pin is not None and pin.by == HAND and not wish.goes_back:
+            raise Stalled(
+                f"the folder stays at {pin.snapshot or pin.commit[:8]}, which somebody went back to; "
+                "stoker rollback --release lets it follow the ref again",
+                reason=Reason.ROLLED_BACK,
+            )
+        if pin is not None and pin.by != HAND:
+            self._notes.release()
+        quarantine, attendant = self._notes.quarantine, self._attendant
+        if quarantine is not None:
+            await self._keep_out(job, quarantine, wish, resolve)
+        elif self.triggers and attendant is not None and attendant.failures is None and attendant.owes:
+            await attendant.settle()  # so that it is known what fails without the next change
+
+    async def judge(self, job: SyncJob) -> None:
+        """After a pass: take its change back, and raise, if the gateway fails because of it."""
+        probation, attendant = self._notes.probation, self._attendant
+        if probation is None:
+            return
+        if attendant is None:
+            self._notes.prove()  # nobody is asked any more
+            return
+        found = self._blame(probation.failing)
+        if found is None:
+            if not attendant.owes:
+                self._notes.prove()
+            return
+        # Once may be a gateway that was slow.
+        await self._clock.sleep(attendant.settle_in or 0.0)
+        await attendant.settle()
+        found = self._blame(probation.failing)
+        if found is None:
+            return
+        commit = probation.commit
+        quarantine = Quarantine(
+            commit,
+            found[0],
+            f"commit {commit[:8]} was taken back: {found[1]}",
+            rfc3339(self._clock.now()),
+            probation.snapshot,
+            restored=False,
+        )
+        log.warning("rollback.begins", commit=commit[:8], reason=quarantine.reason, why=found[1])
+        self._notes.intend(quarantine)
+        await self._finish(job, quarantine)
+        raise Stalled(quarantine.message, reason=Reason(quarantine.reason))
+
+    async def finish(self, job: SyncJob) -> None:
+        """Go on with a way back that broke off; whatever else is to be done comes after it."""
+        quarantine = self._notes.quarantine
+        if quarantine is not None and not quarantine.restored:
+            await self._finish(job, quarantine)
+
+    async def go_back(
+        self, job: SyncJob, request: str, snapshot_id: str, by: str = ""
+    ) -> tuple[Pin, Restored | None]:
+        """Be at a snapshot because somebody asked for it; what was done for that, the first time."""
+        pin = self._notes.pin
+        if pin is not None and (pin.id, pin.by) == (request, "") and not by:
+            if pin.reason:
+                raise Stalled(pin.message, reason=Reason(pin.reason))
+            return pin, None
+        try:
+            done = await self._restored(job, snapshot_id, whole=True)
+        except Stalled as error:
+            if error.reason in _FOR_GOOD and not by:
+                self._notes.keep(Pin(request, snapshot_id, reason=error.reason, message=error.message))
+            raise
+        reached("rollback.settle.before")
+        pin = Pin(request, snapshot_id, done.origin.commit, done.origin.ref, by=by)
+        self._notes.keep(pin)
+        self._notes.prove()
+        quarantine = self._notes.quarantine
+        if quarantine is not None and not quarantine.restored:
+            self._notes.keep(replace(quarantine, restored=True))
+        reached("rollback.settle.after")
+        log.info("rollback.done", snapshot=snapshot_id, commit=done.origin.commit[:8])
+        return pin, done
+
+    async def stay(
+        self, job: SyncJob, request: str, snapshot_id: str, by: str = ""
+    ) -> tuple[Pin, SyncReport]:
+        """The same, with what the gateway says of it, now or still, as a report."""
+        started = self._clock.monotonic()
+        pin, done = await self.go_back(job, request, snapshot_id, by)
+        notes = done.unverified if done is not None else ()
+        if self._attendant is not None and (done is None or not done.change.plan.actions):
+            notes = await self._attendant.settle()
+        report = stayed(pin, done, notes, job.source.ref)
+        return pin, report.lasting(self._clock.monotonic() - started)
+
+    def pin(self, commit: CommitId, ref: str) -> None:
+        """Somebody went to a commit by hand, and stays there."""
+        self._notes.keep(Pin(str(commit), commit=str(commit), ref=ref, by=HAND))
+
+    def release(self) -> tuple[str, ...]:
+        """Let go of whatever keeps commits out; what that was, in words."""
+        pin, quarantine = self._notes.pin, self._notes.quarantine
+        self._notes.release()
+        self._notes.lift()
+        told = [] if pin is None else [f"stays no longer at {pin.snapshot or pin.commit[:8]}"]
+        if quarantine is not None:
+            told.append(f"commit {quarantine.commit[:8]} may be tried again")
+        return tuple(told)
+
+    def stores(self) -> tuple[Snapshots, ...]:
+        """Where snapshots may lie: as the resource says, and on the data volume; for a thread."""
+        near = local_only(self._policy)
+        far = (near.storage, near.claim_name) != (self._policy.storage, self._policy.claim_name)
+        places = [self._policy, near] if far else [self._policy]
+        return tuple(self._place.snapshots(one) for one in places)
+
+    async def _keep_out(
+        self, job: SyncJob, quarantine: Quarantine, wish: Wish, resolve: Callable[[], Awaitable[CommitId]]
+    ) -> None:
+        trouble: Stalled | None = None
+        try:
+            await self.finish(job)
+        except Stalled as error:  # another commit may go forward from what there is
+            trouble = error
+        wanted = wish.commit if wish.commit is not None else await resolve()
+        if wish.goes_back:
+            return  # somebody chose the commit; the other one stays out for whoever follows the ref again
+        if quarantine.commit in wish.released or str(wanted) != quarantine.commit:
+            self._notes.lift()
+            return
+        raise trouble or Stalled(quarantine.message, reason=Reason(quarantine.reason))
+
+    async def _finish(self, job: SyncJob, quarantine: Quarantine) -> None:
+        """The way back of a commit that is in quarantine already."""
+        reached("rollback.restore.before")
+        try:
+            done = await self._restored(job, quarantine.snapshot, whole=False)
+        except Stalled as error:
+            raise Stalled(
+                f"{quarantine.message}, and what was there before could not be put back: {error.message}",
+                reason=Reason.ROLLBACK_FAILED,
+            ) from error
+        reached("rollback.restore.after")
+        reached("rollback.settle.before")
+        self._notes.keep(replace(quarantine, restored=True))
+        self._notes.prove()
+        reached("rollback.settle.after")
+        log.warning(
+            "rollback.done",
+            snapshot=quarantine.snapshot,
+            commit=done.origin.commit[:8],
+            reason=quarantine.reason,
+            unverified=[f"{note.path}: {note.why}" for note in done.unverified[:5]],
+        )
+
+    async def _restored(self, job: SyncJob, snapshot_id: str, *, whole: bool) -> Restored:
+        stores, mine = await in_thread(lambda _: self.stores()), self._snapshotter
+        copied = whole and self._policy.enabled
+        restore = partial(
+            restored,
+            job,
+            snapshot_id=snapshot_id,
+            hooks=self._hooks(job, copied=copied),
+            whole=whole,
+            owner=self._place.owner,
+            copied=copied,
+            capture=self.capture,
+            noise=self._noise,
+        )
+        with mine.keeping(snapshot_id) if mine is not None else nullcontext():
+            for store in stores[:-1]:
+                try:
+                    return await restore(snapshots=store)
+                except StokerError as error:
+                    if error.reason is not Reason.SNAPSHOT_NOT_FOUND:
+                        raise
+            return await restore(snapshots=stores[-1])
+
+    def _hooks(self, job: SyncJob, *, copied: bool) -> Sequence[PassHook]:
+        """Those of a sync, without what judges a commit."""
+        hooks: list[PassHook] = list(self.hooks) if copied else []
+        if self._attendant is not None:
+            hooks.append(self._attendant)
+        if job.hooks:
+            hooks.append(ShellHooks(job.hooks, job.data_dir))
+        return hooks
+
+    def _failing(self) -> tuple[str, ...]:
+        failures = self._attendant.failures if self._attendant is not None else None
+        return tuple(sorted(failures)) if isinstance(failures, dict) else ()
+
+    def _blame(self, failing_before: Collection[str]) -> tuple[str, str] | None:
+        from stoker.agent.rollback.triggers import blame  # noqa: PLC0415 - only who has a gateway needs it
+
+        failures = self._attendant.failures if self._attendant is not None else None
+        if not isinstance(failures, dict):
+            return None
+        found = blame(failures, self.triggers, failing_before)
+        return None if found is None else (found.reason, f"{found.place}: {found.why}")

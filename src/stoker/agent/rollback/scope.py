@@ -1,0 +1,113 @@
+"""Which files a snapshot holds, and which of them are not ours.
+
+`managed` is what the ledger knows and what the plan is about to touch; `all` is
+everything that a sync could ever reach: never the gateway's own places, which no
+restore would write, nor our own. A file whose stamp is still the ledger's is not
+read: the ledger knows its content. Where a difference may have been taken for
+meaningless, the ledger knows what was meant and not what lies there, so that is read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue, Retry
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import Ledger, version_of
+from stoker.engine.layout.protected_paths import SHIELD
+from stoker.fs.data_folder import ENTER, DataFolder, why
+from stoker.fs.dir_walk import Descent
+from stoker.fs.stat_stamp import stamp
+from stoker.fs.cancel import Stop, go_on
+from stoker.snapshots.types import Found
+
+Doubt = Callable[[str], bool]
+"""Whether a path may hold something else than the ledger says, and nobody minds."""
+
+
+class Covered(NamedTuple):
+    """The files, in the order of their paths, and those of them that are somebody else's."""
+
+    files: tuple[Found, ...]
+    foreign: tuple[str, ...]
+
+
+def managed(
+    folder: DataFolder, ledger: Ledger, touched: Collection[str], doubt: Doubt, stopped: Stop
+) -> Covered:
+    """What we wrote, and what is about to be written or deleted."""
+    found = tuple(_looked_up(folder, ledger, ledger.files.keys() | set(touched), doubt, stopped))
+    return Covered(found, tuple(one.path for one in found if one.path not in ledger.files))
+
+
+def everything(folder: DataFolder, ledger: Ledger, doubt: Doubt, stopped: Stop) -> Covered:
+    """All that a sync could reach."""
+    try:
+        found = sorted(_walked(folder.fd, "", ledger, doubt, stopped))
+    except OSError as error:
+        raise Retry(f"{folder.place} {why(error)}", reason=Reason.SNAPSHOT_FAILED) from error
+    return Covered(tuple(found), tuple(one.path for one in found if one.path not in ledger.files))
+
+
+def _looked_up(
+    folder: DataFolder, ledger: Ledger, paths: Collection[str], doubt: Doubt, stopped: Stop
+) -> Iterator[Found]:
+    with Descent(folder.fd) as descent:
+        for path in sorted(paths):
+            go_on(stopped)
+            above, _, name = path.rpartition("/")
+            try:
+                there = os.stat(name, dir_fd=descent.enter(above), follow_symlinks=False)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise Retry(f"{folder.place / path} {why(error)}", reason=Reason.SNAPSHOT_FAILED) from error
+            if stat.S_ISREG(there.st_mode):
+                yield _found(path, there, ledger, doubt)
+
+
+def _walked(fd: int, place: str, ledger: Ledger, doubt: Doubt, stopped: Stop) -> Iterator[Found]:
+    go_on(stopped)
+    folders: list[str] = []
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            path = f"{place}/{entry.name}" if place else entry.name
+            if not _is_ours_to_reach(path):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+                continue
+            try:
+                there = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # it went while we were looking
+                continue
+            if stat.S_ISREG(there.st_mode):
+                yield _found(path, there, ledger, doubt)
+    for name in folders:
+        try:
+            below = os.open(name, ENTER, dir_fd=fd)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        try:
+            yield from _walked(below, f"{place}/{name}" if place else name, ledger, doubt, stopped)
+        finally:
+            os.close(below)
+
+
+def _is_ours_to_reach(path: str) -> bool:
+    try:
+        RelPath(path)
+    except InvalidValue:
+        return False
+    return not SHIELD.matches(path)
+
+
+def _found(path: str, there: os.stat_result, ledger: Ledger, doubt: Doubt) -> Found:
+    kept = ledger.files.get(path)
+    known = kept is not None and kept.startswith(stamp(there)) and not doubt(path)
+    blob = version_of(kept).blob if kept is not None and known else None
+    return Found(path, there.st_size, stat.S_IMODE(there.st_mode) & 0o777, blob)

@@ -1,0 +1,40 @@
+"""Who takes changes back in a pod, made of what its direction says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.agent.desired_state import Direction
+from stoker.agent.identity import Places
+from stoker.agent.sidecar.mounted_secrets import MountedSecrets
+from stoker.agent.rollback.setup import make
+from stoker.domain.clock import Clock
+
+if TYPE_CHECKING:
+    from stoker.agent.sync.hooks import Noise
+    from stoker.agent.rollback.rollback import Undoing
+    from stoker.ignition.sync.gateway_hook import Attending
+
+
+def undoing_for(
+    direction: Direction,
+    places: Places,
+    secrets: MountedSecrets,
+    attendant: Attending | None,
+    noise: Noise | None,
+    clock: Clock,
+) -> Undoing | None:
+    """None where nothing asks for it."""
+    return make(
+        direction.intent.policies.snapshots,
+        direction.auto_rollback,
+        data_dir=places.data,
+        gateway=direction.snapshot_name,
+        mount=places.snapshots,
+        secret=secrets.read,
+        attendant=attendant,
+        noise=noise,
+        clock=clock,
+        asked=bool(direction.pinned_at),
+        resource=direction.intent.resource,
+    )

@@ -1,0 +1,200 @@
+"""The copy before each change, as a hook around it.
+
+It comes after everything that may refuse a change and before the gateway's locks. A
+copy that cannot be made stops the sync with nothing changed. What is copied twice in a
+row costs little: contents are kept once, and the ledger says which files to read.
+
+A pass that goes on where another one broke off meets half of each: it takes no copy of
+that, the one from before the first of them stands. One that is tried again and finds all
+as it was takes none either. Old copies go when the change is in place, never before: as
+often as it is tried, what there was to go back to stays. Who goes back always gets a copy
+of what is there, for the way forward, and what it goes back to is not let go of meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+
+from stoker.agent.sync.hooks import Change, Noise
+from stoker.agent.rollback import scope as covering
+from stoker.agent.rollback.state import Notes, Probation
+from stoker.agent.rollback.ledger_facts import written
+from stoker.agent.rollback.storage import Place, local_only
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.failpoints import reached
+from stoker.domain.intent.policies import Snapshots as Policy
+from stoker.domain.intent.policies import SnapshotScope
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import Ledger
+from stoker.domain.git_objects import Held, Note
+from stoker.fs.apply_plan import Applied
+from stoker.fs.data_folder import DataFolder, open_regular
+from stoker.fs.dir_walk import Descent
+from stoker.fs.cancel import go_on
+from stoker.snapshots.repository import Snapshots
+from stoker.snapshots.types import Origin, Snapshot
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What there is to go back to, as far as it is known."""
+
+    last: Snapshot | None = None
+    count: int = 0
+
+
+class Snapshotter:
+    """A `PassHook` of one data folder."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        place: Place,
+        notes: Notes,
+        *,
+        on_probation: bool,
+        failing: Callable[[], tuple[str, ...]] = tuple,
+        noise: Noise | None = None,
+    ) -> None:
+        """`on_probation`: changes are taken back by themselves; `failing` is what already fails."""
+        self.policy = policy if policy.enabled else local_only(policy)
+        self.kept: Kept | None = None
+        """None until a copy was taken by this process."""
+        self.taken = ""
+        """The one that the last change can be taken back by; empty where there is none."""
+        self._wanted = ""
+        """The one that is being put back."""
+        self._opened: Snapshots | None = None
+        """All of them, for one change: what it has read of the place need not be read again."""
+        self._place = place
+        self._notes = notes
+        self._on_probation = on_probation
+        self._failing = failing
+        self._noise = noise
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        """Have the copy, and know the way back, before anything is touched."""
+        self._opened = None  # credentials are read anew for each change
+        before = change.before if change.before is not None else Ledger()
+        waiting = self._notes.probation
+        if waiting is not None and before.intended and waiting.commit == str(change.commit):
+            self.taken = waiting.snapshot
+        else:
+            self.taken = await self._standing(before) or await self._copy(change, before)
+            self._put_on_probation(change, before, waiting)
+        yield
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        if self.taken and not applied.errors:
+            count = await in_thread(lambda _: self._prune())
+            if self.kept is not None and count is not None:
+                self.kept = replace(self.kept, count=count)
+        return ()
+
+    @contextmanager
+    def keeping(self, snapshot_id: str) -> Iterator[None]:
+        """While this one is put back it is not let go of, and what it replaces is copied as it is."""
+        self._wanted = snapshot_id
+        try:
+            yield
+        finally:
+            self._wanted = ""
+
+    def snapshots(self) -> Snapshots:
+        """All of them; for a thread."""
+        if self._opened is None:
+            self._opened = self._place.snapshots(self.policy)
+        return self._opened
+
+    async def _standing(self, before: Ledger) -> str:
+        """The copy from before a change that broke off, if there is one; who goes back takes a new one."""
+        if not before.intended or self._wanted:
+            return ""
+        newest = await in_thread(lambda _: self.snapshots().newest())
+        return newest.id if newest is not None and newest.origin == _origin(before) else ""
+
+    async def _copy(self, change: Change, before: Ledger) -> str:
+        reached("snapshot.take.before")
+        try:
+            taken, count = await in_thread(lambda stop: self._take(change, before, stop))
+        except OSError as error:
+            raise Retry(
+                f"no snapshot could be taken: {error.strerror or error}; nothing was changed",
+                reason=Reason.SNAPSHOT_FAILED,
+            ) from error
+        reached("snapshot.take.after")
+        if taken is None:
+            return ""
+        self.kept = Kept(taken, count)
+        log.info("snapshot.taken", id=taken.id, files=taken.files, bytes=taken.size, stored=taken.stored)
+        return taken.id
+
+    def _take(self, change: Change, before: Ledger, stop: threading.Event) -> tuple[Snapshot | None, int]:
+        plan = change.plan
+        touched = {str(action.path) for action in plan.actions}
+        with DataFolder.opened(self._place.data_dir) as folder, Descent(folder.fd) as descent:
+            if self.policy.scope is SnapshotScope.ALL:
+                covered = covering.everything(folder, before, self._doubt, stop.is_set)
+            else:
+                covered = covering.managed(folder, before, touched, self._doubt, stop.is_set)
+            if not covered.files:
+                return None, 0
+
+            def opened(path: str) -> int:
+                above, _, name = path.rpartition("/")
+                return open_regular(descent.enter(above), name)
+
+            snapshots = self.snapshots()
+            taken = snapshots.take(
+                covered.files,
+                opened,
+                scope=self.policy.scope,
+                origin=_origin(before),
+                extra=written(before, covered.foreign, self._place.owner_at(self.policy)),
+                digits=len(before.commit) or len(change.commit),
+                strict=self.policy.scope is SnapshotScope.MANAGED,
+                reuse=True,
+                go_on=lambda: go_on(stop.is_set),
+            )
+            return taken, len(snapshots.listed())
+
+    def _prune(self) -> int | None:
+        """How many there are then; old ones that cannot be let go of are no reason not to go on."""
+        try:
+            snapshots = self.snapshots()
+            snapshots.prune(self.policy.retention_count, keep={*self._notes.needed, self._wanted})
+            return len(snapshots.listed())
+        except (StokerError, OSError) as error:
+            log.warning("snapshot.not_pruned", error=str(error))
+            return None
+
+    def _put_on_probation(self, change: Change, before: Ledger, waiting: Probation | None) -> None:
+        """A commit that is new here has to prove itself; the way back leads to what did so last."""
+        new = bool(before.commit) and (before.commit, before.settings) != (
+            str(change.commit),
+            change.plan.facts.settings,
+        )
+        if not (self._on_probation and new and self.taken):
+            return
+        if waiting is None:
+            self._notes.keep(Probation(self.taken, str(change.commit), self._failing()))
+        else:
+            self._notes.keep(Probation(waiting.snapshot, str(change.commit), waiting.failing))
+
+    def _doubt(self, path: str) -> bool:
+        return self._noise is not None and bool(self._noise.doubtful([path]))
+
+
+def _origin(ledger: Ledger) -> Origin:
+    return Origin(ledger.commit, ledger.ref, ledger.settings)

@@ -1,0 +1,41 @@
+"""Whether a gateway fails because of a change, in the words of `deployment.autoRollback.triggers`. Pure.
+
+A gateway that is down, starting, or refuses our key says nothing about the files; nor
+does what it failed to show before the change (`stoker.ignition.sync.finish_pending` tells these apart).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from stoker.domain.intent.delivery import RollbackTrigger
+from stoker.domain.reasons import Reason
+from stoker.ignition.sync.verify import Failure
+
+_TRIGGERS = {
+    Failure.SCAN: RollbackTrigger.SCAN_FAILURE,
+    Failure.PROJECT: RollbackTrigger.PROJECT_LOAD_ERROR,
+    Failure.CONFIG: RollbackTrigger.CONFIG_ERROR,
+}
+
+
+class Blame(NamedTuple):
+    """Why a change is taken back."""
+
+    reason: Reason
+    place: str
+    why: str
+
+
+def blame(
+    failures: Mapping[str, tuple[Failure, str]],
+    triggers: Collection[RollbackTrigger],
+    failing_before: Collection[str],
+) -> Blame | None:
+    """The first failure that a trigger names and that was not there before."""
+    for place, (kind, why) in sorted(failures.items()):
+        if _TRIGGERS[kind] in triggers and place not in failing_before:
+            scan = kind is Failure.SCAN
+            return Blame(Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK, place, why)
+    return None

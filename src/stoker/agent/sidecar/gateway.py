@@ -1,0 +1,79 @@
+"""The gateway of this pod, opened for a direction.
+
+It answers on the loopback address, and only where the resource names its port. A key
+that is missing or malformed, or an authority that is not mounted, is told by whoever
+asks the gateway; files are kept all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stoker.agent.desired_state import Direction
+from stoker.agent.sidecar.mounted_secrets import MountedSecrets
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.secrets import Secret
+from stoker.engine.layout.protected_paths import STATE
+
+if TYPE_CHECKING:
+    from stoker.ignition.sync.gateway_hook import Attending
+
+HOST = "127.0.0.1"
+
+
+def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object, ...]:
+    """What differs once the gateway's key or authority is another one, or can be read at last."""
+    access = direction.access
+    if not access.port:
+        return ()
+    authority = ""
+    if access.ca is not None:
+        try:
+            authority = hashlib.sha256(secrets.read(access.ca)).hexdigest()
+        except StokerError as error:
+            authority = error.message
+    return authority, secrets.stamp(access.api_key)
+
+
+def attendant_for(
+    direction: Direction,
+    secrets: MountedSecrets,
+    clock: Clock,
+    answered: Callable[[float], None] | None = None,
+) -> Attending | None:
+    """Who looks after the gateway around each pass; None where only files are cared for (port 0)."""
+    access = direction.access
+    if not access.port:
+        return None
+    from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415 - files alone need no gateway
+    from stoker.ignition.sync.gateway_hook import Attending, AttendOptions  # noqa: PLC0415
+    from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415
+
+    key, ca = secrets.api_key(access.api_key), None
+    try:
+        ca = secrets.read(access.ca) if access.ca is not None else None
+    except StokerError as error:
+        why = error
+
+        def key() -> Secret:
+            raise why  # nobody whose certificate cannot be checked gets to see the key
+
+    gateway = Gateway(
+        GatewayAddress(HOST, access.port, access.tls),
+        key,
+        header=access.api_key_header,
+        ca=ca,
+        insecure_skip_verify=access.insecure_skip_verify,
+        clock=clock,
+    )
+    data_dir = direction.job.data_dir
+    options = AttendOptions(
+        data_dir=data_dir,
+        state_dir=data_dir / STATE,
+        order=access.scan_order,
+        policy=direction.intent.policies.ignition,
+    )
+    return Attending(gateway, options, clock, answered)

@@ -1,0 +1,247 @@
+"""What the agent sees of the cluster: the metadata map of its resource, and the profile that its pod names.
+
+Each is watched by its name, so that a Role can be limited to it (C-071). Silence and
+errors are the reflector's business; while a watch is down the object is asked for at
+each turn instead, and while nothing answers, what was seen last counts: an API server
+that is away stops nothing. Only an answer that says so makes an object missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from stoker.api.manifests.codec import decode
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue, Retry, StokerError
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import CONFIG_MAPS, Resource
+from stoker.kube.watch.store import Change, ObjectKey
+from stoker.telemetry.logs import get_logger
+
+T = TypeVar("T")
+
+SYNC_PROFILES = Resource("stoker.io", "v1alpha1", "syncprofiles", "SyncProfile", namespaced=True)
+
+FIRST_LOOK = 10.0
+"""How long the first turn waits for the first list."""
+ASK_SECONDS = 5.0
+
+log = get_logger(__name__)
+
+
+class ConfigMap(msgspec.Struct, frozen=True):
+    """Of a ConfigMap what is needed here."""
+
+    metadata: HeaderMeta = HeaderMeta()
+    data: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """One object as it was last seen; `value` is None where there is none."""
+
+    value: T | None
+    uid: str = ""
+
+
+class Watched(Generic[T]):
+    """One object by its name."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        keep: Callable[[bytes], T],
+        changed: Callable[[], None],
+        clock: Clock,
+        recovered: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._key = ObjectKey(namespace, name)
+        self._client = client
+        self._resource = resource
+        self._keep = keep
+        self._changed = changed
+        self._clock = clock
+        self._asked: Seen[T] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._trouble = ""
+        self._failed = asyncio.Event()
+        self._reflector = Reflector(
+            client,
+            resource,
+            namespace=namespace,
+            fields=f"metadata.name={name}",
+            keep=keep,
+            on_change=self._on_change,
+            on_error=self._on_error,
+            on_recovered=recovered,
+            clock=clock,
+        )
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._reflector.run(), name=f"watch {self._resource} {self.name}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def look(self) -> Seen[T]:
+        """The object as far as it is known now; raises only if it was never seen and cannot be asked for."""
+        if not self._reflector.health.synced:
+            await self._first_answer()
+        health = self._reflector.health
+        if health.synced and health.watching:
+            self._asked = None
+            return self._stored()
+        try:
+            return await self._ask()
+        except StokerError:
+            if self._asked is not None:
+                return self._asked
+            if health.synced:
+                return self._stored()
+            raise
+
+    async def _first_answer(self) -> None:
+        """Until the first list is in, or it is known that none is to be had at present."""
+        synced = asyncio.ensure_future(self._reflector.synced())
+        failed = asyncio.ensure_future(self._failed.wait())
+        try:
+            with suppress(TimeoutError):
+                async with deadline(self._clock, FIRST_LOOK):
+                    await asyncio.wait((synced, failed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            synced.cancel()
+            failed.cancel()
+
+    def _stored(self) -> Seen[T]:
+        entry = self._reflector.store.entry(self._key)
+        return Seen(None) if entry is None else Seen(entry.value, entry.uid)
+
+    async def _ask(self) -> Seen[T]:
+        """The fallback: the object itself, by GET."""
+        try:
+            async with deadline(self._clock, ASK_SECONDS):
+                raw = await self._client.get(
+                    self._resource, self._key.name, self._key.namespace, into=msgspec.Raw
+                )
+        except NotFound:
+            self._asked = Seen(None)
+        except TimeoutError:
+            raise Retry(
+                f"get {self._resource} {self._key}: no answer within {ASK_SECONDS:g} s",
+                reason=Reason.UNREACHABLE,
+            ) from None
+        else:
+            content = bytes(raw)
+            uid = msgspec.json.decode(content, type=ConfigMap).metadata.uid
+            self._asked = Seen(self._keep(content), uid)
+        return self._asked
+
+    def _on_change(self, change: Change[T]) -> None:
+        self._trouble = ""
+        self._changed()
+
+    def _on_error(self, error: StokerError) -> None:
+        self._failed.set()
+        if error.message != self._trouble:
+            log.warning(
+                "watch.failed", what=f"{self._resource} {self._key}", reason=error.reason, error=error.message
+            )
+        self._trouble = error.message
+
+
+class Observed:
+    """The map from the start, the profile from the moment in which the pod names one."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        metadata_map: str,
+        changed: Callable[[str], None],
+        clock: Clock,
+        recovered: Callable[[], None] | None = None,
+    ) -> None:
+        """`recovered` is told when the API server answers again after it was away."""
+        self._client = client
+        self._namespace = namespace
+        self._changed = changed
+        self._clock = clock
+        self._metadata = Watched(
+            client,
+            CONFIG_MAPS,
+            namespace,
+            metadata_map,
+            _data_of,
+            lambda: changed("metadata"),
+            clock,
+            recovered,
+        )
+        self._profile: Watched[bytes] | None = None
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._metadata.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self._metadata.stop()
+            await self._leave_profile()
+
+    async def metadata(self) -> Seen[dict[str, str]]:
+        return await self._metadata.look()
+
+    async def profile(self, name: str) -> SyncProfile | None:
+        """The profile of that name; it is watched until another one is asked for. Empty: none is."""
+        if self._profile is not None and self._profile.name != name:
+            await self._leave_profile()
+        if not name:
+            return None
+        if self._profile is None:
+            self._profile = Watched(
+                self._client,
+                SYNC_PROFILES,
+                self._namespace,
+                name,
+                bytes,
+                lambda: self._changed("profile"),
+                self._clock,
+            )
+            self._profile.start()
+        raw = (await self._profile.look()).value
+        if raw is None:
+            return None
+        try:
+            return decode(raw, SyncProfile)
+        except InvalidValue as error:
+            raise InvalidValue(
+                f"SyncProfile {self._namespace}/{name} cannot be read: {error.message}",
+                reason=Reason.INVALID_SPEC,
+            ) from None
+
+    async def _leave_profile(self) -> None:
+        if self._profile is not None:
+            await self._profile.stop()
+            self._profile = None
+
+
+def _data_of(raw: bytes) -> dict[str, str]:
+    return msgspec.json.decode(raw, type=ConfigMap).data or {}

@@ -1,0 +1,349 @@
+"""What the watcher asks before each turn: look at everything, decide, have what it takes ready.
+
+    pod ─ metadata map ─ profile ─► direction ─► keeper and gateway ─► one turn
+
+Everything is read anew and nothing is done twice: what did not change since the last
+turn is not decided again, and the keeper with its memory stays as long as what it is
+made of stays. An error on the way is told in the report and ends this turn alone;
+what lies on disk stays as it is, and the next turn looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from stoker.agent.bidirectional.setup import Alternating, open_capture
+from stoker.agent.bidirectional.setup import made_of as what_capture_is_made_of
+from stoker.agent.bidirectional.watch import Watch
+from stoker.agent.bidirectional.outbox_sender import Sender
+from stoker.agent.loop.change_log_lines import Chronicle
+from stoker.agent.desired_state import Address, Direction, address_for, direct, profile_named_by
+from stoker.agent.sidecar.gateway import attendant_for, gateway_stamp
+from stoker.agent.audit.audit_log import MANUAL, POLLING, Audit
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.gates.setup import gates_for
+from stoker.agent.identity import AgentIdentity, Places, check_pod
+from stoker.agent.sync.credentials import access_reader, keys_reader
+from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
+from stoker.agent.sidecar.informers import Observed
+from stoker.agent.sync.open_source import open_keeper
+from stoker.agent.sidecar.primary_watch import Pairing
+from stoker.agent.sidecar.podinfo import PodInfo, Stamp
+from stoker.agent.status.publisher import Publisher
+from stoker.agent.rollback.sidecar_setup import undoing_for
+from stoker.agent.sidecar.startup import Startup
+from stoker.agent.status.status_report import Board
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.sidecar.memory_release import Trimmer
+from stoker.agent.sidecar.sync_turn import Turn
+from stoker.agent.loop.loop import Assignment, Keeping
+from stoker.api.to_intent import PodFacts
+from stoker.api.to_intent.pod_facts import status_key
+from stoker.api.agent_spec import agent_spec_of
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue, StokerError, Wait
+from stoker.domain.protocol import Metadata, check_signature, is_terminating
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.drift import Drift
+
+if TYPE_CHECKING:
+    from stoker.agent.audit.audit_export import Export
+    from stoker.agent.sync.hooks import Noise
+    from stoker.agent.sync.sync_report import SyncReport
+    from stoker.ignition.sync.gateway_hook import Attending
+
+LOOK_FOR_MAP = 30.0
+"""Seconds until a missing map is looked for again, should nobody tell of it."""
+IDLE = 3600.0
+
+
+class Held(NamedTuple):
+    """A keeper with its gateway, and what both are made of."""
+
+    tended: Tended
+    attendant: Attending | None
+    made_of: object
+    capture: Watch | None = None
+    """The way back, where somebody asked for it."""
+
+
+class Seen(NamedTuple):
+    """What a direction was decided on."""
+
+    pod: PodFacts
+    metadata: Metadata
+    profile: SyncProfile | None
+
+
+class Assigner:
+    """Hands out turns."""
+
+    def __init__(
+        self,
+        identity: AgentIdentity,
+        places: Places,
+        observed: Observed,
+        publisher: Publisher,
+        startup: Startup,
+        clock: Clock,
+        sender: Sender | None = None,
+        answered: Callable[[float], None] | None = None,
+        export: Export | None = None,
+    ) -> None:
+        """`sender` is for what somebody changes on the gateway; without one nothing goes back.
+
+        `answered` hears how long the gateway took to answer each request for a scan, `export` takes
+        the records of the audit to somewhere else.
+        """
+        self._identity = identity
+        self._places = places
+        self._observed = observed
+        self._publisher = publisher
+        self._startup = startup
+        self._clock = clock
+        self._sender = sender
+        self._answered = answered
+        self._resting = False
+        self._podinfo = PodInfo(places, identity)
+        self._secrets = MountedSecrets(places)
+        self._trimmer = Trimmer()
+        self._pairing = Pairing(identity, publisher, clock)
+        gateway = identity.gateway or identity.pod
+        home = Address(identity.status_map(), status_key(gateway))
+        self._board = Board(identity, gateway, home, clock, publisher.offer)
+        self._audit = Audit(places.data, self._gateway(gateway), clock, export=export)
+        self._data: tuple[dict[str, str], Metadata] | None = None
+        self._decided: tuple[Seen, Direction] | None = None
+        self._held: Held | None = None
+        self._map_uid = ""
+        self._seeded = False
+
+    async def assign(self) -> Assignment:
+        """The next turn; raises, having told why, where there is none."""
+        try:
+            return await self._assign()
+        except StokerError as error:
+            self._failed(error)
+            raise
+        except Exception as error:
+            self._failed(StokerError(f"{type(error).__name__}: {error}"))
+            raise
+
+    def stamps(self) -> tuple[Stamp | None, ...]:
+        """What differs once a file that we depend on was written anew."""
+        return (*self._podinfo.stamps(), *self._secrets.stamps())
+
+    async def aclose(self) -> None:
+        if self._held is not None:
+            if self._held.capture is not None:
+                await self._held.capture.aclose()
+            await self._held.tended.aclose()
+            self._held = None
+
+    async def _assign(self) -> Assignment:
+        pod = self._podinfo.read()
+        self._check(pod)
+        data = await self._told(pod)
+        self._resting = is_terminating(data)
+        if self._resting:
+            self._board.addressed(self._address(pod, data), may_create=False)
+            self._board.terminating()
+            return Assignment(_NOTHING, IDLE, paused=True)
+        self._board.addressed(self._address(pod, data), may_create=True)
+        metadata = self._parsed(data)
+        profile = await self._observed.profile(profile_named_by(pod))
+        direction = self._direction(Seen(pod, metadata, profile))
+        await self._seed(direction)
+        self._board.directed(direction)
+        self._audit.gateway = self._gateway(direction.intent.gateway)
+        self._startup.budget = direction.startup_budget
+        period = direction.intent.sync_period
+        self._resting = direction.paused
+        if direction.paused:
+            self._board.paused(direction.commit or "")
+            self._audit.paused(commit=direction.commit or "", ref=str(direction.job.source.ref))
+            self._startup.failed("paused")
+            return Assignment(_NOTHING, period, paused=True)
+        held = await self._hold(direction)
+        self._board.remark(await self._pair(direction, metadata, held.attendant))
+        turn = Turn(
+            direction,
+            held.tended,
+            held.attendant,
+            self._board,
+            self._startup,
+            self._trimmer,
+            self._clock,
+            self._audit,
+        )
+        kept: Keeping = turn
+        if held.capture is not None:
+            await held.capture.capturing.told(direction.changes)
+            kept = Alternating(turn, held.capture.capturing)
+        return Assignment(kept, _until_settled(period, held.attendant), direction.intent.policies.drift)
+
+    def _check(self, pod: PodFacts) -> None:
+        try:
+            check_pod(self._identity, pod)
+        except StokerError:
+            # Under its own name: the gateway's key belongs to the pod that the agent was made for.
+            self._board.addressed(
+                Address(self._identity.status_map(), status_key(pod.name)), may_create=False
+            )
+            raise
+
+    async def _told(self, pod: PodFacts) -> dict[str, str]:
+        """The data of the map, if it is there and to be believed."""
+        seen = await self._observed.metadata()
+        name = f"{self._identity.namespace}/{self._identity.metadata_map}"
+        if seen.value is None:
+            self._board.addressed(self._address(pod, {}), may_create=False)
+            raise Wait(
+                f"metadata map {name} is not there; what is on disk stays as it is",
+                after=LOOK_FOR_MAP,
+                reason=Reason.METADATA_NOT_FOUND,
+            )
+        if seen.uid != self._map_uid:
+            self._map_uid = seen.uid
+            self._publisher.again()  # whoever made this map anew may have done so with ours as well
+        key = metadata_key(self._places)
+        if key is not None:
+            check_signature(seen.value, key, of=name)
+        return seen.value
+
+    def _parsed(self, data: dict[str, str]) -> Metadata:
+        if self._data is None or self._data[0] != data:
+            self._data = data, Metadata.parse(data)
+        return self._data[1]
+
+    def _address(self, pod: PodFacts, data: dict[str, str]) -> Address:
+        try:
+            return address_for(self._identity, pod, Metadata.parse(data))
+        except InvalidValue:
+            return Address(self._identity.status_map(), status_key(self._identity.gateway or pod.name))
+
+    def _direction(self, seen: Seen) -> Direction:
+        if self._decided is None or self._decided[0] != seen:
+            spec = agent_spec_of(seen.metadata, self._identity.owner)
+            made = direct(self._identity, self._places, seen.pod, seen.metadata, spec, seen.profile)
+            self._decided = seen, made
+        return self._decided[1]
+
+    async def _seed(self, direction: Direction) -> None:
+        """Go on with what an agent before this one reported: history, counts, the last sync."""
+        if self._seeded:
+            return
+        self._seeded = True
+        earlier = await self._publisher.earlier(direction.address)
+        if earlier is not None and earlier.gateway == direction.intent.gateway:
+            self._board.seed(earlier)
+
+    async def _hold(self, direction: Direction) -> Held:
+        source = direction.job.source
+        self._secrets = MountedSecrets(self._places, source.auth.secret, direction.access.api_key)
+        made_of = (
+            direction.keeper_key,
+            gateway_stamp(direction, self._secrets),
+            what_capture_is_made_of(direction),
+        )
+        if self._held is not None and self._held.made_of == made_of:
+            return self._held
+        await self.aclose()
+        attendant = attendant_for(direction, self._secrets, self._clock, self._answered)
+        noise = _noise()
+        undoing = undoing_for(direction, self._places, self._secrets, attendant, noise, self._clock)
+        keeper = open_keeper(
+            direction.job,
+            access=access_reader(source, self._secrets, require_known_hosts=direction.require_known_hosts),
+            keys=keys_reader(source, self._secrets),
+            hooks=(
+                Chronicle(self._clock, mappings=len(direction.job.files.mappings), source=self._source),
+                *gates_for(
+                    direction.intent.policies.validation,
+                    direction.job.data_dir,
+                    self._gateway(direction.intent.gateway),
+                    self._clock,
+                ),
+                *(undoing.hooks if undoing is not None else ()),
+                *(() if attendant is None else (attendant,)),
+            ),
+            noise=noise,
+            clock=self._clock,
+            shared=self._places.shared_repo if self._places.shared_repo.is_dir() else None,
+        )
+        capture = open_capture(
+            direction,
+            keeper,
+            self._sender,
+            self._clock,
+            noise=noise,
+            tell=self._board.changed_here,
+            may=lambda: not (self._resting or self._is_new() or _awaits_first_boot(attendant)),
+        )
+        capturing = capture.capturing if capture is not None else None
+        if undoing is not None:
+            undoing.capture = capturing
+        tended = Tended(keeper, attendant, undoing, capturing)
+        self._held = Held(tended, attendant, made_of, capture)
+        return self._held
+
+    def _source(self) -> str:
+        """What set off the change that is being made: who goes back, who moved the ref, or our own look."""
+        direction = self._decided[1] if self._decided is not None else None
+        if direction is None or direction.rollback is not None:
+            return MANUAL
+        return (direction.trigger if direction.commit != self._board.report.synced_commit else "") or POLLING
+
+    def _is_new(self) -> bool:
+        """Whether this volume never had a gateway; a new pod on an old one finds what people left."""
+        return self._startup.initial and not self._startup.synced_before
+
+    def _gateway(self, name: str) -> Gateway:
+        return Gateway(name, self._identity.namespace, self._identity.resource, self._identity.pod)
+
+    async def _pair(self, direction: Direction, metadata: Metadata, attendant: Attending | None) -> str:
+        info = attendant.info if attendant is not None else None
+        return await self._pairing.warning(
+            direction,
+            metadata,
+            here=self._board.report.synced_commit,
+            said=info.role if info is not None else "",
+            initial=self._startup.initial,
+        )
+
+    def _failed(self, error: StokerError) -> None:
+        attendant = self._held.attendant if self._held is not None else None
+        self._board.failed(error, attendant.outcome if attendant is not None else None)
+        self._audit.failed(error, POLLING, commit=self._board.report.commit, ref=self._board.report.ref)
+        self._startup.failed(f"{error.reason}: {error.message}")
+
+
+class _Nothing:
+    """Stands where nothing may be done; the watcher asks nothing of it while it is paused."""
+
+    async def sync(self, *, walk: bool) -> SyncReport:
+        raise Wait("nothing is to be done", after=IDLE)
+
+    async def verify(self) -> Drift:
+        return Drift()
+
+
+_NOTHING = _Nothing()
+
+
+def _until_settled(period: float, attendant: Attending | None) -> float:
+    """Sooner than the period where the gateway still has something to do."""
+    due = attendant.settle_in if attendant is not None else None
+    return period if due is None else min(period, max(1.0, due))
+
+
+def _awaits_first_boot(attendant: Attending | None) -> bool:
+    return attendant is not None and attendant.awaits_first_boot
+
+
+def _noise() -> Noise:
+    from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - it knows what only a gateway does
+
+    return ResourceNoise()

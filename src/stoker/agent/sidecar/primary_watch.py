@@ -1,0 +1,103 @@
+"""The backup of a redundant pair: what its primary reports, and what follows from it.
+
+Gateways have no way to ask each other which commit they are at; their agents' reports
+do (C-107). The rules are `stoker.ignition.sync.redundancy`; here is where its values come from.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from stoker.agent.desired_state import Address, Direction
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.status.publisher import Publisher
+from stoker.api.to_intent.pod_facts import status_key
+from stoker.domain.clock import Clock, parse_rfc3339
+from stoker.domain.errors import Wait
+from stoker.domain.intent.policies import RedundancyRole
+from stoker.domain.protocol import GatewayReport, Metadata
+from stoker.domain.reasons import Reason
+from stoker.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from stoker.ignition.sync.redundancy import PrimaryReport, PrimaryWatch
+
+LOOK_AGAIN = 5.0
+
+_DOWN = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_FAULTED})
+
+log = get_logger(__name__)
+
+
+class Pairing:
+    """Whether this gateway may go on, asked before each pass."""
+
+    def __init__(self, identity: AgentIdentity, publisher: Publisher, clock: Clock) -> None:
+        self._identity = identity
+        self._publisher = publisher
+        self._clock = clock
+        self._watch: PrimaryWatch | None = None
+        self._checked_at = -math.inf
+        self._promoted = False
+
+    async def warning(
+        self, direction: Direction, metadata: Metadata, *, here: str, said: str, initial: bool
+    ) -> str:
+        """What to say about going on by itself; raises `Wait` while the primary comes first."""
+        policy = direction.intent.policies.ignition
+        if direction.commit is None or (policy.redundancy_role is RedundancyRole.STANDALONE and not said):
+            return ""
+        from stoker.ignition.sync.redundancy import Course, Pair, PrimaryWatch, decide  # noqa: PLC0415 - few are pairs
+
+        self._watch = self._watch or PrimaryWatch()
+        primary = None
+        if policy.peer_gateway and not initial:
+            primary = await self._primary(policy.peer_gateway, metadata)
+            self._count(primary, direction.intent.sync_period)
+        pair = Pair(
+            wanted=str(direction.commit),
+            here=here,
+            initial=initial,
+            role=policy.redundancy_role,
+            said=said,
+            peer=policy.peer_gateway,
+            primary=primary,
+            failed_checks=self._watch.failed_checks,
+        )
+        decision = decide(pair)
+        if (decision.course is Course.PROMOTE) != self._promoted:
+            self._promoted = not self._promoted
+            say, event = (log.warning, "promoted") if self._promoted else (log.info, "demoted")
+            say(f"redundancy.{event}", primary=policy.peer_gateway, why=decision.why)
+        if decision.course is Course.WAIT:
+            raise Wait(decision.why, after=LOOK_AGAIN, reason=decision.reason)
+        return decision.why if decision.warning else ""
+
+    async def _primary(self, peer: str, metadata: Metadata) -> PrimaryReport | None:
+        from stoker.ignition.sync.redundancy import PrimaryReport  # noqa: PLC0415
+
+        key = status_key(peer)
+        address = Address(self._identity.status_map(metadata.status_shards.get(key, 0)), key)
+        report = await self._publisher.earlier(address)
+        if report is None:
+            return None
+        return PrimaryReport(
+            report.synced_commit, report.applied is not False, _moment(report), report.reason in _DOWN
+        )
+
+    def _count(self, primary: PrimaryReport | None, period: float) -> None:
+        """One check in half a period counts; nudges in a row are one."""
+        now = self._clock.monotonic()
+        well = primary is not None and primary.is_well(self._clock.now())
+        if self._watch is not None and (well or now - self._checked_at >= period / 2):
+            self._checked_at = now
+            self._watch.checked(well=well)
+
+
+def _moment(report: GatewayReport) -> datetime | None:
+    try:
+        return parse_rfc3339(report.heartbeat_at)
+    except ValueError:
+        return None

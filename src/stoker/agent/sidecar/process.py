@@ -1,0 +1,179 @@
+"""The agent as a process: everything that lives beside one gateway, put together.
+
+    probes ─ observing ─ publishing ─ looking ─ watching
+
+They start in this order and end in the opposite one: the running sync is finished
+first, then the last report is written, and the probes answer until the end. Nothing
+here decides anything, and nothing runs while nothing happens but a look at a few files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stoker.agent.sidecar.next_sync import Assigner
+from stoker.agent.bidirectional.outbox_sender import Sender
+from stoker.agent.sidecar.shutdown_clock import HurriedClock
+from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.loop.metrics import PassMetrics
+from stoker.agent.sidecar.informers import Observed
+from stoker.agent.status.publisher import Publisher
+from stoker.agent.sidecar.startup import Startup
+from stoker.agent.sidecar.memory_release import settle_in
+from stoker.agent.loop.loop import Watcher
+from stoker.domain.clock import Clock, SystemClock
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.runtime.process import Part, Unit
+from stoker.telemetry.health import Health
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import ProbeServer
+
+if TYPE_CHECKING:
+    from stoker.agent.audit.audit_export import Export
+    from stoker.telemetry.log_shipper import Shipper
+
+LOOK_SECONDS = 2.0
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a command line and the environment say about an agent."""
+
+    config: ClusterConfig
+    identity: AgentIdentity
+    places: Places = field(default_factory=Places)
+    health_address: str = ":8082"
+    metrics_address: str = ":8083"
+    shipper: Shipper | None = None
+    """Sends records of the audit to a log server."""
+    only_initial: bool = False
+    """End when the gateway may start: for an init container, where sidecars are ordinary containers."""
+
+
+class Sidecar:
+    """One agent."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._clock = clock if clock is not None else SystemClock()
+        self._metrics = Metrics()
+        self._health = Health()
+
+    async def run(self) -> None:
+        """Keep the gateway until cancelled."""
+        settings, clock, identity = self._settings, self._clock, self._settings.identity
+        startup = Startup(settings.places, clock)
+        self._hold_the_gateway(startup)
+        probes = ProbeServer(
+            self._health,
+            self._metrics,
+            health_address=settings.health_address,
+            metrics_address=settings.metrics_address,
+        )
+        async with probes, Client(settings.config, clock=clock, user_agent="stoker-agent") as client:
+            await settle_in()
+            publisher = Publisher(client, identity, clock)
+
+            def changed(by: str) -> None:
+                watcher.nudge(by)  # whoever sees something new ends its rest
+
+            observed = Observed(
+                client, identity.namespace, identity.metadata_map, changed, clock, publisher.hurry
+            )
+            waits = HurriedClock(clock)
+            sender = Sender(client, identity, clock)
+            meter = self._meter()
+            assigner = Assigner(
+                identity,
+                settings.places,
+                observed,
+                publisher,
+                startup,
+                waits,
+                sender,
+                meter.scanned,
+                self._export(),
+            )
+            watcher = Watcher(assigner.assign, meter=meter, clock=clock)
+            self._health.live.add("watcher", watcher.heartbeat.check)
+            log.info("agent.started", pod=identity.pod, kind=str(identity.door), resource=identity.resource)
+            parts = [
+                Part("observing", observed.run),
+                Part("publishing", publisher.run, publisher.stop),
+                Part("looking", lambda: _look(assigner, watcher.nudge, clock)),
+                Part("watching", watcher.run, _stopping(watcher, waits)),
+            ]
+            try:
+                await self._live(Unit(parts, clock=clock), startup)
+            finally:
+                await assigner.aclose()
+                if settings.shipper is not None:
+                    await asyncio.to_thread(settings.shipper.close)
+
+    async def _live(self, unit: Unit, startup: Startup) -> None:
+        if not self._settings.only_initial:
+            await unit.run()
+            return
+        living = asyncio.create_task(unit.run())
+        done = asyncio.create_task(startup.over())
+        try:
+            await asyncio.wait((living, done), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            done.cancel()
+            living.cancel()
+            await asyncio.wait((living, done))
+        if not living.cancelled():
+            living.result()
+
+    def _export(self) -> Export | None:
+        shipper = self._settings.shipper
+        if shipper is None:
+            return None
+        from stoker.agent.audit.audit_export import exporting  # noqa: PLC0415 - most agents send nothing
+
+        self._metrics.collect_from(shipper.readings)
+        return exporting(shipper, self._settings.identity.pod)
+
+    def _meter(self) -> PassMetrics:
+        identity = self._settings.identity
+        return PassMetrics(
+            self._metrics,
+            self._clock,
+            namespace=identity.namespace,
+            cr=identity.resource,
+            gateway=identity.gateway or identity.pod,
+        )
+
+    def _hold_the_gateway(self, startup: Startup) -> None:
+        """Started and ready once the gateway may start, and from then on.
+
+        Before anybody can ask: a kubelet that heard once that this has started starts the gateway.
+        """
+        self._health.started.add("initial sync", startup.why_not)
+        self._health.ready.add("initial sync", startup.why_not)
+
+
+async def _look(assigner: Assigner, nudge: Callable[[str], None], clock: Clock) -> None:
+    """Notice what the kubelet writes anew: annotations, labels, secrets."""
+    seen = assigner.stamps()
+    while True:
+        await clock.sleep(LOOK_SECONDS)
+        found = assigner.stamps()
+        if found != seen:
+            seen = found
+            nudge("podinfo")
+
+
+def _stopping(watcher: Watcher, waits: HurriedClock) -> Callable[[], Coroutine[object, object, None]]:
+    async def stop() -> None:
+        watcher.stop()
+        waits.hurry()
+
+    return stop

@@ -1,0 +1,151 @@
+"""What a pass did, in the words of a gateway's report; pure functions for `stoker.agent.status.status_report`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.domain.paths import RelPath
+from stoker.domain.protocol import (
+    Checksums,
+    Diff,
+    FileChange,
+    GatewayReport,
+    HeldProject,
+    HistoryEntry,
+    PendingPlan,
+    SyncStatus,
+)
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import STAT
+from stoker.domain.git_objects import Held, Note
+from stoker.engine.plan.plan import Plan
+
+MAX_LISTED = 20
+MAX_IN_HISTORY = 3
+"""Paths of an earlier sync: a report is small, and ten syncs shall fit into it."""
+SUCCESS = "success"
+
+# The gateway is on its way: nothing has gone wrong.
+_ON_ITS_WAY = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
+_PROJECTS = "projects/"
+LOCKED = "held"
+"""What the attendant says of a scan lock that is as it should be."""
+
+
+class Attended(Protocol):
+    """What the gateway made of the last change (`stoker.ignition.sync.gateway_hook.GatewayOutcome`)."""
+
+    @property
+    def lock(self) -> str: ...
+    @property
+    def result(self) -> str: ...
+    @property
+    def durations(self) -> tuple[float, ...]: ...
+    @property
+    def trust(self) -> str: ...
+    @property
+    def applied(self) -> bool: ...
+    @property
+    def verified(self) -> bool: ...
+    @property
+    def held(self) -> tuple[Held, ...]: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+
+def wanted(report: GatewayReport) -> tuple[str, ...]:
+    """What a report is about: with another one, nothing of before is an answer."""
+    return report.commit, report.ref, report.sync_profile_name, report.service_path
+
+
+def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
+    """Status, reason and sentence of a pass that wrote."""
+    if report.result is Result.HELD:
+        first = next((one for one in report.plan.held if _is_designer(one)), report.plan.held[0])
+        names = ", ".join(sorted({one.place for one in report.plan.held if one.reason == first.reason}))
+        return SyncStatus.SYNCING, first.reason, f"{names}: {first.why}"
+    if report.result is Result.PARTIAL:
+        told = [*words(report.errors), *words(report.plan.conflicts)]
+        return SyncStatus.ERROR, Reason.SYNC_PARTIAL, told[0] if told else ""
+    if report.result is Result.UNVERIFIED:
+        word, colon, _ = report.unverified[0].why.partition(":")
+        reason = Reason(word) if colon and word in tuple(Reason) else Reason.NOT_VERIFIED
+        status = SyncStatus.SYNCING if reason in _ON_ITS_WAY else SyncStatus.ERROR
+        return status, reason, next(words(report.unverified))
+    return SyncStatus.SYNCED, "", ""
+
+
+def pending_plan(report: SyncReport, why: str) -> PendingPlan:
+    done = report.done
+    plan = report.plan
+    return PendingPlan(
+        digest=plan.digest,
+        reason=str(why),
+        commit=str(report.commit),
+        files_added=len(done.added),
+        files_modified=len(done.modified),
+        files_deleted=len(done.deleted),
+    )
+
+
+def clearing_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlan:
+    """What deleting the files of others would take: the approval of exactly this plan."""
+    plan = Plan(orphans_kept=tuple(RelPath.known(path) for path in kept)).with_orphans()
+    return PendingPlan(plan.digest, Reason.ORPHANS_KEPT, str(report.commit), files_deleted=len(kept))
+
+
+def held_projects(held: Iterable[Held]) -> tuple[HeldProject, ...]:
+    return tuple(
+        HeldProject(one.place.removeprefix(_PROJECTS), one.user) for one in filter(_is_designer, held)
+    )
+
+
+def _is_designer(held: Held) -> bool:
+    return held.reason is Reason.DESIGNER_SESSION_ACTIVE
+
+
+def diff_of(report: SyncReport, before: str) -> Diff:
+    """What a pass changed, without contents."""
+    done = report.done
+    kinds = {"added": done.added, "modified": done.modified, "deleted": done.deleted}
+    changes = [FileChange(str(path), word) for word, paths in kinds.items() for path in paths[:MAX_LISTED]]
+    return Diff(
+        before,
+        str(report.commit),
+        len(done.added),
+        len(done.modified),
+        len(done.deleted),
+        report.projects,
+        tuple(sorted(changes, key=lambda one: one.path)[:MAX_LISTED]),
+    )
+
+
+def entry_of(report: SyncReport, reason: str, diff: Diff | None = None) -> HistoryEntry:
+    return HistoryEntry(
+        timestamp="",
+        commit=str(report.commit),
+        ref=str(report.ref),
+        files_changed=report.files_changed,
+        projects_synced=report.projects,
+        duration=report.lasted,
+        result=reason or SUCCESS,
+        diff=replace(diff, changes=diff.changes[:MAX_IN_HISTORY]) if diff is not None else None,
+    )
+
+
+def checksums_of(files: Mapping[str, bytes]) -> Checksums:
+    """One digest over everything that was written, by path and content."""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(path.encode(errors="surrogateescape") + b"\0" + files[path][STAT.size :])
+    return Checksums(f"sha256:{digest.hexdigest()}", len(files))
+
+
+def words(notes: Iterable[Note]) -> Iterator[str]:
+    """One line for each."""
+    return (f"{note.path}: {note.why}" for note in notes)

@@ -1,0 +1,222 @@
+"""The agent's voice: its report, written under its own key of the status map.
+
+A task of its own holds the newest report and nothing else, so that no sync ever
+waits for the API server. It writes by server-side apply under a field manager of its
+own, by force: no reading before, nothing to conflict with, and a new pod takes over
+from its predecessor (DECISIONS part 0, 6). Nothing is written when there is nothing new
+to say, but for a sign of life every few minutes; what fails is tried again with
+growing pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import random as chance
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from stoker.agent.desired_state import Address
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.sidecar.informers import ConfigMap
+from stoker.agent.status.status_report import Posting
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.errors import StokerError
+from stoker.domain.protocol import GatewayReport, SyncStatus, labels_of
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.telemetry import tracing
+from stoker.telemetry.logs import get_logger
+
+HEARTBEAT = 300.0
+SYNCING_AFTER = 1.0
+"""A pass that is over sooner is not told while it runs."""
+WRITE_SECONDS = 10.0
+LAST_WRITE_SECONDS = 5.0
+LONGEST_MANAGER = 128
+
+log = get_logger(__name__)
+
+
+class Publisher:
+    """Writes what it is offered."""
+
+    def __init__(
+        self,
+        client: Client,
+        identity: AgentIdentity,
+        clock: Clock,
+        *,
+        backoff: Backoff | None = None,
+        random: Callable[[], float] = chance.random,
+    ) -> None:
+        self._client = client
+        self._identity = identity
+        self._clock = clock
+        self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=60.0)
+        self._random = random
+        self._manager = manager_for(identity.pod)
+        self._latest: Posting | None = None
+        self._written: Posting | None = None
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._failures = 0
+        self._not_before = -math.inf
+        self._offered_at = -math.inf
+        self._heartbeat_at = math.inf
+        self._trouble = ""
+        self._traceparent = ""
+
+    def offer(self, posting: Posting) -> None:
+        """The newest report; one that was not written yet is forgotten."""
+        if self._latest is None or _calm(posting.report) != _calm(self._latest.report):
+            self._offered_at = self._clock.monotonic()
+        self._latest = posting
+        self._traceparent = tracing.traceparent()
+        self._wake.set()
+
+    def again(self) -> None:
+        """Write the report once more although it has not changed: the map may have been made anew."""
+        self._written = None
+        self._wake.set()
+
+    def hurry(self) -> None:
+        """What could not be written may be written now."""
+        self._not_before = -math.inf
+        self._wake.set()
+
+    async def earlier(self, address: Address) -> GatewayReport | None:
+        """What an agent before this one wrote there; None where that cannot be told."""
+        try:
+            async with deadline(self._clock, WRITE_SECONDS):
+                found = await self._client.get(
+                    CONFIG_MAPS, address.map, self._identity.namespace, into=ConfigMap
+                )
+            text = (found.data or {}).get(address.key, "")
+            return GatewayReport.parse(text) if text else None
+        except (StokerError, TimeoutError):
+            return None
+
+    async def run(self) -> None:
+        """Write until stopped, and once more then."""
+        while not self._stopping:
+            await self._until_due()
+            if not self._stopping and self._due() <= 0:
+                await self._write(WRITE_SECONDS)
+        if self._latest is not None:
+            self.again()
+            await self._write(LAST_WRITE_SECONDS)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    async def _until_due(self) -> None:
+        self._wake.clear()
+        pause = self._due()
+        if pause <= 0:
+            return
+        sleeping = asyncio.ensure_future(self._clock.sleep(min(pause, HEARTBEAT)))
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait((sleeping, waking), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sleeping, waking):
+                task.cancel()
+            await asyncio.gather(sleeping, waking, return_exceptions=True)
+
+    def _due(self) -> float:
+        """Seconds until there is something to write."""
+        now, latest = self._clock.monotonic(), self._latest
+        if latest is None:
+            return math.inf
+        if self._written != latest:
+            quick = latest.report.sync_status is not SyncStatus.SYNCING or latest.report.reason != ""
+            due = self._offered_at + (0.0 if quick else SYNCING_AFTER)
+        else:
+            due = self._heartbeat_at
+        return max(due, self._not_before) - now
+
+    async def _write(self, seconds: float) -> None:
+        posting = self._latest
+        if posting is None:
+            return
+        try:
+            async with deadline(self._clock, seconds):
+                with self._traced():
+                    await self._leave(posting.address)
+                    await self._apply(posting)
+        except (StokerError, TimeoutError) as error:
+            self._failed(error)
+            return
+        if self._trouble:
+            log.info("status.written", map=posting.address.map, key=posting.address.key)
+        self._written, self._failures, self._not_before, self._trouble = posting, 0, -math.inf, ""
+        # After the farewell nobody waits for a sign of life, and the map may be gone.
+        gone = posting.report.terminating_ack or not posting.may_create
+        self._heartbeat_at = (
+            math.inf if gone else self._clock.monotonic() + HEARTBEAT * (1.0 - 0.1 * self._random())
+        )
+
+    def _traced(self) -> AbstractContextManager[object]:
+        """A report that was made in a trace is written in it; signs of life belong to none."""
+        trace, self._traceparent = self._traceparent, ""
+        return tracing.span("status.report", parent=trace) if trace else nullcontext()
+
+    async def _apply(self, posting: Posting) -> None:
+        address = posting.address
+        if not posting.may_create and not await self._is_there(address.map):
+            return
+        beating = replace(posting.report, heartbeat_at=rfc3339(self._clock.now()))
+        await self._put(address.map, {address.key: beating.json()})
+
+    async def _leave(self, address: Address) -> None:
+        """Take our key out of the map that we wrote to before; whoever reads it finds us in one place."""
+        before = self._written.address if self._written is not None else None
+        if before is not None and before.map != address.map and await self._is_there(before.map):
+            await self._put(before.map, {})
+
+    async def _is_there(self, name: str) -> bool:
+        try:
+            await self._client.get(CONFIG_MAPS, name, self._identity.namespace, into=Header)
+        except NotFound:
+            return False
+        return True
+
+    async def _put(self, name: str, data: dict[str, str]) -> None:
+        labels = labels_of(self._identity.door, self._identity.resource)
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": self._identity.namespace, "labels": labels},
+            "data": data,
+        }
+        await self._client.apply(
+            CONFIG_MAPS, body, name, self._identity.namespace, manager=self._manager, force=True, into=Header
+        )
+
+    def _failed(self, error: StokerError | TimeoutError) -> None:
+        message = error.message if isinstance(error, StokerError) else "the API server did not answer in time"
+        if message != self._trouble:
+            log.warning("status.unwritten", error=message)
+        self._trouble = message
+        self._failures += 1
+        self._not_before = self._clock.monotonic() + self._backoff.delay(self._failures)
+
+
+def manager_for(pod: str) -> str:
+    """The field manager of a pod's agent: short enough, and no other pod's."""
+    name = f"stoker-agent-{pod}"
+    if len(name) <= LONGEST_MANAGER:
+        return name
+    return f"{name[: LONGEST_MANAGER - 9]}-{hashlib.sha256(pod.encode()).hexdigest()[:8]}"
+
+
+def _calm(report: GatewayReport) -> GatewayReport:
+    return report.without_heartbeat()

@@ -1,0 +1,375 @@
+"""Where this gateway stands, as one report that follows what happens.
+
+Passes, refusals, pauses and drift come in; after each the whole report is offered to
+whoever publishes it. What a pass did stays until another one does something, so that a
+pass without changes changes nothing here either. It must never raise: a sync does not
+fail because of what is said about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from stoker import __version__
+from stoker.agent.status import fields as telling
+from stoker.agent.desired_state import Address, Direction
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.rollback import report as going_back
+from stoker.agent.loop.log_dedup import Drifted
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.errors import StokerError, Wait
+from stoker.domain.protocol import (
+    PROTOCOL_VERSION,
+    DriftFound,
+    GatewayReport,
+    HistoryEntry,
+    OwnChanges,
+    RollbackOutcome,
+    RollbackRequest,
+    SyncStatus,
+)
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import Ledger
+
+if TYPE_CHECKING:
+    from stoker.agent.rollback.state import Pin
+    from stoker.agent.rollback.rollback import Standing
+
+MAX_HISTORY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """A report, and where it goes."""
+
+    address: Address
+    report: GatewayReport
+    may_create: bool
+    """Whether the map may be made where it is missing; not when the resource may be gone."""
+
+
+class Board:
+    """The report of now."""
+
+    def __init__(
+        self,
+        identity: AgentIdentity,
+        gateway: str,
+        address: Address,
+        clock: Clock,
+        offer: Callable[[Posting], None],
+    ) -> None:
+        self._clock = clock
+        self._offer = offer
+        self._address = address
+        self._may_create = False
+        self._notices: tuple[str, ...] = ()
+        self._gate: Reason | None = None
+        self._goes_back = False
+        self._snapshot = ""
+        self._waiting: SyncReport | None = None
+        self.report = GatewayReport(
+            gateway=gateway,
+            pod_name=identity.pod,
+            namespace=identity.namespace,
+            agent_version=__version__,
+            protocol_version=PROTOCOL_VERSION,
+        )
+
+    def seed(self, earlier: GatewayReport) -> None:
+        """What an agent before this one reported, as far as it stays true."""
+        self.report = replace(self.report, **{name: getattr(earlier, name) for name in _LASTING})
+
+    def addressed(self, address: Address, *, may_create: bool) -> None:
+        self._address, self._may_create = address, may_create
+
+    def directed(self, direction: Direction) -> None:
+        """What is wanted from now on."""
+        intent, source = direction.intent, direction.job.source
+        self._address, self._may_create = direction.address, True
+        self._notices = tuple(f"{one.reason}: {one.message}" for one in direction.notices)
+        self._gate = direction.gate
+        self._goes_back = direction.rollback is not None
+        self._snapshot = ""
+        before = self.report
+        self.report = replace(
+            before,
+            gateway=intent.gateway,
+            commit=direction.commit or before.commit,
+            ref=str(source.ref),
+            sync_profile_name=intent.profile,
+            service_path=intent.service_path,
+            generation=direction.generation,
+            terminating_ack=False,
+            rollback=self._asked_back(direction.rollback),
+        )
+        if before.sync_status is SyncStatus.SYNCED and telling.wanted(self.report) != telling.wanted(before):
+            # It was synced to something else.
+            self.report = replace(self.report, sync_status=SyncStatus.PENDING)
+
+    def remark(self, warning: str) -> None:
+        """Something that holds for this turn beside what the intent says."""
+        if warning:
+            self._notices = tuple(dict.fromkeys((*self._notices, warning)))
+
+    def syncing(self) -> None:
+        """A pass has begun that will change something."""
+        self._say(replace(self.report, sync_status=SyncStatus.SYNCING, reason="", error_message=""))
+
+    def passed(self, report: SyncReport, attended: telling.Attended | None, ledger: Ledger | None) -> None:
+        """A pass came to its end; the ledger is that of the data folder, where something was ever written."""
+        said = self._gateway_said(
+            replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
+        )
+        if report.applied is not None and report.result in (Result.DONE, Result.UNVERIFIED):
+            said = replace(
+                said, rollback=self._went_back(_SUCCEEDED, f"the files are at {report.commit.short}")
+            )
+        said = replace(said, waits_until=report.waits.when if report.waits is not None else "")
+        said = self._planned(said, report) if report.applied is None else self._applied(said, report, ledger)
+        self._say(said)
+
+    def failed(self, error: StokerError, attended: telling.Attended | None = None) -> None:
+        """A turn ended with an error; what is on disk is as it was."""
+        status = SyncStatus.PENDING if isinstance(error, Wait) else SyncStatus.ERROR
+        held = (
+            attended.held if attended is not None and error.reason is Reason.DESIGNER_SESSION_ACTIVE else ()
+        )
+        said = replace(
+            self._gateway_said(self.report, attended),
+            sync_status=status,
+            reason=error.reason,
+            error_message=error.message,
+            errors=(),
+            held_projects=telling.held_projects(held),
+            waits_until="",
+        )
+        if status is SyncStatus.ERROR:
+            said = replace(
+                said,
+                rollback=self._went_back(_FAILED, error.message),
+                history=self._with_entry(
+                    said,
+                    HistoryEntry("", said.commit, said.ref, result=said.reason, snapshot_id=self._snapshot),
+                ),
+            )
+        self._say(said)
+
+    def copied(self, standing: Standing) -> None:
+        """What there is to go back to; told with what comes next."""
+        self._snapshot = standing.taken
+        self.report = replace(self.report, quarantine=going_back.quarantined(standing.quarantine))
+        if standing.kept is not None:
+            last = standing.kept.last
+            self.report = replace(
+                self.report,
+                last_snapshot=going_back.taken(last) if last is not None else None,
+                snapshots_kept=standing.kept.count,
+            )
+
+    def stays(self, pin: Pin, report: SyncReport, attended: telling.Attended | None) -> None:
+        """The files are at a snapshot, and stay there while somebody wants it."""
+        status, reason, message = telling.standing(report)
+        said = replace(
+            self._gateway_said(self.report, attended),
+            sync_status=status,
+            reason=reason or Reason.ROLLED_BACK,
+            error_message=message,
+            errors=tuple(telling.words(report.unverified)),
+            held_projects=(),
+            pending_plan=None,
+            waits_until="",
+            synced_commit=pin.commit,
+            synced_ref=pin.ref,
+            rollback=self._went_back(_SUCCEEDED, f"the files are at snapshot {pin.snapshot}"),
+        )
+        if report.files_changed:
+            entry = replace(telling.entry_of(report, Reason.ROLLED_BACK), snapshot_id=pin.snapshot)
+            said = replace(
+                said,
+                synced_at=rfc3339(self._clock.now()),
+                history=self._with_entry(said, entry, always=True),
+            )
+        self._say(said)
+
+    def pending(self, report: SyncReport) -> None:
+        """What would be done if somebody approved it."""
+        self._say(
+            replace(
+                self.report,
+                pending_plan=telling.pending_plan(report, report.stalled.reason if report.stalled else ""),
+            )
+        )
+
+    def paused(self, wanted: str) -> None:
+        """Nothing is begun. What went wrong before that is as wrong as it was, and stays told."""
+        if self.report.sync_status is SyncStatus.ERROR:
+            self._say(self.report)
+            return
+        there = bool(wanted) and wanted == self.report.synced_commit
+        status = SyncStatus.SYNCED if there else SyncStatus.PENDING
+        self._say(replace(self.report, sync_status=status, reason=Reason.PAUSED, error_message="", errors=()))
+
+    def terminating(self) -> None:
+        """Acknowledge that the resource goes away; from now on nothing is synced (C-043)."""
+        self._say(replace(self.report, terminating_ack=True, reason=Reason.TERMINATING, error_message=""))
+
+    def drifted(self, drift: Drifted) -> None:
+        paths = sorted((*drift.modified, *drift.missing, *drift.extra))
+        before = self.report.drift
+        found = None
+        if paths:
+            since = before.detected_at if before is not None else rfc3339(self._clock.now())
+            found = DriftFound(len(paths), tuple(paths[: telling.MAX_LISTED]), since)
+        self._say(replace(self.report, drift=found))
+
+    def changed_here(self, changes: OwnChanges | None) -> None:
+        """What somebody changed on this gateway, and git does not have yet."""
+        if changes != self.report.changes:
+            self._say(replace(self.report, changes=changes))
+
+    def _say(self, said: GatewayReport) -> None:
+        self.report = said
+        self._offer(Posting(self._address, said, self._may_create))
+
+    def _gateway_said(self, said: GatewayReport, attended: telling.Attended | None) -> GatewayReport:
+        warnings = list(self._notices)
+        if attended is None:
+            return replace(
+                said,
+                scan_result="",
+                scan_durations=(),
+                applied=None,
+                verified=None,
+                warnings=tuple(warnings),
+            )
+        if "unverified" in attended.trust:
+            warnings.append(attended.trust)
+        if attended.lock not in ("", telling.LOCKED):
+            warnings.append(f"scan lock: {attended.lock}")
+        warnings += attended.warnings
+        return replace(
+            said,
+            scan_result=attended.result or said.scan_result,
+            scan_durations=tuple(f"{seconds:.3f}s" for seconds in attended.durations),
+            applied=attended.applied,
+            verified=attended.verified,
+            warnings=tuple(dict.fromkeys(warnings)),
+        )
+
+    def _planned(self, said: GatewayReport, report: SyncReport) -> GatewayReport:
+        if not report.plan.actions and said.synced_commit == report.commit:
+            return replace(self._settled(said), pending_plan=None)
+        what = report.stalled or report.waits
+        why = what.reason if what is not None else self._gate or Reason.DRY_RUN
+        return replace(
+            said,
+            sync_status=SyncStatus.PENDING,
+            reason=why,
+            error_message=what.message if what is not None else "",
+            errors=(),
+            held_projects=(),
+            pending_plan=telling.pending_plan(report, why),
+        )
+
+    def _settled(self, said: GatewayReport) -> GatewayReport:
+        """There is nothing to plan: it is where it shall be."""
+        return replace(
+            said, sync_status=SyncStatus.SYNCED, reason="", error_message="", errors=(), held_projects=()
+        )
+
+    def _applied(self, said: GatewayReport, report: SyncReport, ledger: Ledger | None) -> GatewayReport:
+        # While a place is held, the same report comes again and again, for the same pass.
+        repeated, self._waiting = report is self._waiting, report if report.plan.held else None
+        status, reason, message = telling.standing(report)
+        whole = report.result in (Result.DONE, Result.UNVERIFIED)
+        kept = tuple(sorted(ledger.kept)) if ledger is not None else ()
+        said = replace(
+            said,
+            sync_status=status,
+            reason=reason,
+            error_message=message,
+            errors=tuple(telling.words(report.errors or report.unverified)),
+            held_projects=telling.held_projects(report.plan.held),
+            pending_plan=telling.clearing_plan(report, kept) if kept else None,
+            orphans_kept=kept[: telling.MAX_LISTED],
+            orphans_kept_total=len(kept),
+        )
+        if repeated or (not report.files_changed and (not whole or said.synced_commit == report.commit)):
+            return said
+        return self._changed(said, report, ledger, whole=whole)
+
+    def _changed(
+        self, said: GatewayReport, report: SyncReport, ledger: Ledger | None, *, whole: bool
+    ) -> GatewayReport:
+        done = report.done
+        diff = telling.diff_of(report, said.synced_commit)
+        return replace(
+            said,
+            files_added=len(done.added),
+            files_modified=len(done.modified),
+            files_deleted=len(done.deleted),
+            files_changed=report.files_changed,
+            projects_synced=report.projects,
+            duration=report.lasted,
+            synced_at=rfc3339(self._clock.now()),
+            synced_commit=str(report.commit) if whole else said.synced_commit,
+            synced_ref=str(report.ref) if whole else said.synced_ref,
+            checksums=telling.checksums_of(ledger.files) if ledger is not None else said.checksums,
+            diff=diff,
+            history=self._with_entry(
+                said,
+                replace(telling.entry_of(report, said.reason, diff), snapshot_id=self._snapshot),
+                always=True,
+            ),
+        )
+
+    def _with_entry(
+        self, said: GatewayReport, entry: HistoryEntry, *, always: bool = False
+    ) -> tuple[HistoryEntry, ...]:
+        """The same failure again and again is one entry."""
+        newest = said.history[0] if said.history else None
+        same = newest is not None and (newest.commit, newest.result) == (entry.commit, entry.result)
+        if same and not always:
+            return said.history
+        return (replace(entry, timestamp=rfc3339(self._clock.now())), *said.history)[:MAX_HISTORY]
+
+    def _asked_back(self, request: RollbackRequest | None) -> RollbackOutcome | None:
+        """The outcome that a request begins with; one that was carried out is not begun again (C-119)."""
+        before = self.report.rollback
+        if request is None or (before is not None and before.id == request.id):
+            return before
+        return RollbackOutcome(request.id, _PENDING)
+
+    def _went_back(self, result: str, message: str) -> RollbackOutcome | None:
+        before = self.report.rollback
+        if before is None or not self._goes_back or before.result == _SUCCEEDED:
+            return before
+        return RollbackOutcome(before.id, result, message)
+
+
+_PENDING, _SUCCEEDED, _FAILED = "Pending", "Succeeded", "Failed"
+
+_LASTING = (
+    "synced_at",
+    "synced_commit",
+    "synced_ref",
+    "files_added",
+    "files_modified",
+    "files_deleted",
+    "files_changed",
+    "projects_synced",
+    "scan_result",
+    "duration",
+    "history",
+    "diff",
+    "checksums",
+    "rollback",
+    "last_snapshot",
+    "snapshots_kept",
+    "drift",
+)

@@ -1,0 +1,133 @@
+"""A plan, carried out with everything around it, or only rehearsed.
+
+Contents that the local copy of the source lacks come in one request. Then they are
+staged; hooks are entered when all of them lie ready and nothing live has been
+touched, so that a gateway's scan lock is held for the renames and not for the
+download. A rehearsal reads the same contents, so that what would stop the real
+thing is known before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AsyncExitStack
+from contextvars import copy_context
+from dataclasses import dataclass
+
+from stoker.agent.sync.contents import Contents, Derivation
+from stoker.agent.sync.diff import diff_lines
+from stoker.agent.sync.hooks import Change, PassHook
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.failpoints import reached
+from stoker.domain.git_objects import BlobId, Note
+from stoker.engine.source_protocol import SourceReader
+from stoker.fs.apply_plan import Applied, BlobReader, FileRules, Progress, Stopped, apply
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.ledger_store import Book
+from stoker.telemetry import tracing
+
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Carrying:
+    """One change on its way into one data folder."""
+
+    change: Change
+    folder: DataFolder
+    book: Book
+    reader: SourceReader
+    derived: Mapping[BlobId, Derivation]
+
+    async def out(
+        self, rules: FileRules, hooks: Sequence[PassHook], progress: Progress | None
+    ) -> tuple[Applied, tuple[Note, ...]]:
+        """What came of it, and what the hooks could not verify; the caller holds the lock."""
+        contents = await self._contents()
+        return await carried(self.change, self.folder, self.book, contents, rules, hooks, progress)
+
+    async def rehearse(self, *, diff: bool) -> tuple[str, ...]:
+        """Read what would be written; raises what would stop it. The lines that would change, if asked."""
+        contents, writes = await self._contents(), self.change.plan.writes
+        if diff:
+            return await in_thread(lambda _: tuple(diff_lines(self.folder, self.change.plan, contents)))
+        await in_thread(lambda _: _read_all(contents, [write.version.blob for write in writes]))
+        return ()
+
+    async def _contents(self) -> Contents:
+        writes = self.change.plan.writes
+        contents = Contents.of(self.reader, self.derived, writes)
+        if writes:
+            await self.reader.complete({contents.source(write.version.blob) for write in writes})
+        return contents
+
+
+async def carried(
+    change: Change,
+    folder: DataFolder,
+    book: Book,
+    contents: BlobReader,
+    rules: FileRules,
+    hooks: Sequence[PassHook],
+    progress: Progress | None = None,
+    then: Callable[[], None] | None = None,
+) -> tuple[Applied, tuple[Note, ...]]:
+    """The change with its hooks around it, wherever its contents come from; `then` is done before `after`."""
+    plan = change.plan
+    reached("carry.before")
+    if not plan.actions:
+        hooks = ()
+    async with AsyncExitStack() as around:
+
+        async def enter() -> None:
+            for hook in hooks:
+                await around.enter_async_context(hook.around(change))
+
+        loop, context = asyncio.get_running_loop(), copy_context()
+
+        def carry(stop: threading.Event) -> Applied:
+            def ready() -> None:
+                laps.lap("files.merge")
+                if not hooks:
+                    return
+                # A thread knows nothing of the pass; what hooks log has to carry its id all the same.
+                _wait_for(context.run(asyncio.run_coroutine_threadsafe, enter(), loop), stop)
+
+            applied = apply(
+                folder,
+                plan,
+                book,
+                contents,
+                rules=rules,
+                ready=ready,
+                stopped=stop.is_set,
+                progress=progress,
+            )
+            if then is not None:
+                then()
+            return applied
+
+        with tracing.laps("files.stage") as laps:
+            applied = await in_thread(carry)
+        reached("carry.after")
+        notes = [note for hook in hooks for note in await hook.after(change, applied)]
+    return applied, tuple(notes)
+
+
+def _read_all(contents: Contents, blobs: Collection[BlobId]) -> None:
+    for blob in contents(tuple(blobs)):
+        for _ in blob.chunks:
+            pass
+
+
+def _wait_for(entering: Future[None], stop: threading.Event) -> None:
+    """Until the hooks are entered, unless the pass is told to stop meanwhile."""
+    while not entering.done():
+        wait([entering], _LOOK_SECONDS)
+        if stop.is_set():
+            entering.cancel()
+            raise Stopped("the sync was stopped")
+    entering.result()

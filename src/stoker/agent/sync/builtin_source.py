@@ -1,0 +1,67 @@
+"""A source that also has the contents which the product writes itself.
+
+Everything past it asks for contents by their ids and need not know that some of
+them (`stoker.engine.layout.builtin_files`) are in no repository. All else is the source's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.layout import builtin_files as literals
+from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
+from stoker.engine.source_protocol import SourceReader
+
+
+@dataclass(frozen=True, slots=True)
+class WithLiterals:
+    """A `SourceReader` in front of another one."""
+
+    source: SourceReader
+
+    async def complete(self, blobs: Collection[BlobId]) -> None:
+        await self.source.complete(blobs if literals.IDS.isdisjoint(blobs) else set(blobs) - literals.IDS)
+
+    def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        return self.source.contents(blobs) if literals.IDS.isdisjoint(blobs) else self._mixed(blobs)
+
+    def _mixed(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        asked = self.source.contents([blob for blob in blobs if blob not in literals.IDS])
+        for blob in blobs:
+            if blob in literals.IDS:
+                content = literals.content_of(blob)
+                yield Blob(blob, len(content), iter((content,)))
+            else:
+                yield next(asked)
+        for _ in asked:  # so that it comes to its end
+            pass
+
+    async def resolve(self, ref: GitRef) -> CommitId:
+        return await self.source.resolve(ref)
+
+    def held(self) -> AbstractAsyncContextManager[None]:
+        return self.source.held()
+
+    async def fetch(self, commit: CommitId, ref: GitRef) -> None:
+        await self.source.fetch(commit, ref)
+
+    async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
+        await self.source.vouch(commit, ref, before)
+
+    async def tree(self, commit: CommitId) -> Tree:
+        return await self.source.tree(commit)
+
+    async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
+        return await self.source.changes(before, after)
+
+    async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
+        return await self.source.look_up(commit, paths)
+
+    async def committed_at(self, commit: CommitId) -> int:
+        return await self.source.committed_at(commit)
+
+    def discard(self) -> None:
+        self.source.discard()

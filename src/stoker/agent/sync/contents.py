@@ -1,0 +1,137 @@
+"""Contents on their way from the source to the data folder: derived, checked, streamed.
+
+A file that a template, a normalization or a patch shapes has a content that git
+does not have; it is made here from the one that git has, at the moment it is
+needed, and named by its own blob id. Every content is looked at once as it passes
+into staging, where nothing live has been touched yet: a Git LFS pointer or a
+`.json` that is none comes out by name, and the pass ends before its first rename.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue, Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.engine.transform.templates import MAX_BYTES
+from stoker.engine.transform.json_quick_check import surely_json
+from stoker.engine.layout.desired_files import Recipe
+from stoker.domain.git_objects import Blob, BlobId, blob_of
+from stoker.engine.plan.plan import Write
+from stoker.engine.source_protocol import SourceReader
+
+MAX_SHAPED = MAX_BYTES
+"""A larger file is not templated, normalized, patched or checked: nobody writes such a one by hand."""
+FEW = 64
+"""Up to so many JSON files a quick glance at each is cheaper than loading the parser that checks them."""
+_NAMED = 5
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_MAX_POINTER = 1024
+
+
+class Derivation(NamedTuple):
+    """How a content that git does not have comes about."""
+
+    source: BlobId
+    recipe: Recipe
+
+
+class PointersFound(StokerError):
+    """These contents only point at content that lies elsewhere; the caller plans again without them."""
+
+    def __init__(self, blobs: frozenset[BlobId]) -> None:
+        super().__init__("the repository holds Git LFS pointers")
+        self.blobs = blobs
+
+
+def derive(
+    reader: SourceReader, wanted: Mapping[str, tuple[BlobId, Recipe]]
+) -> tuple[dict[str, BlobId], dict[BlobId, Derivation]]:
+    """The id of each file's content after its recipe, and how to make it again; for a worker thread."""
+    results: dict[str, BlobId] = {}
+    derived: dict[BlobId, Derivation] = {}
+    sources = [source for source, _ in wanted.values()]
+    for (path, (source, recipe)), blob in zip(wanted.items(), reader.contents(sources), strict=True):
+        made = _shaped(blob, recipe, path)
+        results[path] = blob_of(made, digits=len(source))
+        if results[path] != source:
+            derived[results[path]] = Derivation(source, recipe)
+    return results, derived
+
+
+class Contents:
+    """The contents of one plan, by blob id."""
+
+    def __init__(
+        self, reader: SourceReader, derived: Mapping[BlobId, Derivation], checked: Mapping[BlobId, str]
+    ) -> None:
+        """`checked` is what must be JSON, with a path to name it by."""
+        self._reader = reader
+        self._derived = derived
+        self._checked = checked
+        self._pointers: set[BlobId] = set()
+        self._broken: dict[str, str] = {}
+
+    @classmethod
+    def of(
+        cls, reader: SourceReader, derived: Mapping[BlobId, Derivation], writes: Sequence[Write]
+    ) -> Contents:
+        checked = {write.version.blob: write.path for write in writes if write.path.endswith(".json")}
+        return cls(reader, derived, checked)
+
+    def __call__(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        """For a worker thread. Raises after the last one if something of it must not go live."""
+        sources = [self.source(blob) for blob in blobs]
+        for wanted, blob in zip(blobs, self._reader.contents(sources), strict=True):
+            yield self._passed(wanted, blob)
+        if self._pointers:
+            raise PointersFound(frozenset(self._pointers))
+        if self._broken:
+            raise _broken(self._broken)
+
+    def source(self, blob: BlobId) -> BlobId:
+        made = self._derived.get(blob)
+        return blob if made is None else made.source
+
+    def _passed(self, wanted: BlobId, blob: Blob) -> Blob:
+        made = self._derived.get(wanted)
+        path = self._checked.get(wanted)
+        if made is None and (path is None or blob.size > MAX_SHAPED) and blob.size > _MAX_POINTER:
+            return blob
+        content = b"".join(blob.chunks) if made is None else _shaped(blob, made.recipe, path or wanted)
+        if len(content) <= _MAX_POINTER and content.startswith(_POINTER):
+            self._pointers.add(wanted)
+        elif path is not None and (why := self._why_not_json(content)) is not None:
+            self._broken[path] = why
+        return Blob(wanted, len(content), iter((content,)))
+
+    def _why_not_json(self, content: bytes) -> str | None:
+        if len(self._checked) <= FEW and surely_json(content):
+            return None
+        return _checker()(content)
+
+
+@cache
+def _checker() -> Callable[[bytes], str | None]:
+    from stoker.engine.transform.json_check import why_not_json  # noqa: PLC0415 - a parser, for those who write much
+
+    return why_not_json
+
+
+def _shaped(blob: Blob, recipe: Recipe, name: str) -> bytes:
+    if blob.size > MAX_SHAPED:
+        raise InvalidValue(
+            f"{name} has {blob.size} bytes; a file of more than {MAX_SHAPED} is not templated or patched"
+        )
+    return recipe.apply(b"".join(blob.chunks))
+
+
+def _broken(broken: Mapping[str, str]) -> Stalled:
+    named = "; ".join(f"{path} is not JSON: {why}" for path, why in sorted(broken.items())[:_NAMED])
+    more = f"; and {len(broken) - _NAMED} more" if len(broken) > _NAMED else ""
+    return Stalled(
+        f"{named}{more}; nothing was changed (mend it in the repository, or exclude it)",
+        reason=Reason.CONFIG_SYNTAX_ERROR,
+    )

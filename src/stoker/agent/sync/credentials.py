@@ -1,0 +1,101 @@
+"""What opens the repository and whose signatures count, read at each use.
+
+A source names keys of Secrets; where those lie (files of this machine, mounts of a
+pod) is the business of whoever reads them. Nothing is kept between two uses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from stoker.domain.errors import Misconfigured
+from stoker.domain.intent.source import AuthKind, SecretKey, Source
+from stoker.domain.secrets import Secret
+from stoker.git.auth.credentials import TOKEN_USER, Access, AccessReader, Login, Password, SshKey
+
+if TYPE_CHECKING:
+    from stoker.git.signature.policy import KeysReader
+    from stoker.git.signature.verify import TrustedKeys
+
+MINTED = "token"
+"""The key under which a controller puts the short-lived token of a GitHub App (C-027)."""
+
+
+class SecretReader(Protocol):
+    """Finds a key of a Secret; raises a sentence that names it where it is not there."""
+
+    def has(self, wanted: SecretKey) -> bool: ...
+
+    def read(self, wanted: SecretKey) -> bytes: ...
+
+    def line(self, wanted: SecretKey) -> Secret: ...
+
+
+def access_reader(
+    source: Source, secrets: SecretReader, *, username: str = "", require_known_hosts: bool = False
+) -> AccessReader:
+    """Reads the source's login whenever git is to be let in; `username` goes with a token."""
+    app = _as_app(source, secrets) if source.auth.kind is AuthKind.GITHUB_APP else None
+
+    async def read() -> Access:
+        if app is not None and not _minted(source, secrets):
+            return await app()
+        return Access(
+            _login(source, secrets, username or TOKEN_USER),
+            ca=_bytes(secrets, source.ca),
+            proxy=source.proxy,
+            require_known_hosts=require_known_hosts,
+        )
+
+    return read
+
+
+def keys_reader(source: Source, secrets: SecretReader) -> KeysReader:
+    """Reads the keys whose signatures count, at each use."""
+    policy = source.signatures
+
+    async def read() -> TrustedKeys:
+        from stoker.git.signature.verify import TrustedKeys  # noqa: PLC0415 - most ask for no signatures
+
+        return TrustedKeys(_bytes(secrets, policy.allowed_signers), _bytes(secrets, policy.gpg_keys))
+
+    return read
+
+
+def _login(source: Source, secrets: SecretReader, username: str) -> Login | None:
+    auth = source.auth
+    if auth.secret is None or auth.kind is AuthKind.NONE:
+        return None
+    if auth.kind is AuthKind.GITHUB_APP:
+        return Password(TOKEN_USER, secrets.line(SecretKey(auth.secret.name, MINTED)))
+    if auth.kind is AuthKind.TOKEN:
+        return Password(username, secrets.line(auth.secret))
+    if auth.kind is AuthKind.BASIC:
+        name = secrets.line(SecretKey(auth.secret.name, "username"))
+        return Password(name.reveal(), secrets.line(auth.secret))
+    return SshKey(Secret(secrets.read(auth.secret)), _bytes(secrets, auth.known_hosts))
+
+
+def _minted(source: Source, secrets: SecretReader) -> bool:
+    """Whether somebody else has already turned the app's key into a token; then the key is not needed."""
+    secret = source.auth.secret
+    return secret is not None and secret.key != MINTED and secrets.has(SecretKey(secret.name, MINTED))
+
+
+def _as_app(source: Source, secrets: SecretReader) -> AccessReader:
+    from stoker.git.auth.github_app import AppTokens, GitHubApp  # noqa: PLC0415 - few log in this way
+
+    tokens = AppTokens()
+
+    async def read() -> Access:
+        auth = source.auth
+        if auth.secret is None or auth.app_id is None or auth.installation_id is None:
+            raise Misconfigured("a GitHub App needs its id, its installation's id and its private key")
+        app = GitHubApp(auth.app_id, auth.installation_id, Secret(secrets.read(auth.secret)))
+        return await tokens.access(app, source.url, ca=_bytes(secrets, source.ca), proxy=source.proxy)
+
+    return read
+
+
+def _bytes(secrets: SecretReader, key: SecretKey | None) -> bytes | None:
+    return None if key is None else secrets.read(key)

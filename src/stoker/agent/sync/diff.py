@@ -1,0 +1,57 @@
+"""A plan as a unified diff: what each file is now, and what it would be.
+
+Only files of the plan are read, never what was refused, and only up to a size that
+a person would still read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from stoker.domain.git_objects import Blob, BlobId
+from stoker.engine.plan.plan import Plan
+from stoker.fs.data_folder import DataFolder
+
+MAX_BYTES = 1 << 20
+
+Reader = Callable[[Sequence[BlobId]], Iterator[Blob]]
+
+
+def diff_lines(folder: DataFolder, plan: Plan, contents: Reader) -> Iterator[str]:
+    """The lines, file by file in the order of the plan; for a worker thread."""
+    from stoker.engine.plan.unified_diff import unified  # noqa: PLC0415 - few ask for the lines
+
+    blobs = contents([write.version.blob for write in plan.writes])
+    for write, blob in zip(plan.writes, blobs, strict=True):
+        old = _live(folder, write.path) if write.replaces else b""
+        new = _content(blob)
+        if old is None or new is None:
+            yield f"{write.path}: too large to be shown"
+        else:
+            yield from unified(write.path, old if write.replaces else None, new)
+    for change in plan.modes:
+        yield f"{change.path}: mode {change.version.mode:o}"
+    for delete in plan.removals:
+        gone = _live(folder, delete.path)
+        if gone is None:
+            yield f"{delete.path}: deleted, too large to be shown"
+        else:
+            yield from unified(delete.path, gone, None)
+
+
+def _content(blob: Blob) -> bytes | None:
+    if blob.size <= MAX_BYTES:
+        return b"".join(blob.chunks)
+    for _ in blob.chunks:
+        pass
+    return None
+
+
+def _live(folder: DataFolder, path: str) -> bytes | None:
+    try:
+        with folder.reading(path) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError:
+        return b""
+    return None if len(content) > MAX_BYTES else content

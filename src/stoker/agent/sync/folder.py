@@ -1,0 +1,171 @@
+"""Keeps one data folder at what its source says, pass by pass.
+
+What `stoker sync` and the agent share. A keeper remembers between its passes what
+it would otherwise read again: the ledger, unless another process has written it
+meanwhile. The pass itself is told in `stoker.agent.sync.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TypeAlias
+
+from stoker.agent.sync.hooks import Noise, PassHook
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.run import Pass
+from stoker.agent.sync.noise_filter import noiseless
+from stoker.agent.sync.sync_report import DriftReport, SyncReport
+from stoker.agent.sync.shell_hooks import ShellHooks
+from stoker.agent.sync.builtin_source import WithLiterals
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.engine.plan.drift import Drift, drift
+from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.source_protocol import SourceReader
+from stoker.fs.apply_plan import Progress
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.ledger_store import Book, locked
+from stoker.fs.clean_folders import Visits
+from stoker.fs.find_changes import scan
+
+EVERYTHING = Wish()
+
+Quieted: TypeAlias = Callable[[Drift, Ledger, DataFolder], Awaitable[Drift]]
+
+
+class Keeper:
+    """One per data folder and process; never two passes at once."""
+
+    def __init__(
+        self,
+        job: SyncJob,
+        reader: SourceReader,
+        *,
+        hooks: Sequence[PassHook] = (),
+        noise: Noise | None = None,
+        clock: Clock | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.job = job
+        self._noise = noise
+        self._reader = WithLiterals(reader)
+        self._hooks = (*hooks, ShellHooks(job.hooks, job.data_dir)) if job.hooks else tuple(hooks)
+        self._clock = clock if clock is not None else SystemClock()
+        self._progress = progress
+        self._book: Book | None = None
+        self._visits: Visits | None = None
+        self._unrestored = False
+        self._ignored = Ignored(job.ignore)
+
+    async def resolve(self) -> CommitId:
+        """The commit that the ref means now."""
+        return await self._reader.resolve(self.job.source.ref)
+
+    async def sync(self, wish: Wish = EVERYTHING) -> SyncReport:
+        """Bring the data folder to what the ref means now; raises when a guard or the source stops it."""
+        started = self._clock.monotonic()
+        if self._unrestored:  # what waits to be restored is only found by looking
+            wish = wish._replace(walk=True)
+        commit = wish.commit if wish.commit is not None else await self.resolve()
+        with DataFolder.opened(self.job.data_dir) as folder, _alone(folder, wish):
+            book, visits = self._open(folder), self._visits
+            this = Pass(
+                self.job,
+                wish,
+                commit,
+                self._reader,
+                self._hooks,
+                folder,
+                book,
+                visits,
+                self._progress,
+                self._noise,
+                ignored=self._ignored,
+            )
+            report = await this.run()
+        if not wish.dry_run:
+            self._unrestored = report.waits is not None and bool(report.drift)
+        self._book = book  # whoever was told to forget meanwhile did so too early
+        if self._visits is None:
+            self._visits = Visits()  # who comes once has no use for what is remembered for the next time
+        return report.lasting(self._clock.monotonic() - started)
+
+    async def verify(self) -> DriftReport:
+        """What is not as the last pass left it, and means something."""
+        return await verify(self.job.data_dir, self._quieted, self._ignored)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What we wrote, as far as this keeper has read it."""
+        return self._book.ledger if self._book is not None else None
+
+    @property
+    def reader(self) -> SourceReader:
+        return self._reader
+
+    def add_hook(self, hook: PassHook) -> None:
+        """One that needs the keeper itself; it comes after all others."""
+        self._hooks = (*self._hooks, hook)
+
+    def read(self, folder: DataFolder) -> Ledger | None:
+        """The ledger as it is now, for whoever looks at the folder between two passes."""
+        return self._open(folder).ledger
+
+    def forget(self) -> None:
+        """Let go of what can be read again; the next pass reads it."""
+        self._book = self._visits = None
+
+    async def _quieted(self, found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
+        if any(self._ignored.pointers(path) for path in found.modified):
+            # What was made of a content is nowhere but in a pass; it knows all that means nothing.
+            try:
+                return (await self.sync(Wish(dry_run=True, commit=CommitId(ledger.commit)))).drift
+            except StokerError:  # what cannot be compared is told
+                return found
+        if self._noise is None:
+            return found
+        return await noiseless(found, self._noise, ledger=ledger, folder=folder, reader=self._reader)
+
+    def _open(self, folder: DataFolder) -> Book:
+        if self._book is None or not self._book.unchanged_on_disk(folder):
+            self._book = Book.load(folder)
+        return self._book
+
+
+async def verify(
+    data_dir: Path, quieted: Quieted | None = None, ignored: Ignored = NOTHING_IGNORED
+) -> DriftReport:
+    """What is not as the last pass left it: told by the folder alone, whatever it was kept at.
+
+    `quieted` takes out what means nothing; it is asked only where files differ. What is `ignored`
+    as a whole is never told.
+    """
+    with DataFolder.opened(data_dir) as folder:
+        book = Book.load(folder)
+        ledger = book.ledger
+        if ledger is None:
+            raise Stalled(
+                f"data folder {data_dir} has no ledger: nothing was ever synced there, or it was taken away",
+                reason=Reason.NEVER_SYNCED,
+            )
+        digits = len(ledger.commit) or 40
+        live = await in_thread(
+            lambda stop: scan(
+                folder, ledger, managed_folders=ledger.folders, digits=digits, stopped=stop.is_set
+            )
+        )
+        found = drift(ledger, ignored.without(live, ledger))
+        if quieted is not None and found.modified:
+            found = await quieted(found, ledger, folder)
+    return DriftReport(ledger.commit, found, book.trouble)
+
+
+def _alone(folder: DataFolder, wish: Wish) -> AbstractContextManager[None]:
+    """A dry run leaves no trace, so it takes no lock."""
+    return nullcontext() if wish.dry_run else locked(folder)

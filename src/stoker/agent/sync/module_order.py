@@ -1,0 +1,68 @@
+"""Files of modules in the order in which they go in: what others need comes first.
+
+A gateway loads modules when it starts and at no other time, and it is restarted once,
+when all of them are in place. The order is for the one that starts by itself in between:
+it never finds a module without the one that it needs. Which that is says each file of
+itself (`stoker.ignition.content.module_file`); the rest goes by what a person listed, then by
+name. Everything else in a plan keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.git_objects import Blob, BlobId
+from stoker.engine.plan.plan import Plan, Write
+from stoker.engine.source_protocol import SourceReader
+
+if TYPE_CHECKING:
+    from stoker.ignition.content.modules import ModuleFile
+
+_FOLDER = "user-lib/modules/"
+_IN_MEMORY = 4 << 20
+
+
+async def in_install_order(
+    plan: Plan, listed: Sequence[str], reader: SourceReader, made: Mapping[BlobId, object]
+) -> Plan:
+    """The plan with its modules in order; `made` are contents that the source does not have as such."""
+    if sum(write.path.startswith(_FOLDER) for write in plan.writes) < 2:
+        return plan
+    from stoker.ignition.content.projects import is_module  # noqa: PLC0415 - few commits bring modules
+    from stoker.ignition.content.modules import install_order  # noqa: PLC0415
+
+    modules = {str(write.path): write for write in plan.writes if is_module(write.path)}
+    if len(modules) < 2:
+        return plan
+    described = await _described([one for one in modules.values() if one.version.blob not in made], reader)
+    order = iter(install_order(modules, listed, described))
+    writes = tuple(modules[next(order)] if str(one.path) in modules else one for one in plan.writes)
+    return replace(plan, writes=writes)
+
+
+async def _described(writes: Sequence[Write], reader: SourceReader) -> dict[str, ModuleFile]:
+    blobs = [write.version.blob for write in writes]
+    await reader.complete(set(blobs))
+
+    def read() -> dict[str, ModuleFile]:
+        pairs = zip(writes, reader.contents(blobs), strict=True)
+        return {str(write.path): _read(blob) for write, blob in pairs}
+
+    return await in_thread(lambda _: read())
+
+
+def _read(blob: Blob) -> ModuleFile:
+    import tempfile  # noqa: PLC0415
+
+    from stoker.ignition.content.module_file import read_module  # noqa: PLC0415
+    from stoker.ignition.content.modules import ModuleFile  # noqa: PLC0415
+
+    with suppress(OSError), tempfile.SpooledTemporaryFile(_IN_MEMORY) as file:  # it may find no room
+        for chunk in blob.chunks:
+            file.write(chunk)
+        return read_module(file)
+    return ModuleFile()

@@ -1,0 +1,328 @@
+"""One pass from a source to one data folder: observe, plan, apply, report.
+
+It holds no algorithm. Each step is a verb of another room: the source fetches and
+reads, the engine maps, guards and plans, fs scans and applies. Nothing live is
+touched before every guard has let the plan pass, and a dry run ends there.
+
+What a pass costs follows from what there is to do. The ledger says at which commit
+and with which settings the folder is. If both are still so, nothing is asked of the
+source, and a walk over the folder is made only if drift is to be found. If the
+commit moved, what changed between the two is mapped and nothing else. Everything is
+mapped anew when the settings changed, when something was left undone, and whenever
+the short way cannot be sure to end where the long one would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from stoker.agent.sync.apply import Carrying
+from stoker.agent.sync.contents import Derivation, PointersFound, derive
+from stoker.agent.sync.hooks import Change, Noise, PassHook
+from stoker.agent.sync.module_order import in_install_order
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.noise_filter import Around, without_ignored, without_noise
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.sync.threads import in_thread
+from stoker.domain.errors import Retry, Stalled
+from stoker.domain.intent.files import BinaryPolicy, FilesIntent
+from stoker.domain.intent.source import SignatureMode
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.engine.plan.drift import Drift, drift
+from stoker.engine.plan.guards import why_stalled
+from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
+from stoker.engine.layout.layout import Layout
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.live import Live
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.domain.git_objects import BlobId, RefusalKind
+from stoker.engine.plan.planner import plan as plan_for
+from stoker.engine.plan.plan import Plan
+from stoker.engine.source_protocol import SourceReader
+from stoker.engine.transform.transform import Transforming
+from stoker.fs.apply_plan import Applied, FileRules, Progress
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.ledger_store import Book
+from stoker.fs.clean_folders import Visits
+from stoker.fs.find_changes import scan
+from stoker.fs.staging import discard
+from stoker.telemetry import tracing
+
+# Only where everything is mapped is the real time asked for; what does not count for the settings needs none.
+_SOME_TIME = 0
+
+
+class _Decision(NamedTuple):
+    """What shall happen, and what it takes."""
+
+    plan: Plan
+    derived: Mapping[BlobId, Derivation]
+    report: SyncReport
+
+
+@dataclass(slots=True)
+class Pass:
+    """One commit on its way into one data folder."""
+
+    job: SyncJob
+    wish: Wish
+    commit: CommitId
+    reader: SourceReader
+    hooks: Sequence[PassHook]
+    folder: DataFolder
+    book: Book
+    visits: Visits | None = None
+    progress: Progress | None = None
+    noise: Noise | None = None
+    pointers: frozenset[BlobId] = frozenset()
+    """Contents that only point at content elsewhere, as far as they were met; they are not delivered."""
+    ignored: Ignored = NOTHING_IGNORED
+
+    async def run(self) -> SyncReport:
+        layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, _SOME_TIME))
+        live = None
+        if self._is_current(layout):
+            live = await self._look(None) if self.wish.walk else Live()
+            if self._is_at_rest(self.ignored.without(live, self._ledger or Ledger())):
+                if not self.wish.dry_run:
+                    # A pass may have been killed and its commit taken back: nobody else would clear it.
+                    with suppress(OSError):  # whoever has something to stage says what is wrong there
+                        discard(self.folder)
+                return self._report(self._nothing(live), Drift())
+        async with self.reader.held():
+            try:
+                return await self._bring(layout, live)
+            except Retry as error:
+                if error.reason is not Reason.GIT_FAILED:
+                    raise
+                # A damaged copy shows before anything live is touched: build it anew, once.
+                self.reader.discard()
+                return await self._bring(layout, live)
+
+    @property
+    def _ledger(self) -> Ledger | None:
+        return self.book.ledger
+
+    def _is_current(self, layout: Layout) -> bool:
+        ledger = self._ledger
+        return (
+            ledger is not None
+            and ledger.complete
+            and (ledger.commit, ledger.settings) == (self.commit, layout.settings)
+        )
+
+    def _is_at_rest(self, live: Live) -> bool:
+        """Whether what was found is nobody's business: excluded, or kept until somebody approves."""
+        ledger = self._ledger
+        if ledger is None or (ledger.kept and self.wish.approved):
+            return False
+        return ledger.files.keys().isdisjoint(live.found) and not drift(ledger, live)
+
+    def _nothing(self, live: Live) -> Plan:
+        kept = self._ledger.kept if self._ledger is not None else frozenset()
+        return Plan(orphans_kept=tuple(RelPath.known(path) for path in sorted(kept) if path in live.found))
+
+    def _layout(self, values: TemplateValues) -> Layout:
+        return Layout(self.job.files, values, Transforming(self.job.files.transforms, values))
+
+    async def _bring(self, layout: Layout, live: Live | None) -> SyncReport:
+        """From a commit that is somewhere to files that are here."""
+        ref, ledger = self.job.source.ref, self._ledger
+        follows = ledger is not None and ledger.ref == ref and ledger.commit
+        if self.progress is not None:
+            self.progress("fetching", 0, 0)
+        with tracing.step("git.fetch", commit=str(self.commit), ref=str(ref)):
+            await self.reader.fetch(self.commit, ref)
+        await self.reader.vouch(self.commit, ref, CommitId(ledger.commit) if ledger and follows else None)
+        while True:
+            with tracing.step("files.plan"):
+                decision = await self._decide(layout, live)
+            try:
+                return await self._carry_out(decision)
+            except PointersFound as found:
+                self.pointers |= found.blobs
+
+    async def _decide(self, layout: Layout, live: Live | None) -> _Decision:
+        """Observe and plan. What is desired of 100,000 files is let go of before they are written."""
+        desired = await self._changed(layout, ())
+        if desired is None:
+            desired = await self._all(layout)
+        if live is None:
+            live = await self._look(desired)
+        if desired.partial and (lost := self._lost(layout, live)):
+            desired = await self._changed(layout, lost) or await self._all(layout)
+        desired, derived = await self._shaped(desired)
+        desired = desired.refusing(self.pointers, RefusalKind.LFS_POINTER)
+        live = self.ignored.without(live, self._ledger or Ledger(), desired)
+        plan = await self._quieted(self._plan(desired, live), live, derived)
+        plan = await in_install_order(plan, self.job.module_order, self.reader, derived)
+        report = replace(
+            self._report(plan, self._drift(plan, live)), stalled=self._why_stalled(plan, desired)
+        )
+        return _Decision(plan, derived, report)
+
+    async def _changed(self, layout: Layout, lost: Collection[str]) -> Desired | None:
+        """What the commit changes, and what was `lost` besides; None when all of it has to be mapped."""
+        ledger = self._ledger
+        if ledger is None or not ledger.complete or ledger.settings != layout.settings or layout.volatile:
+            return None
+        before = CommitId(ledger.commit)
+        changes = () if before == self.commit else await self.reader.changes(before, self.commit)
+        if changes is None:
+            return None
+        asked = layout.questions(changes, lost)
+        answers = await self.reader.look_up(self.commit, asked) if asked else {}
+        return layout.map_changes(changes, answers, ledger, drifted=lost)
+
+    async def _all(self, layout: Layout) -> Desired:
+        if _uses_time(self.job.files):
+            made = await self.reader.committed_at(self.commit)
+            layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, made))
+        tree = await self.reader.tree(self.commit)
+        return await in_thread(lambda _: layout.map(tree))
+
+    async def _look(self, desired: Desired | None) -> Live:
+        """What is not as the ledger says, where it matters for what is desired."""
+        ledger = self._ledger or Ledger()
+        managed = desired.managed if desired is not None else Managed()
+        return await in_thread(
+            lambda stop: scan(
+                self.folder,
+                ledger,
+                managed_folders=managed.folders | ledger.folders,
+                managed_files=managed.files,
+                compared=desired.paths.union(ledger.intended) if desired is not None else (),
+                walk=self.wish.walk or desired is None or not desired.partial,
+                digits=len(self.commit),
+                visits=self.visits,
+                stopped=stop.is_set,
+            )
+        )
+
+    def _lost(self, layout: Layout, live: Live) -> frozenset[str]:
+        """What was touched of files whose content the source does not have as such: it is made again."""
+        ledger = self._ledger
+        if ledger is None:
+            return frozenset()
+        return frozenset(path for path in live.found if path in ledger.files and layout.derives(path))
+
+    async def _shaped(self, desired: Desired) -> tuple[Desired, Mapping[BlobId, Derivation]]:
+        """With the ids of what templates, normalization and patches make of contents."""
+        if not desired.recipes:
+            return desired, {}
+        wanted = {path: (desired.files[path].blob, recipe) for path, recipe in desired.recipes.items()}
+        await self.reader.complete({blob for blob, _ in wanted.values()})
+        results, derived = await in_thread(lambda _: derive(self.reader, wanted))
+        return desired.derived(results), derived
+
+    async def _quieted(self, plan: Plan, live: Live, derived: Mapping[BlobId, Derivation]) -> Plan:
+        """Without what would change nothing that matters."""
+        if not plan.writes:
+            return plan
+        around = Around(live, self._ledger or Ledger(), self.folder, self.reader, derived)
+        plan = await without_ignored(plan, self.ignored, around)
+        return plan if self.noise is None else await without_noise(plan, self.noise, around)
+
+    def _drift(self, plan: Plan, live: Live) -> Drift:
+        """What somebody else did; what means nothing, and therefore stays, is no part of it."""
+        ledger = self._ledger
+        if ledger is None or not live.walked:
+            return Drift()
+        found, kept = drift(ledger, live), frozenset(plan.orphans_kept)
+        return replace(
+            found,
+            modified=tuple(path for path in found.modified if path not in plan.remembered),
+            extra=tuple(path for path in found.extra if path not in kept),
+        )
+
+    async def _carry_out(self, decision: _Decision) -> SyncReport:
+        plan, derived, report = decision
+        ledger = self._ledger
+        change = Change(self.commit, self.job.source.ref, plan, initial=ledger is None, before=ledger)
+        carrying = Carrying(change, self.folder, self.book, self.reader, derived)
+        if self.wish.dry_run:
+            return await self._rehearse(carrying, report)
+        if self._is_another(plan):
+            report = replace(report, applied=None, stalled=report.stalled or _not_approved(plan))
+            return await self._rehearse(carrying, report)
+        if report.stalled is not None:
+            raise report.stalled
+        # A ledger that cannot be read is none that never was; and what was begun is gone through with.
+        free = (change.initial and not self.book.trouble) or (ledger is not None and bool(ledger.intended))
+        if self.wish.waits is not None and plan.actions and not free:
+            await carrying.rehearse(diff=False)
+            return replace(report, applied=None, waits=self.wish.waits)
+        if plan.actions:
+            held = [place for hook in self.hooks for place in await hook.hold(change)]
+            plan = plan.holding(held, self._ledger)
+            carrying = replace(carrying, change=replace(change, plan=plan))
+            report = replace(report, plan=plan)
+        rules = FileRules(self.job.owner, self.job.umask)
+        return report.after(*await carrying.out(rules, self.hooks, self.progress))
+
+    def _is_another(self, plan: Plan) -> bool:
+        """Whether it is not the plan that was approved; what follows once it has begun needs no approval."""
+        ledger, only = self._ledger, self.wish.only
+        return bool(only) and ledger is not None and ledger.commit != self.commit and plan.digest != only
+
+    async def _rehearse(self, carrying: Carrying, report: SyncReport) -> SyncReport:
+        try:
+            return replace(report, diff=await carrying.rehearse(diff=self.wish.diff))
+        except Stalled as error:
+            return replace(report, stalled=report.stalled or error)
+
+    def _plan(self, desired: Desired, live: Live) -> Plan:
+        """The plan; with the deletion of what is not ours if a person has approved exactly that."""
+        plan = plan_for(
+            desired,
+            live,
+            self._ledger,
+            self.job.files.deletion,
+            commit=str(self.commit),
+            first_contact=self.wish.first_contact,
+        )
+        plan = replace(plan, facts=replace(plan.facts, ref=str(self.job.source.ref)))
+        if not (plan.orphans_kept and self.wish.approved):
+            return plan
+        more = plan.with_orphans()
+        return more if more.digest in self.wish.approved else plan
+
+    def _why_stalled(self, plan: Plan, desired: Desired) -> Stalled | None:
+        approved = plan.digest if self.wish.approved and plan.digest in self.wish.approved else ""
+        stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, approved)
+        if stalled is not None or self.job.binaries is BinaryPolicy.ALLOW:
+            return stalled
+        from stoker.ignition.content.binaries import why_refused  # noqa: PLC0415 - few ask for it
+
+        signed = self.job.source.signatures.mode is not SignatureMode.NONE  # or it would not have come so far
+        return why_refused([write.path for write in plan.writes], self.job.binaries, signed=signed)
+
+    def _report(self, plan: Plan, found: Drift) -> SyncReport:
+        return SyncReport(
+            self.commit,
+            self.job.source.ref,
+            plan,
+            applied=None if self.wish.dry_run else Applied(),
+            drift=found,
+            trouble=self.book.trouble,
+        )
+
+
+def _not_approved(plan: Plan) -> Stalled:
+    return Stalled(
+        f"plan {plan.digest} is not the one that was approved; nothing was changed",
+        reason=Reason.PLAN_PENDING,
+    )
+
+
+def _uses_time(files: FilesIntent) -> bool:
+    """Whether a content may name the time of the commit, which has to be asked for."""
+    texts = [files.transforms.system_name or "", *(one.value_template for one in files.transforms.fields)]
+    texts += [value for patch in files.transforms.patches for _, value in patch.values]
+    return any(mapping.template for mapping in files.mappings) or any(".Timestamp" in text for text in texts)

@@ -1,0 +1,135 @@
+"""`pre-sync.sh` and `post-sync.sh`: scripts that a user puts beside us, run if they are there.
+
+`pre-sync.sh` runs before the first live change; if it fails, nothing is changed.
+`post-sync.sh` runs when the files are in place; if it fails, the pass is told as
+done in part. Both get what happens in their environment and the list of changes
+on standard input, one line per action, and nothing else: no secret, no setting of
+ours. A script that somebody else could have written is refused by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from stoker.agent.sync.hooks import Change
+from stoker.domain.errors import Retry, Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import Held, Note, shown
+from stoker.fs.apply_plan import Applied
+
+PRE, POST = "pre-sync.sh", "post-sync.sh"
+TIMEOUT = 300.0
+MAX_SAID = 2000
+
+
+class ShellHooks:
+    """The scripts of the first folder that has them."""
+
+    def __init__(self, folders: Sequence[Path], data_dir: Path, *, timeout: float = TIMEOUT) -> None:
+        self._folders = folders
+        self._data_dir = data_dir
+        self._timeout = timeout
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        self._find(POST)  # one that is refused is refused now, not when everything is in place
+        why = await self._run(PRE, change, {})
+        if why is not None:
+            raise Retry(f"{PRE} {why}; nothing was changed", reason=Reason.HOOK_FAILED)
+        yield
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        counts = {
+            "STOKER_ADDED": str(len(applied.added)),
+            "STOKER_MODIFIED": str(len(applied.modified)),
+            "STOKER_DELETED": str(len(applied.deleted)),
+            "STOKER_ERRORS": str(len(applied.errors)),
+        }
+        try:
+            why = await self._run(POST, change, counts)
+        except Stalled as error:  # it was another one a moment ago
+            why = error.message
+        return () if why is None else (Note(POST, why),)
+
+    async def _run(self, name: str, change: Change, more: dict[str, str]) -> str | None:
+        """Why it failed; None if it went well or is not there."""
+        script = self._find(name)
+        if script is None:
+            return None
+        from stoker.kube.client.deadlines import timing_out  # noqa: PLC0415 - few have scripts
+
+        try:
+            process = await asyncio.create_subprocess_exec(
+                str(script),
+                cwd=self._data_dir,
+                env=self._environment(change) | more,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:  # mostly its first line: none, or a shell that is not there
+            return f"cannot be run: {error.strerror}; does its first line name a program, as #!/bin/sh does?"
+        actions = "".join(f"{action}\n" for action in change.plan.actions).encode()
+        try:
+            async with timing_out(asyncio.timeout(self._timeout)):
+                said, _ = await process.communicate(actions)
+        except TimeoutError:
+            return f"did not end within {self._timeout:g} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        if process.returncode == 0:
+            return None
+        words = shown(said[-MAX_SAID:].decode(errors="replace").strip()) or "it said nothing"
+        return f"ended with {process.returncode}: {words}"
+
+    def _find(self, name: str) -> Path | None:
+        for folder in self._folders:
+            script = folder / name
+            try:
+                # Links are followed: a mounted ConfigMap is made of them. The folder is an administrator's.
+                found = script.stat()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise Stalled(f"hook {script} {error.strerror}", reason=Reason.HOOK_FAILED) from error
+            why = _why_not(found)
+            if why is not None:
+                raise Stalled(f"hook {script} {why}, so it is not run", reason=Reason.HOOK_FAILED)
+            return script
+        return None
+
+    def _environment(self, change: Change) -> dict[str, str]:
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LC_ALL": "C.UTF-8",
+            "STOKER_COMMIT": change.commit,
+            "STOKER_REF": change.ref,
+            "STOKER_DATA_DIR": str(self._data_dir.absolute()),  # the script starts in another folder than we
+            "STOKER_PLAN_DIGEST": change.plan.digest,
+            "STOKER_INITIAL": "true" if change.initial else "false",
+        }
+
+
+def _why_not(found: os.stat_result) -> str | None:
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a file"
+    if found.st_uid not in (0, os.geteuid()):
+        return f"belongs to user {found.st_uid}, who is neither root nor us"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "can be written by others"
+    if not found.st_mode & stat.S_IXUSR:
+        return "is not executable"
+    return None

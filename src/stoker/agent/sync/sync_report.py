@@ -1,0 +1,203 @@
+"""What a pass tells: one value for the terminal, for JSON and for the status of a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from stoker.agent.sync.outcomes import Result, Waiting
+from stoker.domain.errors import Stalled
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.plan.drift import Drift
+from stoker.domain.git_objects import Note
+from stoker.engine.plan.plan import Plan
+from stoker.fs.apply_plan import Applied
+
+_PROJECTS = "projects/"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What one pass did, or would do."""
+
+    commit: CommitId
+    ref: GitRef
+    plan: Plan
+    applied: Applied | None = None
+    """None for a dry run."""
+    stalled: Stalled | None = None
+    """Of a dry run: why the plan would not be carried out."""
+    waits: Waiting | None = None
+    """Why something that is to be done was only planned: its time has not come."""
+    drift: Drift = field(default_factory=Drift)
+    """What somebody else had changed in the managed places, where a walk was made."""
+    diff: tuple[str, ...] = ()
+    """Of a dry run, if it was asked for: what would change, line by line."""
+    unverified: tuple[Note, ...] = ()
+    """Files are in place, and the gateway, or a user's script, does not say that they work."""
+    trouble: tuple[Note, ...] = ()
+    duration_seconds: float = 0.0
+
+    def after(self, applied: Applied, unverified: tuple[Note, ...] = ()) -> SyncReport:
+        return replace(self, applied=applied, unverified=unverified)
+
+    def lasting(self, seconds: float) -> SyncReport:
+        return replace(self, duration_seconds=seconds)
+
+    @property
+    def result(self) -> Result:
+        if self.stalled is not None:
+            return Result.STALLED
+        if self.waits is not None:
+            return Result.WAITING
+        if self.partial:
+            return Result.PARTIAL
+        if self.plan.held:
+            return Result.HELD
+        return Result.UNVERIFIED if self.unverified else Result.DONE
+
+    @property
+    def drift_left(self) -> Drift:
+        """What is still as somebody else made it, after what this pass put back."""
+        if self.applied is None or not self.drift:
+            return self.drift
+        back = {*self.applied.added, *self.applied.modified, *self.applied.deleted}
+        kinds = self.drift.kinds.items()
+        return Drift(**{word: tuple(path for path in paths if path not in back) for word, paths in kinds})
+
+    @property
+    def files_changed(self) -> int:
+        return len(self.done.added) + len(self.done.modified) + len(self.done.deleted)
+
+    @property
+    def projects(self) -> tuple[str, ...]:
+        """The projects of which something was changed."""
+        done = self.done
+        paths = (*done.added, *done.modified, *done.deleted)
+        found = {
+            path.split("/", 2)[1] for path in paths if path.startswith(_PROJECTS) and path.count("/") > 1
+        }
+        return tuple(sorted(found))
+
+    @property
+    def lasted(self) -> str:
+        return f"{self.duration_seconds:.2f}s"
+
+    @property
+    def partial(self) -> bool:
+        """Whether something that should be on disk is not."""
+        return bool(self.errors or self.plan.conflicts)
+
+    @property
+    def errors(self) -> tuple[Note, ...]:
+        return self.trouble + self.plan.refused + (self.applied.errors if self.applied is not None else ())
+
+    @property
+    def done(self) -> Applied:
+        """What was changed; for a dry run what would be."""
+        if self.applied is not None:
+            return self.applied
+        return Applied(
+            added=tuple(write.path for write in self.plan.writes if not write.replaces),
+            modified=tuple(change.path for change in self.plan.rewrites),
+            deleted=tuple(delete.path for delete in self.plan.removals),
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """One object, whatever happened; of a dry run with the plan, action by action."""
+        done = self.done
+        plan = {"plan": self.plan.as_json()} if self.applied is None else {}
+        return plan | {
+            "commit": self.commit,
+            "ref": self.ref,
+            "dryRun": self.applied is None,
+            "added": list(done.added),
+            "modified": list(done.modified),
+            "deleted": list(done.deleted),
+            "skipped": _listed(self.plan.skipped),
+            "errors": _listed(self.errors),
+            "conflicts": _listed(self.plan.conflicts),
+            "orphansKept": list(self.plan.orphans_kept),
+            "unverified": _listed(self.unverified),
+            "held": [{"path": one.place, "message": one.why, "user": one.user} for one in self.plan.held],
+            "drift": drift_as_json(self.drift),
+            "durationSeconds": round(self.duration_seconds, 3),
+            "bytesWritten": done.bytes_written,
+            "planDigest": self.plan.digest,
+            "stalled": None if self.stalled is None else _as_json(self.stalled),
+            "waits": None if self.waits is None else self.waits.as_json(),
+        }
+
+    def lines(self, where: str = "") -> Iterator[str]:
+        """The same for people; long lists of what was left alone are cut, numbers are not."""
+        done = self.done
+        for word, paths in (("added", done.added), ("modified", done.modified), ("deleted", done.deleted)):
+            yield from (f"{word} {path}" for path in paths)
+        for word, notes in (("skipped", self.plan.skipped), ("conflict", self.plan.conflicts)):
+            yield from _cut([f"{word} {note.path}: {note.why}" for note in notes])
+        yield from _cut([f"kept {path}: not written by us" for path in self.plan.orphans_kept])
+        yield from (f"held {one.place}: {one.why}" for one in self.plan.held)
+        yield from (f"error {note.path}: {note.why}" for note in self.errors)
+        yield from (f"not verified {note.path}: {note.why}" for note in self.unverified)
+        if self.plan.orphans_kept:
+            # What was done already is no part of the plan that the next pass makes.
+            left = self.plan if self.applied is None else Plan(orphans_kept=self.plan.orphans_kept)
+            yield f"to delete what is not ours as well, approve plan {left.with_orphans().digest}"
+        yield self.summary(where)
+
+    def summary(self, where: str = "") -> str:
+        """One line: what was done, or would be; the digest where somebody may have to approve it."""
+        done = self.done
+        counts = {
+            "added": len(done.added),
+            "modified": len(done.modified),
+            "deleted": len(done.deleted),
+            "skipped": len(self.plan.skipped),
+            "in conflict": len(self.plan.conflicts),
+            "held": len(self.plan.held),
+            "failed": len(self.errors),
+            "not ours and kept": len(self.plan.orphans_kept),
+        }
+        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        line = f"{where or f'{self.ref} is at {self.commit.short}'}: {told or 'nothing to do'}"
+        return line if self.applied is not None else f"{line} (not applied; plan {self.plan.digest})"
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """What is not as the last sync left it."""
+
+    commit: str
+    drift: Drift
+    trouble: tuple[Note, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        return not self.drift and not self.trouble
+
+    def as_json(self) -> dict[str, object]:
+        return {"commit": self.commit, **drift_as_json(self.drift), "errors": _listed(self.trouble)}
+
+    def lines(self) -> Iterator[str]:
+        for word, paths in self.drift.kinds.items():
+            yield from (f"{word} {path}" for path in paths)
+        yield from (f"error {note.path}: {note.why}" for note in self.trouble)
+        counts = [f"{len(paths)} {word}" for word, paths in self.drift.kinds.items() if paths]
+        yield f"since the sync of {self.commit[:8]}: {', '.join(counts) or 'nothing was changed'}"
+
+
+def drift_as_json(drift: Drift) -> dict[str, object]:
+    return {word: list(paths) for word, paths in drift.kinds.items()}
+
+
+def _as_json(error: Stalled) -> dict[str, object]:
+    return {"reason": error.reason.value, "message": error.message}
+
+
+def _listed(notes: Iterable[Note]) -> list[dict[str, str]]:
+    return [{"path": note.path, "message": note.why} for note in notes]
+
+
+def _cut(lines: list[str], at_most: int = 20) -> list[str]:
+    more = len(lines) - at_most
+    return lines if more <= 0 else [*lines[:at_most], f"… and {more} more of these"]

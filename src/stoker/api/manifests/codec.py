@@ -1,0 +1,68 @@
+"""Objects to and from the wire.
+
+What the API server sends was checked and pruned there, so decoding takes it as
+it is and ignores fields it does not know; an object that was stored under an
+older schema and no longer fits becomes an `InvalidValue` that stalls this one
+object and no other. Files from disk take the stricter way through `manifests.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from stoker.api.field_docs import Block
+from stoker.domain.errors import InvalidValue
+
+B = TypeVar("B", bound=Block)
+
+_AT = re.compile(r"(?P<what>.*) - at `(?:key in )?\$\.?(?P<path>.*)`", re.DOTALL)
+
+
+def decode(raw: bytes, into: type[B]) -> B:
+    """An object as the API server sent it."""
+    try:
+        return cast("B", _decoder(into).decode(raw))
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise InvalidValue(f"{into.__name__}: {explained(error)}") from None
+
+
+def from_wire(value: Mapping[str, object], into: type[B]) -> B:
+    """An object that is already plain dictionaries and lists."""
+    try:
+        return msgspec.convert(value, into)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidValue(f"{into.__name__}: {explained(error)}") from None
+
+
+def encode(value: Block) -> bytes:
+    """JSON for the API server."""
+    return msgspec.json.encode(value)
+
+
+def to_wire(value: Block) -> dict[str, object]:
+    """Plain dictionaries and lists, for merging, comparing and patching."""
+    return cast("dict[str, object]", msgspec.json.decode(msgspec.json.encode(value)))
+
+
+def explained(error: Exception) -> str:
+    """msgspec's message with the field first: `spec.git.ref: expected text`."""
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    found = _AT.fullmatch(str(error))
+    if not found:
+        return _lowered(str(error))
+    return f"{found['path'] or 'the object'}: {_lowered(found['what'])}"
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+@functools.cache
+def _decoder(into: type[Block]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(into)

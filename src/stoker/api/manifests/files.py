@@ -1,0 +1,85 @@
+"""Resources from files: what `stoker sync` and the other commands read.
+
+A file is refused with a sentence that names the file, the document and the
+field. What is accepted here is what the API server would accept, because the
+limits, the rules and the sentences are the same ones (`checking.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from stoker.api.manifests.validate import broken_rules, unknown_fields
+from stoker.api.manifests.codec import explained
+from stoker.api.kinds.resource import Resource
+from stoker.api.manifests.yaml import Value, load_documents
+from stoker.api.registry import Kind, kind_for
+from stoker.domain.errors import InvalidValue
+
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_SHOWN_PROBLEMS = 10
+
+
+def read_manifests(data: bytes, file: str, *, strict: bool = True) -> tuple[Resource, ...]:
+    """Every resource of a file, in its order. `strict` refuses fields that the kind does not have."""
+    return tuple(
+        _decoded(document, f"{file}, document {number}", strict=strict)
+        for number, document in enumerate(_documents(data, file), start=1)
+    )
+
+
+def _documents(data: bytes, file: str) -> Iterator[Value]:
+    try:
+        yield from load_documents(data)
+    except InvalidValue as error:
+        raise InvalidValue(f"{file}: {error.message}") from None
+
+
+def decode_manifest(
+    manifest: bytes | Mapping[str, object], *, strict: bool = True, file: str = "manifest"
+) -> Resource:
+    """The one resource of a manifest."""
+    if isinstance(manifest, Mapping):
+        return _decoded(manifest, file, strict=strict)
+    found = read_manifests(manifest, file, strict=strict)
+    if len(found) != 1:
+        raise InvalidValue(f"{file}: holds {len(found)} documents where one is expected")
+    return found[0]
+
+
+def _decoded(document: object, where: str, *, strict: bool) -> Resource:
+    if not isinstance(document, Mapping):
+        raise InvalidValue(f"{where}: is not an object with apiVersion, kind, metadata and spec")
+    kind = _kind_of(document, where)
+    problems = (
+        [f"{path}: there is no such field" for path in unknown_fields(kind.model, document)] if strict else []
+    )
+    try:
+        resource = msgspec.convert(document, kind.model)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise _refusal(where, [*problems, explained(error)]) from None
+    problems += [str(problem) for problem in broken_rules(resource)]
+    if not _NAME.fullmatch(resource.metadata.name):
+        problems.append("metadata.name: must be lower-case letters, digits, '-' and '.'")
+    if problems:
+        raise _refusal(where, problems)
+    return resource
+
+
+def _kind_of(document: Mapping[str, object], where: str) -> Kind:
+    api_version, name = document.get("apiVersion"), document.get("kind")
+    if not isinstance(api_version, str) or not isinstance(name, str):
+        raise InvalidValue(f"{where}: apiVersion and kind must be given as text")
+    try:
+        return kind_for(api_version, name)
+    except InvalidValue as error:
+        raise InvalidValue(f"{where}: {error.message}") from None
+
+
+def _refusal(where: str, problems: list[str]) -> InvalidValue:
+    more = len(problems) - _SHOWN_PROBLEMS
+    shown = problems[:_SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
+    return InvalidValue(f"{where}: {'; '.join(shown)}")

@@ -1,0 +1,109 @@
+"""What lands on a gateway beside its own service: `spec.shared`, `spec.additionalFiles`, `spec.normalize`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from stoker.api.field_docs import Block, about, items, text
+from stoker.api.scalars import JsonPath, RelativePath, ValueTemplate
+
+
+class SharedExternalResources(Block):
+    """Resources for the collection `external`."""
+
+    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
+    create_fallback: Annotated[
+        bool | None,
+        about("Where the folder is missing, make a minimal collection that holds only config-mode.json."),
+    ] = None
+
+
+class SharedScripts(Block):
+    """Script libraries for the gateway's project."""
+
+    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
+    dest_path: Annotated[
+        RelativePath | None,
+        about(
+            "Folder below projects/{projectName}/, where {projectName} is the last part of the service path."
+        ),
+    ] = None
+
+
+class SharedUdts(Block):
+    """Tag type definitions; an annotation on the pod picks the tag provider."""
+
+    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
+
+
+_ModuleFile = Annotated[str, text(255, least=1)]
+
+
+class SharedModules(Block):
+    """Module files for user-lib/modules; the gateway has to restart to load them."""
+
+    enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
+    source: Annotated[RelativePath | None, about("Folder in the repository that holds .modl files.")] = None
+    order: Annotated[
+        Annotated[tuple[_ModuleFile, ...], items(64)] | None,
+        about("File names in the order in which they are installed; the others follow by name."),
+    ] = None
+
+
+class Shared(Block):
+    """Content that every gateway of the resource gets."""
+
+    external_resources: Annotated[
+        SharedExternalResources | None, about("Resources for config/resources/external.")
+    ] = None
+    scripts: Annotated[SharedScripts | None, about("Script libraries for the gateway's project.")] = None
+    udts: Annotated[SharedUdts | None, about("Tag type definitions for the pod's tag provider.")] = None
+    modules: Annotated[
+        SharedModules | None, about("Modules for user-lib/modules.", stability="experimental")
+    ] = None
+
+
+class AdditionalFile(Block):
+    """One more file or folder for every gateway."""
+
+    source: Annotated[RelativePath, about("Path in the repository.")]
+    dest: Annotated[RelativePath, about("Path below the gateway's data folder.")]
+    type: Annotated[Literal["file", "dir"] | None, about("Whether the source is a file or a folder.")] = None
+
+
+AdditionalFiles = Annotated[tuple[AdditionalFile, ...], items(256)]
+
+
+class NormalizeField(Block):
+    """One value to set in every config.json, config.yaml and config.yml."""
+
+    json_path: Annotated[
+        JsonPath,
+        about(
+            'Where the value stands, such as .gateways[0].hostname or .["a.b"]; a file without it stays as '
+            "it is."
+        ),
+    ]
+    value_template: Annotated[
+        ValueTemplate,
+        about(
+            "The value, with fields such as {{.GatewayName}}, {{.Namespace}} and {{.SiteNumber}}. What "
+            "stands there keeps its type where the value can be read so."
+        ),
+    ]
+
+
+_NormalizeFields = Annotated[tuple[NormalizeField, ...], items(64)]
+
+
+class Normalize(Block):
+    """Values that differ per gateway, set in config.json and YAML files without touching any other byte."""
+
+    system_name: Annotated[bool | None, about("Set systemName to the gateway's name.")] = None
+    fields: Annotated[
+        _NormalizeFields | None, about("Further values; another way to write templates, both are applied.")
+    ] = None
+    templates: Annotated[_NormalizeFields | None, about("Further values to set, in this order.")] = None

@@ -1,0 +1,194 @@
+"""How a commit reaches many gateways and how it is taken back: snapshots, rollback, deployment."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from stoker.api.field_docs import Block, Rule, about, items, text
+from stoker.api.meta import LocalRef
+from stoker.api.scalars import Duration, GatewayName, HealthCheckUrl, HttpUrl, Label, Limit, ObjectName
+
+_KeyPrefix = Annotated[str, text(512)]
+_Bucket = Annotated[str, text(255)]
+
+
+class SnapshotVolume(Block):
+    """A volume for snapshots."""
+
+    claim_name: Annotated[
+        ObjectName | None, about("Name of the PersistentVolumeClaim, in the namespace of the gateway.")
+    ] = None
+
+
+class SnapshotS3(Block):
+    """A bucket that speaks S3."""
+
+    bucket: Annotated[_Bucket | None, about("Name of the bucket.")] = None
+    key_prefix: Annotated[_KeyPrefix | None, about("What every key begins with.")] = None
+    endpoint: Annotated[HttpUrl | None, about("Address of a server that is not Amazon's.")] = None
+    region: Annotated[Annotated[str, text(64, least=1)] | None, about("Region of the bucket.")] = None
+    credentials_secret_ref: Annotated[
+        LocalRef | None,
+        about("A Secret with the keys accessKeyId and secretAccessKey. Left out: the identity of the pod."),
+    ] = None
+
+
+class SnapshotGcs(Block):
+    """A bucket in Google Cloud Storage."""
+
+    bucket: Annotated[_Bucket | None, about("Name of the bucket.")] = None
+    key_prefix: Annotated[_KeyPrefix | None, about("What every key begins with.")] = None
+    credentials_secret_ref: Annotated[
+        LocalRef | None,
+        about("A Secret with the key serviceAccount.json. Left out: the identity of the pod."),
+    ] = None
+
+
+class SnapshotStorage(Block):
+    """Where snapshots are kept."""
+
+    type: Annotated[Literal["pvc", "s3", "gcs"] | None, about("Kind of storage.")] = None
+    pvc: Annotated[SnapshotVolume | None, about("The volume, for type pvc.")] = None
+    s3: Annotated[SnapshotS3 | None, about("The bucket, for type s3.")] = None
+    gcs: Annotated[SnapshotGcs | None, about("The bucket, for type gcs.", stability="experimental")] = None
+
+
+class Snapshots(Block):
+    """Copies of a gateway's files, taken before each sync."""
+
+    enabled: Annotated[bool | None, about("Whether a snapshot is taken before each sync.")] = None
+    retention_count: Annotated[
+        Limit | None, about("Snapshots to keep per gateway; older ones are deleted.")
+    ] = None
+    scope: Annotated[
+        Literal["managed", "all"] | None,
+        about("managed: the files that syncs write. all: the whole data folder except caches."),
+    ] = None
+    storage: Annotated[SnapshotStorage | None, about("Where snapshots are kept.")] = None
+
+
+class Rollback(Block):
+    """A request to go back; each distinct value is carried out once."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!(has(self.toSnapshot) && self.toSnapshot != '' && has(self.toCommit) && self.toCommit != '')",
+            "toSnapshot and toCommit exclude each other: set one of them",
+            lambda it: not (it.to_snapshot and it.to_commit),
+            at="toSnapshot",
+        ),
+    )
+
+    to_snapshot: Annotated[
+        Annotated[str, text(253)] | None,
+        about("Name of the snapshot to restore, as in status; empty: none."),
+    ] = None
+    to_commit: Annotated[
+        Annotated[
+            str,
+            text(
+                64,
+                Rule(
+                    "self.matches(r'^([0-9a-f]{40}|[0-9a-f]{64})?$')",
+                    "must be a full commit id of 40 or 64 hexadecimal digits, or empty",
+                    lambda value: len(value) in (0, 40, 64) and set(value) <= set("0123456789abcdef"),
+                ),
+            ),
+        ]
+        | None,
+        about("Full id of the commit to go back to and stay at; empty: none."),
+    ] = None
+
+
+class DeploymentStage(Block):
+    """Gateways that get a new commit together."""
+
+    name: Annotated[Label, about("Name of the stage.")]
+    gateways: Annotated[
+        Annotated[tuple[GatewayName, ...], items(256, least=1, unique=True)], about("Names of its gateways.")
+    ]
+    post_sync_wait: Annotated[
+        Duration | None, about("Pause after the last gateway of the stage, before the health check.")
+    ] = None
+    health_check_url: Annotated[
+        HealthCheckUrl | None,
+        about("Address that must answer 200 within 10 seconds; a leading GET is accepted and dropped."),
+    ] = None
+    require_approval: Annotated[bool | None, about("Whether the stage waits for an approval.")] = None
+
+
+class SyncOrder(Block):
+    """The place of one gateway in the order."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.dependsOn) || !(self.name in self.dependsOn)",
+            "dependsOn must not name the gateway itself",
+            lambda it: it.name not in (it.depends_on or ()),
+            at="dependsOn",
+        ),
+    )
+
+    name: Annotated[GatewayName, about("Name of the gateway.")]
+    weight: Annotated[
+        Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] | None,
+        about("Higher goes first; equal ones together."),
+    ] = None
+    depends_on: Annotated[
+        Annotated[tuple[GatewayName, ...], items(64, unique=True)] | None,
+        about("Gateways that must be done before this one begins."),
+    ] = None
+
+
+class AutoRollback(Block):
+    """Going back by itself when a sync turns out badly."""
+
+    enabled: Annotated[bool | None, about("Whether a failed sync is taken back.")] = None
+    triggers: Annotated[
+        Annotated[
+            tuple[Literal["scanFailure", "projectLoadError", "configError"], ...], items(3, unique=True)
+        ]
+        | None,
+        about("What counts as failed."),
+    ] = None
+
+
+class Deployment(Block):
+    """The order in which gateways get a new commit."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.stages) || size(self.stages) == 0 || has(self.strategy) && self.strategy == 'canary'",
+            "stages must be empty unless strategy is canary",
+            lambda it: not it.stages or it.strategy == "canary",
+            at="stages",
+        ),
+        Rule(
+            "!has(self.strategy) || self.strategy != 'canary' || has(self.stages) && size(self.stages) > 0",
+            "stages must not be empty when strategy is canary",
+            lambda it: it.strategy != "canary" or bool(it.stages),
+            at="stages",
+        ),
+        Rule(
+            "!has(self.stages) || self.stages.all(one, self.stages.exists_one(other, other.name == "
+            "one.name))",
+            "stages must have different names",
+            lambda it: len({stage.name for stage in it.stages or ()}) == len(it.stages or ()),
+            at="stages",
+        ),
+    )
+
+    strategy: Annotated[
+        Literal["all-at-once", "canary"] | None, about("All gateways together, or stage by stage.")
+    ] = None
+    stages: Annotated[
+        Annotated[tuple[DeploymentStage, ...], items(32)] | None,
+        about("The stages in their order; only with strategy canary."),
+    ] = None
+    sync_order: Annotated[
+        Annotated[tuple[SyncOrder, ...], items(256, keyed_by=("name",))] | None,
+        about("Weights and dependencies between gateways."),
+    ] = None
+    auto_rollback: Annotated[AutoRollback | None, about("Going back by itself after a failure.")] = None

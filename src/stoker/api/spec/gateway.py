@@ -1,0 +1,155 @@
+"""The gateway and the agent beside it: `spec.gateway`, `spec.ignition`, `spec.agent`."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from stoker.api.field_docs import Block, Rule, about, entries, matching, nullable, text
+from stoker.api.meta import SecretKeyRef
+from stoker.api.scalars import Duration, PortOrOff, ResourceAmount
+
+
+class Gateway(Block):
+    """How the agent reaches the gateway beside it."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!(has(self.caSecretRef) && has(self.insecureSkipVerify) && self.insecureSkipVerify)",
+            "insecureSkipVerify and caSecretRef exclude each other: set one of them",
+            lambda it: not (it.ca_secret_ref and it.insecure_skip_verify),
+            at="insecureSkipVerify",
+        ),
+    )
+
+    port: Annotated[
+        PortOrOff | None,
+        about(
+            "Port of the gateway's web server. 0 turns everything that talks to the gateway off: only files "
+            "are synced."
+        ),
+    ] = None
+    tls: Annotated[bool | None, nullable("Whether that port speaks TLS. Unset is not the same as false.")] = (
+        None
+    )
+    api_key_secret_ref: Annotated[
+        SecretKeyRef | None,
+        about(
+            "The API token in the form name:secret. Needed unless port is 0 or an inherited base supplies it."
+        ),
+    ] = None
+    api_key_header: Annotated[
+        Annotated[
+            str,
+            text(
+                64, matching(r"[Xx]-[A-Za-z0-9-]+", "must be a header such as X-Ignition-API-Token"), least=1
+            ),
+        ]
+        | None,
+        about("Name of the header in which the API token is sent."),
+    ] = None
+    ca_secret_ref: Annotated[
+        SecretKeyRef | None, about("Certificates in PEM form to verify the gateway's certificate with.")
+    ] = None
+    insecure_skip_verify: Annotated[
+        bool | None,
+        about(
+            "Accept any certificate. On the loopback address without caSecretRef that is the case anyway, "
+            "and the "
+            "status says so."
+        ),
+    ] = None
+    scan_order: Annotated[
+        Literal["projectsFirst", "configFirst"] | None, about("Which of the two scans is asked for first.")
+    ] = None
+
+
+class Ignition(Block):
+    """How a sync behaves towards people and peers on the gateway."""
+
+    designer_session_policy: Annotated[
+        Literal["wait", "proceed", "fail"] | None,
+        about("What to do with a project that somebody has open in a Designer: wait for it, go on, or fail."),
+    ] = None
+    designer_session_timeout: Annotated[
+        Duration | None, about("How long the policy wait waits before the sync of that project is given up.")
+    ] = None
+    perspective_session_policy: Annotated[
+        Literal["graceful", "immediate", "none"] | None,
+        about("How running Perspective sessions learn of a change."),
+    ] = None
+    redundancy_role: Annotated[
+        Literal["", "primary", "backup"] | None,
+        about("Role of the gateway in a redundant pair. An annotation on the pod wins; empty means no pair."),
+    ] = None
+    peer_gateway_name: Annotated[
+        Annotated[str, text(253)] | None, about("Name of the other gateway of the pair; empty means no pair.")
+    ] = None
+    binary_policy: Annotated[
+        Literal["allow", "requireSigned", "refuse"] | None,
+        about(
+            "What to do with changed *.bin files, which hold serialised objects that the gateway executes: "
+            "allow "
+            "them, only from verified commits, or never."
+        ),
+    ] = None
+
+
+class AgentImage(Block):
+    """The image of the agent."""
+
+    repository: Annotated[
+        Annotated[str, text(512, least=1)] | None, about("Repository of the image, without tag or digest.")
+    ] = None
+    tag: Annotated[
+        Annotated[str, text(128, matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|", "must be the tag of an image"))]
+        | None,
+        about("Tag of the image."),
+    ] = None
+    pull_policy: Annotated[
+        Literal["Always", "IfNotPresent", "Never"] | None, about("When the image is pulled.")
+    ] = None
+    digest: Annotated[
+        Annotated[
+            str,
+            text(
+                71, matching(r"|sha256:[0-9a-f]{64}", "must be sha256: and 64 hexadecimal digits, or empty")
+            ),
+        ]
+        | None,
+        about("Digest to pin the image by; it wins over the tag."),
+    ] = None
+
+
+_Amounts = Annotated[dict[str, ResourceAmount], entries(16)]
+
+
+class ContainerResources(Block):
+    """What a container asks for and may use."""
+
+    requests: Annotated[_Amounts | None, about("What is reserved, such as cpu: 50m and memory: 64Mi.")] = None
+    limits: Annotated[
+        _Amounts | None, about("What may be used at most, such as cpu: 200m and memory: 256Mi.")
+    ] = None
+
+
+class Agent(Block):
+    """The container that is put beside each gateway."""
+
+    image: Annotated[
+        AgentImage | None, about("The image of the agent; the installation's own where left out.")
+    ] = None
+    resources: Annotated[ContainerResources | None, about("CPU and memory of the agent's container.")] = None
+    sidecar_mode: Annotated[
+        Literal["native", "container"] | None,
+        about(
+            "native: an init container that keeps running, so that the gateway starts after the first sync. "
+            "container: for clusters without native sidecars."
+        ),
+    ] = None
+    startup_budget: Annotated[
+        Duration | None,
+        about(
+            "How long the first sync may hold the gateway back. After that a gateway that was synced before "
+            "starts with what it has."
+        ),
+    ] = None

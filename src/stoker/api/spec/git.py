@@ -1,0 +1,157 @@
+"""Where content comes from and how it is trusted: `spec.git`."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from stoker.api.field_docs import Block, Rule, about
+from stoker.api.meta import LocalRef, SecretKeyRef
+from stoker.api.scalars import ProxyUrl, SourceAddress, SourceRef
+
+_AppId = Annotated[int, Meta(ge=1, le=1 << 53)]
+
+
+class SshKeyAuth(Block):
+    """A private key for ssh."""
+
+    secret_ref: Annotated[
+        SecretKeyRef, about("The private key in OpenSSH or PEM form; the usual key is ssh-privatekey.")
+    ]
+    known_hosts_secret_ref: Annotated[
+        SecretKeyRef | None,
+        about(
+            "Lines of known_hosts; several keys and key types per host are fine. Without it the host is "
+            "accepted with a warning, unless the installation demands known hosts."
+        ),
+    ] = None
+
+
+class GitHubAppAuth(Block):
+    """An installed GitHub App; also what makes pull requests possible."""
+
+    app_id: Annotated[_AppId, about("The id of the app, a number.")]
+    installation_id: Annotated[_AppId, about("The id of its installation in the organisation, a number.")]
+    private_key_secret_ref: Annotated[
+        SecretKeyRef,
+        about(
+            "The app's private key in PEM form. Only the controller reads it; gateways get short-lived "
+            "tokens."
+        ),
+    ]
+
+
+class TokenAuth(Block):
+    """A token for https."""
+
+    secret_ref: Annotated[SecretKeyRef, about("The token; the usual key is token.")]
+
+
+class BasicAuth(Block):
+    """A user name and password for https."""
+
+    secret_ref: Annotated[LocalRef, about("A Secret with the keys username and password.")]
+
+
+class GpgKeyAuth(Block):
+    """Keys that commits must be signed with."""
+
+    secret_ref: Annotated[SecretKeyRef, about("Public keys in ASCII armour; the usual key is publicKey.")]
+
+
+class GitAuth(Block):
+    """How to log in to the git server."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "[has(self.sshKey), has(self.githubApp), has(self.token), has(self.basic)].filter(it, it).size() "
+            "<= 1",
+            "auth takes at most one of sshKey, githubApp, token and basic",
+            lambda it: sum(kind is not None for kind in (it.ssh_key, it.github_app, it.token, it.basic)) <= 1,
+        ),
+    )
+
+    ssh_key: Annotated[SshKeyAuth | None, about("Log in over ssh with a private key.")] = None
+    github_app: Annotated[GitHubAppAuth | None, about("Log in as an installed GitHub App.")] = None
+    token: Annotated[TokenAuth | None, about("Log in over https with a token.")] = None
+    basic: Annotated[BasicAuth | None, about("Log in over https with a user name and password.")] = None
+    gpg_key: Annotated[
+        GpgKeyAuth | None,
+        about(
+            "Another way to write verify.gpgKeysSecretRef with verify.mode commit; it may stand beside a "
+            "login."
+        ),
+    ] = None
+
+
+class GitVerify(Block):
+    """Which signatures a commit needs before anything of it is used."""
+
+    mode: Annotated[
+        Literal["none", "commit", "tag"] | None,
+        about("What must carry a good signature: nothing, the commit itself, or the tag that names it."),
+    ] = None
+    allowed_signers_secret_ref: Annotated[
+        SecretKeyRef | None,
+        about("A file in the form of ssh's allowed signers, for signatures made with ssh keys."),
+    ] = None
+    gpg_keys_secret_ref: Annotated[
+        SecretKeyRef | None, about("Public keys in ASCII armour, for signatures made with OpenPGP.")
+    ] = None
+
+
+class GitAccess(Block):
+    """What several resources may share about reaching a git server."""
+
+    auth: Annotated[
+        GitAuth | None,
+        about(
+            "How to log in; at most one of sshKey, githubApp, token and basic. Left out: no login. "
+            "A resource that sets it replaces what it would inherit as a whole."
+        ),
+    ] = None
+    verify: Annotated[
+        GitVerify | None,
+        about("Signatures that are demanded. A commit that fails the check changes nothing."),
+    ] = None
+    ca_secret_ref: Annotated[
+        SecretKeyRef | None, about("Certificates in PEM form to trust for https besides the system's.")
+    ] = None
+    proxy: Annotated[
+        ProxyUrl | None,
+        about(
+            "Proxy for https, such as http://proxy:3128 or socks5h://proxy:1080. Left out: the one that the "
+            "process's environment names. Hosts in its NO_PROXY are reached directly either way; an ssh "
+            "address cannot use a proxy."
+        ),
+    ] = None
+    allow_rewrite: Annotated[
+        bool | None,
+        about(
+            "Whether a branch may be force-pushed or a tag moved. If not, a ref whose new commit does not "
+            "descend from the last one stalls with a reason."
+        ),
+    ] = None
+
+
+class GitSource(GitAccess):
+    """The repository and the ref to follow."""
+
+    repo: Annotated[
+        SourceAddress,
+        about(
+            "The repository: https://, http://, ssh://, git@host:path, or file:///path of a mirror that is "
+            "mounted where the sync runs. Or what is only read: oci://host/name, an artifact in a registry "
+            "(with ?plainHttp=true without TLS), or s3://bucket/prefix?endpoint=https://host&region=name, "
+            "objects in a bucket. Credentials never stand here."
+        ),
+    ]
+    ref: Annotated[
+        SourceRef,
+        about(
+            "Branch, tag or commit id to follow; for oci:// a tag, or sha256: and a digest; for s3:// a "
+            "prefix below that of the address, or HEAD for that one itself. The product never writes this "
+            "field; webhooks use annotations."
+        ),
+    ]

@@ -1,0 +1,63 @@
+"""How a change is noticed and where its content waits: `spec.webhook`, `spec.polling`, `spec.storage`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from stoker.api.field_docs import Block, about, items, text
+from stoker.api.meta import SecretKeyRef
+from stoker.api.scalars import NamespaceName, PollingInterval, Port, Size
+
+Namespaces = Annotated[tuple[NamespaceName, ...], items(256)]
+
+
+class Webhook(Block):
+    """Who may ask for a sync over HTTP, and where agents may be injected."""
+
+    enabled: Annotated[bool | None, about("Whether the receiver accepts requests for this resource.")] = None
+    port: Annotated[
+        Port | None,
+        about(
+            "Port on which requests are expected. One listener serves all resources; another port is "
+            "reported."
+        ),
+    ] = None
+    secret_ref: Annotated[
+        SecretKeyRef | None, about("Key of the HMAC-SHA256 signature that requests must carry.")
+    ] = None
+    bearer_secret_ref: Annotated[
+        SecretKeyRef | None, about("Token for senders that cannot sign: Authorization: Bearer.")
+    ] = None
+    allowed_refs: Annotated[
+        Annotated[tuple[Annotated[str, text(255, least=1)], ...], items(64)] | None,
+        about("Refs that a request may name, as globs. A request for another ref is refused."),
+    ] = None
+    allowed_namespaces: Annotated[
+        Namespaces | None,
+        about(
+            "Namespaces in which pods may get an agent for this resource; empty or left out: no further "
+            "limit."
+        ),
+    ] = None
+
+
+class Polling(Block):
+    """The safety net under webhooks."""
+
+    enabled: Annotated[bool | None, about("Whether the controller looks by itself if the ref has moved.")] = (
+        None
+    )
+    interval: Annotated[PollingInterval | None, about("Pause between two looks, at least 1s.")] = None
+
+
+class Storage(Block):
+    """A volume that holds one clone for all gateways, in place of one clone per agent."""
+
+    storage_class_name: Annotated[
+        Annotated[str, text(253)] | None, about("Class of the volume; empty means the cluster's default.")
+    ] = None
+    size: Annotated[Size | None, about("Size of the volume.")] = None
+    access_mode: Annotated[
+        Literal["ReadWriteMany", "ReadWriteOnce"] | None,
+        about("ReadWriteOnce is possible only while a single gateway refers to the resource."),
+    ] = None

@@ -1,0 +1,103 @@
+"""The seam between the custom resources and everything behind them.
+
+A resource of any kind that asks for gateways to be kept in sync goes through
+these four functions and comes out as intents; nothing that imports this package
+can tell, or needs to tell, one kind from another. A further kind is one class
+with the methods of `Adapter` and one line in `_ADAPTERS`.
+
+    base_wanted_by(resource)             the object to look up first, if any
+    settle(resource, …)                  the resource with all that it inherits
+    intent_for(settled)                  what the operator does for it
+    gateway_intent_for(settled, pod, …)  what one gateway's files shall be
+
+An agent, which is handed a settled resource, begins with `Settled(resource)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+from stoker.api.to_intent.types import Settled, Surroundings
+from stoker.api.to_intent.ignitionsync import IgnitionSyncAdapter
+from stoker.api.to_intent.pod_facts import PodFacts
+from stoker.api.to_intent.stoker import StokerAdapter
+from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.stoker import Stoker
+from stoker.api.meta import NamespacedRef
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intent import GatewayIntent, ResourceIntent
+
+__all__ = [
+    "MODELS",
+    "NO_DEFAULTS",
+    "Adapter",
+    "PodFacts",
+    "Settled",
+    "Surroundings",
+    "base_wanted_by",
+    "gateway_intent_for",
+    "intent_for",
+    "settle",
+]
+
+R = TypeVar("R", bound=Resource)
+
+NO_DEFAULTS = IgnitionSyncBaseSpec()
+NOTHING_AROUND = Surroundings()
+
+
+class Adapter(Protocol[R]):
+    """What is to be known about one kind."""
+
+    def wanted_base(self, resource: R) -> NamespacedRef | None:
+        """The base that the resource names, with its namespace."""
+        ...
+
+    def settle(
+        self, resource: R, base: IgnitionSyncBase | None, defaults: IgnitionSyncBaseSpec
+    ) -> Settled[R]:
+        """The resource after the merge, or an error that says what is missing."""
+        ...
+
+    def resource_intent(self, known: Settled[R]) -> ResourceIntent: ...
+
+    def gateway_intent(self, resource: R, pod: PodFacts, around: Surroundings) -> GatewayIntent: ...
+
+
+# Which resource each adapter takes follows from its key, which a mapping's type cannot express.
+_ADAPTERS: Mapping[type[Resource], Adapter[Any]] = {
+    IgnitionSync: IgnitionSyncAdapter(),
+    Stoker: StokerAdapter(),
+}
+
+MODELS: tuple[type[Resource], ...] = tuple(_ADAPTERS)
+"""The kinds that ask for gateways to be kept in sync."""
+
+
+def base_wanted_by(resource: Resource) -> NamespacedRef | None:
+    return _adapter(resource).wanted_base(resource)
+
+
+def settle(
+    resource: R, *, base: IgnitionSyncBase | None = None, defaults: IgnitionSyncBaseSpec = NO_DEFAULTS
+) -> Settled[R]:
+    return _adapter(resource).settle(resource, base, defaults)
+
+
+def intent_for(known: Settled[R]) -> ResourceIntent:
+    return _adapter(known.resource).resource_intent(known)
+
+
+def gateway_intent_for(
+    known: Settled[R], pod: PodFacts, around: Surroundings = NOTHING_AROUND
+) -> GatewayIntent:
+    return _adapter(known.resource).gateway_intent(known.resource, pod, around)
+
+
+def _adapter(resource: Resource) -> Adapter[Any]:
+    adapter = _ADAPTERS.get(type(resource))
+    if adapter is None:
+        raise InvalidValue(f"a {type(resource).__name__} does not keep gateways in sync")
+    return adapter

@@ -1,0 +1,202 @@
+"""How the value of an annotation is read: one small function per form, each with its own refusal.
+
+Annotations have no schema; these bounds are all that stands between a pod's
+author and the rest of the product.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
+
+from stoker.api.to_intent.pod_facts import Annotation
+from stoker.domain.errors import InvalidValue
+from stoker.domain.images import ImageRef
+from stoker.domain.paths import RelPath
+from stoker.domain.quantities import parse_duration
+from stoker.domain.refs import GitRef
+
+E = TypeVar("E", bound=StrEnum)
+
+MAX_PATTERNS = 256
+MAX_PATTERN_LENGTH = 512
+MAX_TEXT = 255
+MAX_TEMPLATE = 4096
+MAX_LIST = 64
+MAX_PERIOD = 24 * 3600.0
+
+
+def _matching(pattern: str, most: int, why: str) -> Callable[[Annotation], str]:
+    form = re.compile(pattern)
+
+    def read(annotation: Annotation) -> str:
+        if len(annotation.value) > most or not form.fullmatch(annotation.value):
+            raise annotation.refused(why)
+        return annotation.value
+
+    return read
+
+
+_TAG_PROVIDER = r"[A-Za-z0-9_][A-Za-z0-9_ .-]*"
+
+object_name = _matching(
+    r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?",
+    253,
+    "it must be the name of an object: lower-case letters, digits, '-' and '.'",
+)
+volume_name = _matching(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63, "it must be the name of one of the pod's volumes"
+)
+kind_name = _matching(r"[A-Z][A-Za-z]*", 63, "it must be the kind of a resource, such as Stoker")
+folder_name = _matching(
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?<!\.)", MAX_TEXT, "it must be the name of one folder, such as prd-cloud"
+)
+tag_provider = _matching(
+    _TAG_PROVIDER, MAX_TEXT, "it must be the name of a tag provider: letters, digits, spaces, '_', '-', '.'"
+)
+time_zone = _matching(
+    r"[A-Za-z][A-Za-z0-9_+/-]*", 64, "it must be the name of a time zone, such as Europe/Berlin"
+)
+locale = _matching(r"[A-Za-z]{2,8}([_-][A-Za-z0-9]{1,8})*", 35, "it must be a locale, such as en-US")
+
+
+def switch(annotation: Annotation) -> bool:
+    """Only the two words that Kubernetes users write; `yes` might as well be a mistake."""
+    if annotation.value not in ("true", "false"):
+        raise annotation.refused('it must be "true" or "false"')
+    return annotation.value == "true"
+
+
+def one_of(kind: type[E]) -> Callable[[Annotation], E]:
+    def read(annotation: Annotation) -> E:
+        try:
+            return kind(annotation.value)
+        except ValueError:
+            known = " or ".join(repr(str(member)) for member in kind if member)
+            raise annotation.refused(f"it must be {known}") from None
+
+    return read
+
+
+def port(annotation: Annotation) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", annotation.value) or int(annotation.value) > 65535:
+        raise annotation.refused("it must be a port from 1 to 65535, or 0 for none")
+    return int(annotation.value)
+
+
+def period(annotation: Annotation) -> float:
+    """Seconds as a plain number, as the papers write it, or a duration."""
+    text = annotation.value
+    try:
+        seconds = parse_duration(f"{text}s" if re.fullmatch(r"[0-9]{1,9}", text) else text)
+    except InvalidValue:
+        raise annotation.refused("it must be a number of seconds or a duration such as 30s") from None
+    if not 1 <= seconds <= MAX_PERIOD:
+        raise annotation.refused("it must be between one second and one day")
+    return seconds
+
+
+def ref(annotation: Annotation) -> GitRef:
+    try:
+        return GitRef(annotation.value)
+    except InvalidValue as error:
+        raise annotation.refused(f"it must be a branch, a tag or a commit: {error.message}") from None
+
+
+def image(annotation: Annotation) -> str:
+    try:
+        return str(ImageRef.parse(annotation.value))
+    except InvalidValue:
+        raise annotation.refused(
+            "it must be the address of an image: repository, and :tag or @sha256:…"
+        ) from None
+
+
+def service_path(annotation: Annotation) -> str:
+    """A folder of the repository in canonical form; the empty one is the repository itself."""
+    try:
+        return RelPath.clean(annotation.value)
+    except InvalidValue as error:
+        raise annotation.refused(f"it must be a folder inside the repository: {error.message}") from None
+
+
+def line(annotation: Annotation) -> str:
+    if len(annotation.value) > MAX_TEXT or not annotation.value.isprintable():
+        raise annotation.refused(f"it must be at most {MAX_TEXT} printable characters")
+    return annotation.value
+
+
+def literal(annotation: Annotation) -> str:
+    """Text that will stand in a template and must come out of it unchanged."""
+    if "{{" in annotation.value or "}}" in annotation.value:
+        raise annotation.refused("it is taken literally; a template belongs into system-name-template")
+    return line(annotation)
+
+
+def template(annotation: Annotation) -> str:
+    if len(annotation.value) > MAX_TEMPLATE or not annotation.value.isprintable():
+        raise annotation.refused(f"it must be a template of at most {MAX_TEMPLATE} printable characters")
+    return annotation.value
+
+
+def digests(annotation: Annotation) -> tuple[str, ...]:
+    return _listed(annotation, r"[A-Za-z0-9:_-]{8,128}", "it must be digests of plans, separated by commas")
+
+
+def commits(annotation: Annotation) -> tuple[str, ...]:
+    return _listed(
+        annotation, r"[0-9a-f]{40}|[0-9a-f]{64}", "it must be full commit ids, separated by commas"
+    )
+
+
+def tag_providers(annotation: Annotation) -> tuple[str, ...]:
+    return _listed(
+        annotation,
+        _TAG_PROVIDER,
+        "it must be names of tag providers (letters, digits, spaces, '_', '-', '.')",
+    )
+
+
+def patterns(annotation: Annotation) -> tuple[str, ...]:
+    """Globs, separated by commas; a comma inside braces belongs to its glob (C-045)."""
+    found = [part.strip() for part in _split_outside_braces(annotation)]
+    kept = tuple(part for part in found if part)
+    if len(kept) > MAX_PATTERNS or any(len(part) > MAX_PATTERN_LENGTH for part in kept):
+        raise annotation.refused(
+            f"it may hold at most {MAX_PATTERNS} globs of at most {MAX_PATTERN_LENGTH} characters"
+        )
+    if not all(part.isprintable() for part in kept):
+        raise annotation.refused("a glob must not hold a control character")
+    return kept
+
+
+def _split_outside_braces(annotation: Annotation) -> list[str]:
+    parts, depth, start, escaped = [], 0, 0, False
+    for index, letter in enumerate(annotation.value):
+        if escaped:
+            escaped = False
+        elif letter == "\\":
+            escaped = True
+        elif letter == "{":
+            depth += 1
+        elif letter == "}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(annotation.value[start:index])
+            start = index + 1
+        if depth < 0:
+            raise annotation.refused("it has a '}' without its '{'")
+    if depth:
+        raise annotation.refused("it has a '{' without its '}'")
+    return [*parts, annotation.value[start:]]
+
+
+def _listed(annotation: Annotation, form: str, why: str) -> tuple[str, ...]:
+    found = tuple(part for part in map(str.strip, annotation.value.split(",")) if part)
+    if len(found) > MAX_LIST:
+        raise annotation.refused(f"it may hold at most {MAX_LIST} entries")
+    if not all(len(part) <= MAX_TEXT and re.fullmatch(form, part) for part in found):
+        raise annotation.refused(why)
+    return found

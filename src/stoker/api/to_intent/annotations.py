@@ -1,0 +1,138 @@
+"""What a pod's annotations say about its gateway, as typed settings.
+
+Every value is checked on the way, and a refusal is a sentence with the
+annotation's full name in it: whoever reads it has only the pod before them.
+Nothing here knows which kind of resource the pod belongs to.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stoker.api.to_intent import annotation_values as values
+from stoker.api.to_intent.pod_facts import (
+    LEGACY_PREFIX,
+    PREFIX,
+    Annotation,
+    Key,
+    PodFacts,
+    checked_gateway_name,
+    gateway_name,
+)
+from stoker.domain.intent.intent import Notice
+from stoker.domain.intent.policies import RedundancyRole, TagInheritance
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import GitRef
+
+T = TypeVar("T")
+
+MAX_UNKNOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """One gateway's own wishes; what it leaves open is None or empty."""
+
+    gateway: str
+    inject: bool = False
+    resource: str = ""
+    resource_kind: str = ""
+    profile: str = ""
+    service_path: str | None = None
+    ref_override: GitRef | None = None
+    deployment_mode: str = ""
+    sync_period: float | None = None
+    excludes: tuple[str, ...] = ()
+    system_name: str = ""
+    system_name_template: str = ""
+    time_zone: str = ""
+    locale: str = ""
+    tag_provider: str = ""
+    excluded_tag_providers: tuple[str, ...] = ()
+    tag_inheritance: TagInheritance | None = None
+    redundancy_role: RedundancyRole | None = None
+    peer_gateway: str = ""
+    gateway_port: int | None = None
+    gateway_tls: bool | None = None
+    data_volume: str = ""
+    snapshot_volume: str = ""
+    approved_plans: tuple[str, ...] = ()
+    agent_image: str = ""
+    injected: str = ""
+    notices: tuple[Notice, ...] = ()
+
+
+def settings_of(pod: PodFacts) -> PodSettings:
+    """The settings of a pod, or `InvalidValue` for the first annotation that is not what it should be."""
+
+    def read(key: Key, parse: Callable[[Annotation], T], default: T) -> T:
+        annotation = pod.annotation(key)
+        return default if annotation is None else parse(annotation)
+
+    def read_if_given(key: Key, parse: Callable[[Annotation], T]) -> T | None:
+        annotation = pod.annotation(key)
+        return None if annotation is None else parse(annotation)
+
+    return PodSettings(
+        gateway=gateway_name(pod),
+        inject=read(Key.INJECT, values.switch, False),
+        resource=read(Key.CR_NAME, values.object_name, ""),
+        resource_kind=read(Key.CR_KIND, values.kind_name, ""),
+        profile=read(Key.SYNC_PROFILE, values.object_name, ""),
+        service_path=read_if_given(Key.SERVICE_PATH, values.service_path),
+        ref_override=read_if_given(Key.REF_OVERRIDE, values.ref),
+        deployment_mode=read(Key.DEPLOYMENT_MODE, values.folder_name, ""),
+        sync_period=read_if_given(Key.SYNC_PERIOD, values.period),
+        excludes=read(Key.EXCLUDE_PATTERNS, values.patterns, ()),
+        system_name=read(Key.SYSTEM_NAME, values.literal, ""),
+        system_name_template=read(Key.SYSTEM_NAME_TEMPLATE, values.template, ""),
+        time_zone=read(Key.TIME_ZONE, values.time_zone, ""),
+        locale=read(Key.LOCALE, values.locale, ""),
+        tag_provider=read(Key.TAG_PROVIDER, values.tag_provider, ""),
+        excluded_tag_providers=read(Key.EXCLUDE_TAG_PROVIDERS, values.tag_providers, ()),
+        tag_inheritance=read_if_given(Key.TAG_INHERITANCE_STRATEGY, values.one_of(TagInheritance)),
+        redundancy_role=read_if_given(Key.REDUNDANCY_ROLE, values.one_of(RedundancyRole)),
+        peer_gateway=read(Key.PEER_GATEWAY_NAME, checked_gateway_name, ""),
+        gateway_port=read_if_given(Key.GATEWAY_PORT, values.port),
+        gateway_tls=read_if_given(Key.GATEWAY_TLS, values.switch),
+        data_volume=read(Key.DATA_VOLUME, values.volume_name, ""),
+        snapshot_volume=read(Key.SNAPSHOT_VOLUME, values.volume_name, ""),
+        approved_plans=read(Key.APPROVED_PLAN, values.digests, ()),
+        agent_image=read(Key.AGENT_IMAGE, values.image, ""),
+        injected=read(Key.INJECTED, values.line, ""),
+        notices=(*_legacy_names(pod), *_unknown_names(pod)),
+    )
+
+
+def _legacy_names(pod: PodFacts) -> Iterator[Notice]:
+    """One notice for all of them: it tells which prefix to write, not what is wrong."""
+    used = [found for key in Key if (found := pod.annotation(key)) and found.name.startswith(LEGACY_PREFIX)]
+    if used:
+        names = ", ".join(found.name for found in used)
+        yield Notice(Reason.LEGACY_ANNOTATION, f"the prefix of {names} is the old one; {PREFIX} replaces it")
+
+
+def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
+    """A misspelt annotation would otherwise do nothing, and say nothing.
+
+    A pod may carry thousands of them; finding what each resembles would take seconds.
+    """
+    known = [str(key) for key in Key]
+    ours = ((name, prefix) for name in sorted(pod.annotations) for prefix in (PREFIX, LEGACY_PREFIX))
+    unknown = [(name, prefix) for name, prefix in ours if _tail(name, prefix) not in (None, *known)]
+    for name, prefix in unknown[:MAX_UNKNOWN]:
+        close = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
+        meant = f"; did you mean {prefix}{close[0]}?" if close else ""
+        yield Notice(Reason.UNKNOWN_ANNOTATION, f"annotation {name} is not known{meant}")
+    if len(unknown) > MAX_UNKNOWN:
+        more = (
+            f"{len(unknown) - MAX_UNKNOWN} more annotations under {PREFIX} and {LEGACY_PREFIX} are not known"
+        )
+        yield Notice(Reason.UNKNOWN_ANNOTATION, more)
+
+
+def _tail(name: str, prefix: str) -> str | None:
+    return name.removeprefix(prefix) if name.startswith(prefix) else None

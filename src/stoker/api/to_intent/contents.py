@@ -1,0 +1,129 @@
+"""What a gateway gets, whichever of the two ways it was said in.
+
+A pod names a `SyncProfile`, or the folder of its service in the repository, from
+which the layout of the v3 papers follows. Both become the same list of mappings
+in the order in which they lie over each other (C-074).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as ReadOnlyMap
+from dataclasses import dataclass, field
+
+from stoker.api.to_intent.annotations import PodSettings
+from stoker.domain.cycles import refuse_cycle
+from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.kinds.stoker import Mapping as MappingBlock
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.files import FilePatch, Mapping, MappingKind, WhenMissing
+from stoker.domain.intent.intent import Notice
+from stoker.domain.reasons import Reason
+
+CORE = "config/resources/core"
+COLLECTION_FILE = "config-mode.json"
+DEFAULT_PERIOD = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Mappings, and what a profile says beside them; `overlay` lies over everything."""
+
+    mappings: tuple[Mapping, ...]
+    overlay: tuple[Mapping, ...] = ()
+    patches: tuple[FilePatch, ...] = ()
+    excludes: tuple[str, ...] = ()
+    vars: ReadOnlyMap[str, str] = field(default_factory=dict)
+    sync_period: float = DEFAULT_PERIOD
+    profile: str = ""
+    service_path: str = ""
+    depends_on: tuple[str, ...] = ()
+    dry_run: bool = False
+    paused: bool = False
+    notices: tuple[Notice, ...] = ()
+
+
+def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, SyncProfile]) -> Content:
+    """The content of one gateway; `profiles` are those of the pod's namespace, by name."""
+    if pod.profile:
+        profile = profiles.get(pod.profile)
+        if profile is None:
+            raise Stalled(
+                f"SyncProfile {namespace}/{pod.profile}, which gateway {pod.gateway} names, does not exist",
+                reason=Reason.PROFILE_NOT_FOUND,
+            )
+        waits_for = {name: _dependencies(one) for name, one in profiles.items()}
+        refuse_cycle(pod.profile, waits_for, what="SyncProfile")
+        return _from_profile(pod, profile)
+    if pod.service_path is None:
+        raise InvalidValue(
+            f"gateway {pod.gateway} has neither annotation {PREFIX}{Key.SYNC_PROFILE} "
+            f"nor {PREFIX}{Key.SERVICE_PATH}: nothing says which files it gets",
+            reason=Reason.NO_MAPPINGS,
+        )
+    return _from_service_path(pod, pod.service_path)
+
+
+def _from_service_path(pod: PodSettings, path: str) -> Content:
+    """The v3 layout: projects, the core collection, and the deployment mode over it (R-ENG-27 … -29)."""
+    below = f"{path}/" if path else ""
+    mappings = [
+        Mapping(f"{below}projects", "projects"),
+        Mapping(f"{below}{CORE}", CORE),
+    ]
+    if pod.deployment_mode:
+        mappings.append(_overlay(f"{below}config/resources/{pod.deployment_mode}", CORE))
+    return Content(tuple(mappings), service_path=path or ".")
+
+
+def _overlay(source: str, destination: str) -> Mapping:
+    """A deployment mode over a collection; without it a gateway would run with the settings of another one.
+
+    A mode is a collection of its own and has a file that says so; over the file of `core` it would make
+    `core` its own parent.
+    """
+    return Mapping(source, destination, when_missing=WhenMissing.FAIL, gives_way=(COLLECTION_FILE,))
+
+
+def _from_profile(pod: PodSettings, profile: SyncProfile) -> Content:
+    spec = profile.spec
+    overlay = spec.deployment_mode
+    return Content(
+        mappings=tuple(_mapping(one) for one in spec.mappings),
+        overlay=(_overlay(overlay.source, overlay.destination or CORE),) if overlay else (),
+        patches=tuple(FilePatch(one.file, tuple(sorted(one.set.items()))) for one in spec.patches or ()),
+        excludes=spec.exclude_patterns or (),
+        vars=spec.vars or {},
+        sync_period=float(spec.sync_period) if spec.sync_period else DEFAULT_PERIOD,
+        profile=profile.metadata.name,
+        depends_on=_dependencies(profile),
+        dry_run=bool(spec.dry_run),
+        paused=bool(spec.paused),
+        notices=_unused_beside_a_profile(pod),
+    )
+
+
+def _dependencies(profile: SyncProfile) -> tuple[str, ...]:
+    return tuple(one.profile_name for one in profile.spec.depends_on or ())
+
+
+def _mapping(block: MappingBlock) -> Mapping:
+    return Mapping(
+        source=block.source,
+        destination=block.destination,
+        kind=MappingKind(block.type),
+        when_missing=WhenMissing.FAIL if block.required else WhenMissing.SKIP,
+        template=bool(block.template),
+    )
+
+
+def _unused_beside_a_profile(pod: PodSettings) -> tuple[Notice, ...]:
+    given = {Key.SERVICE_PATH: pod.service_path is not None, Key.DEPLOYMENT_MODE: bool(pod.deployment_mode)}
+    return tuple(
+        Notice(
+            Reason.ANNOTATION_IGNORED,
+            f"annotation {key} of gateway {pod.gateway} is not used: its SyncProfile {pod.profile} decides",
+        )
+        for key, is_given in given.items()
+        if is_given
+    )

@@ -1,0 +1,155 @@
+"""The blocks that say how a commit reaches the fleet, as the controller's part of the intent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stoker.domain.cycles import refuse_cycle
+from stoker.api.to_intent.values import amount, choice, either, seconds, secret_key, size
+from stoker.api.spec import delivery as blocks
+from stoker.api.spec import gateway
+from stoker.api.spec import triggers as intake
+from stoker.api.spec import policies
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent import delivery as intent
+from stoker.domain.intent.policies import Rollback
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+
+
+def polling_of(block: intake.Polling | None) -> intent.Polling:
+    default, block = intent.Polling(), block or intake.Polling()
+    return intent.Polling(
+        enabled=either(block.enabled, default.enabled), interval=seconds(block.interval, default.interval)
+    )
+
+
+def receiver_of(block: intake.Webhook | None) -> intent.Receiver:
+    default, block = intent.Receiver(), block or intake.Webhook()
+    return intent.Receiver(
+        enabled=either(block.enabled, default.enabled),
+        port=either(block.port, default.port),
+        hmac_key=secret_key(block.secret_ref),
+        bearer=secret_key(block.bearer_secret_ref),
+        allowed_refs=either(block.allowed_refs, default.allowed_refs),
+        allowed_namespaces=either(block.allowed_namespaces, default.allowed_namespaces),
+    )
+
+
+def shared_volume_of(block: intake.Storage) -> intent.SharedVolume:
+    default = intent.SharedVolume()
+    return intent.SharedVolume(
+        storage_class=either(block.storage_class_name, default.storage_class),
+        size_bytes=size(block.size, default.size_bytes),
+        access_mode=choice(block.access_mode, default.access_mode),
+    )
+
+
+def deployment_of(block: blocks.Deployment | None) -> intent.Deployment:
+    block = block or blocks.Deployment()
+    order = tuple(
+        intent.OrderEntry(one.name, either(one.weight, 0), one.depends_on or ())
+        for one in block.sync_order or ()
+    )
+    waits_for = order_graph(order, weighed=not block.stages)
+    for entry in order:
+        refuse_cycle(entry.gateway, waits_for, what="gateway")
+    return intent.Deployment(
+        strategy=choice(block.strategy, intent.Strategy.ALL_AT_ONCE),
+        stages=tuple(_stage(stage) for stage in block.stages or ()),
+        order=order,
+        auto_rollback=_auto_rollback(block.auto_rollback),
+    )
+
+
+def order_graph(order: Sequence[intent.OrderEntry], *, weighed: bool) -> dict[str, tuple[str, ...]]:
+    """Who waits for whom as far as the spec alone says; within stages weights count one by one (C-123)."""
+    weights = {name: 0 for one in order for name in one.depends_on}
+    weights |= {one.gateway: one.weight for one in order}
+    before = {one.gateway: one.depends_on for one in order}
+    graph: dict[str, tuple[str, ...]] = {}
+    for name, weight in weights.items():
+        heavier = min((each for each in weights.values() if each > weight), default=None) if weighed else None
+        tier = () if heavier is None else (f"weight {heavier}",)
+        graph[name] = (*before.get(name, ()), *tier)
+    for weight in set(weights.values()):
+        graph[f"weight {weight}"] = tuple(name for name, each in weights.items() if each == weight)
+    return graph
+
+
+def _stage(block: blocks.DeploymentStage) -> intent.Stage:
+    return intent.Stage(
+        name=block.name,
+        gateways=block.gateways,
+        wait_after=seconds(block.post_sync_wait, 0.0),
+        # One sample of the papers writes the method before the address (C-122).
+        health_check_url=(block.health_check_url or "").removeprefix("GET "),
+        require_approval=either(block.require_approval, False),
+    )
+
+
+def _auto_rollback(block: blocks.AutoRollback | None) -> tuple[intent.RollbackTrigger, ...]:
+    if block is None or not block.enabled:
+        return ()
+    return tuple(intent.RollbackTrigger(trigger) for trigger in block.triggers or ("scanFailure",))
+
+
+def rate_limit_of(block: policies.RateLimit | None) -> intent.RateLimit | None:
+    if block is None:
+        return None
+    return intent.RateLimit(block.max_concurrent_syncs, block.max_syncs_per_minute, block.burst_limit)
+
+
+def approval_of(block: policies.Approval | None) -> intent.Approval:
+    default, block = intent.Approval(), block or policies.Approval()
+    return intent.Approval(
+        required=either(block.required, default.required),
+        timeout=seconds(block.timeout, default.timeout),
+        teams=either(block.teams, default.teams),
+        webhook_url=(block.webhook and block.webhook.url) or "",
+    )
+
+
+def rollback_of(block: blocks.Rollback | None) -> Rollback:
+    block = block or blocks.Rollback()
+    return Rollback(
+        to_snapshot=block.to_snapshot or "", to_commit=CommitId(block.to_commit) if block.to_commit else None
+    )
+
+
+def agent_of(block: gateway.Agent | None) -> intent.AgentPod:
+    default, block = intent.AgentPod(), block or gateway.Agent()
+    image, resources = block.image or gateway.AgentImage(), block.resources or gateway.ContainerResources()
+    requests = _amounts(resources.requests, default.requests)
+    limits = _amounts(resources.limits, default.limits)
+    _refuse_more_than_allowed(requests, dict(limits))
+    return intent.AgentPod(
+        image=intent.Image(
+            repository=either(image.repository, default.image.repository),
+            tag=either(image.tag, default.image.tag),
+            digest=either(image.digest, default.image.digest),
+            pull_policy=either(image.pull_policy, default.image.pull_policy),
+        ),
+        requests=requests,
+        limits=limits,
+        sidecar_mode=choice(block.sidecar_mode, default.sidecar_mode),
+        startup_budget=seconds(block.startup_budget, default.startup_budget),
+    )
+
+
+def _refuse_more_than_allowed(requests: tuple[tuple[str, str], ...], limits: dict[str, str]) -> None:
+    """The cluster would refuse the pod, and the gateway with it; a limit is there though nobody wrote one."""
+    for name, asked in requests:
+        allowed = limits.get(name)
+        if allowed is not None and amount(asked) > amount(allowed):
+            raise InvalidValue(
+                f"agent.resources.requests.{name} is {asked}, more than agent.resources.limits.{name}, "
+                f"which is {allowed}",
+                reason=Reason.INVALID_SPEC,
+            )
+
+
+def _amounts(
+    given: dict[str, int | str] | None, default: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    return default if given is None else tuple(sorted((name, str(amount)) for name, amount in given.items()))

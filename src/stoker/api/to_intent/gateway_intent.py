@@ -1,0 +1,151 @@
+"""One gateway's intent, out of its resource, its pod and the content that the pod chose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stoker.api.to_intent.annotations import PodSettings, settings_of
+from stoker.api.to_intent.contents import Content, content_for
+from stoker.api.to_intent.types import Door, Surroundings
+from stoker.api.to_intent.pod_facts import Key, PodFacts
+from stoker.api.to_intent.policies import access_notices, deletion_of, policies_for, policies_of
+from stoker.api.to_intent.source import source_of
+from stoker.api.spec.content import Normalize
+from stoker.api.kinds.sync import SyncSpec
+from stoker.domain.intent.files import (
+    Excludes,
+    FieldTemplate,
+    FilesIntent,
+    Mapping,
+    ProviderName,
+    Transforms,
+)
+from stoker.domain.intent.intent import GatewayIntent, Notice
+from stoker.domain.intent.policies import IgnitionPolicy
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+
+DEFAULT_SYSTEM_NAME = "{{.GatewayName}}"
+DEFAULT_PROVIDER = IgnitionPolicy().tag_provider
+"""What a repository calls the tag provider of its gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFacts:
+    """A pod, what its annotations say, and what it gets by them."""
+
+    pod: PodFacts
+    settings: PodSettings
+    content: Content
+
+    @classmethod
+    def of(cls, pod: PodFacts, around: Surroundings) -> GatewayFacts:
+        settings = settings_of(pod)
+        return cls(pod, settings, content_for(settings, pod.namespace, around.profiles))
+
+    @property
+    def project(self) -> str:
+        """A service's folder names its project; the repository itself has no name (C-096)."""
+        return RelPath.clean(self.content.service_path).name or self.settings.gateway
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What only one kind adds to its gateways."""
+
+    mappings: tuple[Mapping, ...] = ()
+    mandatory_excludes: tuple[str, ...] = ()
+    module_order: tuple[str, ...] = ()
+
+
+def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras: Extras) -> GatewayIntent:
+    """What the files of one gateway shall be, and how they may get there."""
+    spec, source = door.spec, source_of(door.spec.git)
+    settings, content = facts.settings, facts.content
+    common = policies_of(spec)
+    policies, redundancy_notices = policies_for(common, settings, alone=around.alone)
+    normalize = spec.normalize or Normalize()
+    return GatewayIntent(
+        resource=door.identity,
+        gateway=settings.gateway,
+        source=source._replace(ref=settings.ref_override) if settings.ref_override else source,
+        files=FilesIntent(
+            mappings=(*content.mappings, *extras.mappings, *content.overlay),
+            transforms=_transforms(normalize, settings, content),
+            excludes=Excludes(_excludes(spec, settings, content, extras), extras.mandatory_excludes),
+            deletion=deletion_of(spec),
+        ),
+        values=_values(spec, facts, around.cluster_name),
+        policies=replace(policies, ignition=replace(policies.ignition, module_order=extras.module_order)),
+        sync_period=settings.sync_period or content.sync_period,
+        profile=content.profile,
+        service_path=content.service_path,
+        depends_on=content.depends_on,
+        ref_overridden=settings.ref_override is not None,
+        approved_plans=(*door.requests()[0].approved_plans, *settings.approved_plans),
+        released_commits=door.requests()[0].released_commits,
+        dry_run=content.dry_run,
+        paused=bool(spec.paused) or content.paused,
+        notices=(
+            *settings.notices,
+            *content.notices,
+            *_unused_system_name(normalize, settings),
+            *redundancy_notices,
+            *(access_notices(policies.access) if policies.access != common.access else ()),
+        ),
+    )
+
+
+def _excludes(spec: SyncSpec, settings: PodSettings, content: Content, extras: Extras) -> tuple[str, ...]:
+    """The resource's, the profile's, the gateway's own and the mandatory ones, each once (R-ENG-32)."""
+    providers = (f"**/tag-*/{provider}/" for provider in settings.excluded_tag_providers)
+    own = (*(spec.exclude_patterns or ()), *content.excludes, *settings.excludes, *providers)
+    return tuple(dict.fromkeys((*own, *extras.mandatory_excludes)))
+
+
+def _transforms(normalize: Normalize, settings: PodSettings, content: Content) -> Transforms:
+    """A system is named by its annotation, else by its template, else after the gateway (R-ENG-34).
+
+    A tag provider of another name than the repository's is renamed in what refers to it (R-IGN-18).
+    """
+    name = settings.system_name or settings.system_name_template or DEFAULT_SYSTEM_NAME
+    provider = settings.tag_provider or DEFAULT_PROVIDER
+    return Transforms(
+        system_name=name if normalize.system_name else None,
+        fields=tuple(FieldTemplate(one.json_path, one.value_template) for one in normalize.templates or ()),
+        patches=content.patches,
+        tag_provider=ProviderName(DEFAULT_PROVIDER, provider) if provider != DEFAULT_PROVIDER else None,
+    )
+
+
+def _unused_system_name(normalize: Normalize, settings: PodSettings) -> tuple[Notice, ...]:
+    given = {
+        Key.SYSTEM_NAME: settings.system_name,
+        Key.SYSTEM_NAME_TEMPLATE: settings.system_name_template,
+    }
+    return tuple(
+        Notice(
+            Reason.ANNOTATION_IGNORED,
+            f"annotation {key} of gateway {settings.gateway} is not used: normalize.systemName is not true",
+        )
+        for key, value in given.items()
+        if value and not normalize.system_name
+    )
+
+
+def _values(spec: SyncSpec, facts: GatewayFacts, cluster_name: str) -> TemplateValues:
+    pod, settings, variables = facts.pod, facts.settings, facts.content.vars
+    return TemplateValues(
+        gateway_name=settings.gateway,
+        namespace=pod.namespace,
+        pod_name=pod.name,
+        pod_ordinal=pod.ordinal or None,
+        site_number=spec.site_number,
+        cluster_name=cluster_name or None,
+        # C-092: from annotations or variables.
+        time_zone=settings.time_zone or variables.get("TimeZone"),
+        locale=settings.locale or variables.get("Locale"),
+        vars=variables,
+        labels=pod.labels,
+    )

@@ -1,0 +1,45 @@
+"""What every gateway of an `IgnitionSync` gets beside its own service: `shared` and `additionalFiles`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stoker.api.to_intent.contents import CORE
+from stoker.api.spec.content import AdditionalFile, Shared
+from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
+from stoker.domain.intent.files import Mapping, MappingKind, Orphans, WhenMissing
+
+EXTERNAL = "config/resources/external"
+TAG_TYPES = f"{CORE}/ignition/tag-type-definition"
+MODULES = "user-lib/modules"
+
+
+def shared_mappings(spec: IgnitionSyncSpec, *, project: str, tag_provider: str) -> Iterator[Mapping]:
+    """In the papers' order, each where it was switched on; later ones lie over earlier ones (R-ENG-30)."""
+    shared = spec.shared or Shared()
+    external, scripts, udts, modules = (
+        shared.external_resources,
+        shared.scripts,
+        shared.udts,
+        shared.modules,
+    )
+    if external and external.enabled and external.source:
+        missing = WhenMissing.CONFIG_MODE if external.create_fallback else WhenMissing.SKIP
+        yield Mapping(external.source, EXTERNAL, when_missing=missing)
+    if scripts and scripts.enabled and scripts.source and scripts.dest_path:
+        yield Mapping(scripts.source, f"projects/{project}/{scripts.dest_path}")
+    if udts and udts.enabled and udts.source:
+        yield Mapping(udts.source, f"{TAG_TYPES}/{tag_provider}")
+    if modules and modules.enabled and modules.source:
+        # People and images put modules there too; those are none of ours to delete.
+        yield Mapping(modules.source, MODULES, orphans=Orphans.OWNED)
+    yield from (_additional(one) for one in spec.additional_files or ())
+
+
+def module_order(spec: IgnitionSyncSpec) -> tuple[str, ...]:
+    modules = spec.shared and spec.shared.modules
+    return (modules.order or ()) if modules and modules.enabled else ()
+
+
+def _additional(block: AdditionalFile) -> Mapping:
+    return Mapping(block.source, block.dest, kind=MappingKind(block.type or MappingKind.FILE))

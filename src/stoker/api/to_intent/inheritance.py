@@ -1,0 +1,111 @@
+"""A spec together with everything that it leaves to others.
+
+The order is resource, base, the installation's defaults, built-in values
+(C-128, C-129). Out comes a spec of the same kind that inherits nothing any more:
+the controller works on it, an agent is handed it, and it says what a file on
+disk would have to say. Whether something required is missing can only be told
+from it (C-135).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from stoker.api.to_intent.field_aliases import one_spelling
+from stoker.api.to_intent.tree_merge import Tree, inherited
+from stoker.api.manifests.validate import broken_rules, unknown_fields
+from stoker.api.manifests.codec import encode, from_wire, to_wire
+from stoker.api.defaults import REPLACED_WHOLE, with_defaults
+from stoker.api.field_docs import Block
+from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES, IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.sync import SyncSpec
+from stoker.api.meta import NamespacedRef
+from stoker.api.schema import fields_of
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.intent import Notice
+from stoker.domain.reasons import Reason
+
+S = TypeVar("S", bound=SyncSpec)
+
+_REPLACED_WHOLE = frozenset(REPLACED_WHOLE)
+
+# The chart's values name a size and a class for everybody; only a resource or a base asks for a volume.
+_ASKED_FOR_BY_ITS_BLOCK = "storage"
+
+_SHOWN_PROBLEMS = 5
+
+
+def settled(kind: str, spec: S, base: Block | None, defaults: Block) -> S:
+    """The spec after the merge, complete and checked."""
+    tree = _tree(spec)
+    if base is not None:
+        tree = _merged(tree, _tree(base))
+    offered = _tree(defaults)
+    if _ASKED_FOR_BY_ITS_BLOCK not in tree:
+        offered.pop(_ASKED_FOR_BY_ITS_BLOCK, None)
+    known = {one.encode_name for one in fields_of(type(spec))}
+    tree = _merged(tree, {name: value for name, value in offered.items() if name in known})
+    tree.pop("inheritsFrom", None)
+    complete = from_wire(with_defaults(kind, tree), type(spec))
+    _refuse_broken(kind, complete)
+    return complete
+
+
+def written(resource: Resource, base: Block | None = None) -> Tree:
+    """The spec that somebody wrote, here or in the base: nothing that stands there by default."""
+    own = one_spelling(msgspec.convert(to_wire(resource)["spec"], dict[str, object]))
+    return own if base is None else _merged(own, _tree(base))
+
+
+def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:
+    """The chart's `defaults`, read once when a process starts; a misspelt name stops it."""
+    unknown = sorted(unknown_fields(IgnitionSyncBaseSpec, values))
+    if unknown:
+        raise InvalidValue(f"defaults: there is no field {', '.join(unknown)}", reason=Reason.MISCONFIGURED)
+    defaults = from_wire(values, IgnitionSyncBaseSpec)
+    _refuse_broken("defaults", defaults)
+    return defaults
+
+
+def check_base(namespace: str, wanted: NamespacedRef, base: IgnitionSyncBase | None) -> tuple[Notice, ...]:
+    """Whether a resource of this namespace may use the base that it names (C-131)."""
+    home = wanted.namespace or namespace
+    named = f"IgnitionSyncBase {home}/{wanted.name}"
+    if base is None:
+        raise Stalled(f"{named} does not exist", reason=Reason.BASE_NOT_FOUND)
+    if home == namespace:
+        return ()
+    listed = (base.metadata.annotations or {}).get(ALLOWED_NAMESPACES)
+    if listed is None:
+        message = f"{named} may be used from every namespace; annotation {ALLOWED_NAMESPACES} would limit it"
+        return (Notice(Reason.BASE_UNRESTRICTED, message),)
+    allowed = {name.strip() for name in listed.split(",")}
+    if not allowed & {namespace, "*"}:
+        raise Stalled(
+            f"{named} does not list namespace {namespace} in its annotation {ALLOWED_NAMESPACES}",
+            reason=Reason.BASE_NOT_ALLOWED,
+        )
+    return ()
+
+
+def _tree(block: Block) -> Tree:
+    tree: Tree = msgspec.json.decode(encode(block), type=dict[str, object])
+    return one_spelling(tree)
+
+
+def _merged(own: Tree, base: Tree) -> Tree:
+    merged = inherited(own, base, _REPLACED_WHOLE)
+    assert isinstance(merged, dict)  # noqa: S101 - two maps give a map
+    return merged
+
+
+def _refuse_broken(kind: str, block: Block) -> None:
+    problems = [str(problem) for problem in broken_rules(block, "spec")]
+    if problems:
+        more = len(problems) - _SHOWN_PROBLEMS
+        said = "; ".join(problems[:_SHOWN_PROBLEMS] + ([f"and {more} more"] if more > 0 else []))
+        raise InvalidValue(f"{kind}: {said}", reason=Reason.INVALID_SPEC)

@@ -1,0 +1,161 @@
+"""The blocks that say how one gateway may be changed, as `GatewayPolicies`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.to_intent.snapshots import snapshots_of
+from stoker.api.to_intent.values import choice, either, seconds, secret_key, size
+from stoker.api.spec import bidirectional as back
+from stoker.api.spec import policies as blocks
+from stoker.api.spec.gateway import Gateway, Ignition
+from stoker.api.kinds.policies import Policies
+from stoker.domain import maintenance_windows as windows
+from stoker.domain.intent import policies as intent
+from stoker.domain.intent.files import DeletionPolicy, Orphans
+from stoker.domain.intent.intent import Notice
+from stoker.domain.quantities import parse_duration
+from stoker.domain.reasons import Reason
+
+TLS_PORT = 8043
+
+
+def policies_of(spec: Policies) -> intent.GatewayPolicies:
+    """What holds for every gateway of a resource."""
+    return intent.GatewayPolicies(
+        access=_access(spec.gateway),
+        ignition=_ignition(spec.ignition or Ignition()),
+        validation=_validation(spec.validation or blocks.Validation()),
+        drift=_drift(spec.drift or blocks.Drift()),
+        snapshots=snapshots_of(spec.snapshots),
+        bidirectional=_bidirectional(spec.bidirectional or back.Bidirectional()),
+        maintenance_windows=tuple(_window(one) for one in spec.maintenance_windows or ()),
+    )
+
+
+def policies_for(
+    common: intent.GatewayPolicies, pod: PodSettings, *, alone: bool
+) -> tuple[intent.GatewayPolicies, tuple[Notice, ...]]:
+    """The same for one gateway, whose own annotations win."""
+    access, ignition = common.access, common.ignition
+    # C-106: a pair consists of two gateways, so one role cannot be meant for all of several.
+    inherits_role = alone or ignition.redundancy_role is intent.RedundancyRole.STANDALONE
+    role = ignition.redundancy_role if inherits_role else intent.RedundancyRole.STANDALONE
+    peer = ignition.peer_gateway if inherits_role else ""
+    policies = replace(
+        common,
+        access=replace(
+            access, port=either(pod.gateway_port, access.port), tls=either(pod.gateway_tls, access.tls)
+        ),
+        ignition=replace(
+            ignition,
+            redundancy_role=either(pod.redundancy_role, role),
+            peer_gateway=pod.peer_gateway or peer,
+            tag_provider=pod.tag_provider or ignition.tag_provider,
+            tag_inheritance=either(pod.tag_inheritance, ignition.tag_inheritance),
+        ),
+    )
+    if inherits_role or pod.redundancy_role is not None:
+        return policies, ()
+    message = (
+        f"ignition.redundancyRole is not used for gateway {pod.gateway}, which is one of several; "
+        f"annotation {PREFIX}{Key.REDUNDANCY_ROLE} says it for one"
+    )
+    return policies, (Notice(Reason.FIELD_IGNORED, message),)
+
+
+def deletion_of(spec: Policies) -> DeletionPolicy:
+    default, budget = DeletionPolicy(), spec.deletion_budget or blocks.DeletionBudget()
+    return DeletionPolicy(
+        orphans=choice(spec.orphans, Orphans.MIRROR),
+        budget_files=either(budget.files, default.budget_files),
+        budget_percent=either(budget.percent, default.budget_percent),
+    )
+
+
+def access_notices(access: intent.GatewayAccess) -> Iterator[Notice]:
+    if access.port == TLS_PORT and not access.tls:
+        yield Notice(
+            Reason.PORT_WITHOUT_TLS,
+            f"gateway.port is {TLS_PORT}, where gateways speak TLS, but gateway.tls is false (C-110)",
+        )
+
+
+def _access(gateway: Gateway | None) -> intent.GatewayAccess:
+    """Without the block nothing talks to a gateway: only files are synced (R-API-137)."""
+    default = intent.GatewayAccess()
+    if gateway is None:
+        return replace(default, port=0)
+    return intent.GatewayAccess(
+        port=either(gateway.port, default.port),
+        tls=either(gateway.tls, default.tls),
+        api_key=secret_key(gateway.api_key_secret_ref),
+        api_key_header=either(gateway.api_key_header, default.api_key_header),
+        ca=secret_key(gateway.ca_secret_ref),
+        insecure_skip_verify=either(gateway.insecure_skip_verify, default.insecure_skip_verify),
+        scan_order=choice(gateway.scan_order, default.scan_order),
+    )
+
+
+def _ignition(block: Ignition) -> intent.IgnitionPolicy:
+    default = intent.IgnitionPolicy()
+    return intent.IgnitionPolicy(
+        designer_sessions=choice(block.designer_session_policy, default.designer_sessions),
+        designer_timeout=seconds(block.designer_session_timeout, default.designer_timeout),
+        perspective_sessions=choice(block.perspective_session_policy, default.perspective_sessions),
+        redundancy_role=choice(block.redundancy_role, default.redundancy_role),
+        peer_gateway=either(block.peer_gateway_name, default.peer_gateway),
+        binaries=choice(block.binary_policy, default.binaries),
+    )
+
+
+def _validation(block: blocks.Validation) -> intent.Validation:
+    default, webhook = intent.Validation(), block.webhook or blocks.ValidationWebhook()
+    return intent.Validation(
+        dry_run_before=either(block.dry_run_before, default.dry_run_before),
+        webhook_url=either(webhook.url, default.webhook_url),
+        webhook_timeout=seconds(webhook.timeout, default.webhook_timeout),
+    )
+
+
+def _drift(block: blocks.Drift) -> intent.Drift:
+    default = intent.Drift()
+    return intent.Drift(
+        mode=choice(block.mode, default.mode),
+        interval=seconds(block.interval, default.interval),
+        ignore=tuple(intent.DriftIgnore(one.path, one.json_pointer or "") for one in block.ignore or ()),
+    )
+
+
+def _window(block: blocks.MaintenanceWindow) -> intent.MaintenanceWindow:
+    window = intent.MaintenanceWindow(
+        cron=block.cron, duration=parse_duration(block.duration), time_zone=either(block.time_zone, "UTC")
+    )
+    windows.check(window)
+    return window
+
+
+def _bidirectional(block: back.Bidirectional) -> intent.Bidirectional:
+    default, guardrails = intent.Bidirectional(), block.guardrails or back.Guardrails()
+    return intent.Bidirectional(
+        enabled=either(block.enabled, default.enabled),
+        watch_paths=either(block.watch_paths, default.watch_paths),
+        target_branch=either(block.target_branch, default.target_branch),
+        debounce=seconds(block.debounce, default.debounce),
+        create_pr=either(block.create_pr, default.create_pr),
+        pr_labels=either(block.pr_labels, default.pr_labels),
+        conflicts=choice(block.conflict_strategy, default.conflicts),
+        max_file_bytes=size(guardrails.max_file_size, default.max_file_bytes),
+        max_files_per_pr=either(guardrails.max_files_per_pr, default.max_files_per_pr),
+        excludes=either(guardrails.exclude_patterns, default.excludes),
+        forge=_forge(block.forge) if block.forge else None,
+    )
+
+
+def _forge(block: back.Forge) -> intent.Forge:
+    return intent.Forge(
+        kind=intent.ForgeKind(block.type), url=block.url or "", token=secret_key(block.token_secret_ref)
+    )

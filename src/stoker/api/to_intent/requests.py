@@ -1,0 +1,96 @@
+"""What is asked of a resource by annotation: another ref, an approval, a plan that may go ahead.
+
+People and webhooks write these, so a value that cannot be read is left out with
+a notice: it must not stop a resource whose spec is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from stoker.api.to_intent import annotation_values as values
+from stoker.api.to_intent.pod_facts import Annotation
+from stoker.domain.clock import parse_rfc3339
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intent import Notice
+from stoker.domain.intent.requests import GivenApproval, RefRequest, Requests
+
+T = TypeVar("T")
+
+REQUESTED_REF = "requested-ref"
+REQUESTED_AT = "requested-at"
+REQUESTED_BY = "requested-by"
+REQUESTED_SOURCE = "requested-source"
+NUDGED_AT = "nudged-at"
+NUDGED_SOURCE = "nudged-source"
+DASHBOARD = "dashboard"
+"""A source that is a person and no git server."""
+TRACEPARENT = "traceparent"
+"""The trace of the last of these; for tracing and nothing else."""
+APPROVED_BY = "approved-by"
+APPROVED_AT = "approved-at"
+APPROVED_REF = "approved-ref"
+APPROVED_PLAN = "approved-plan"
+RELEASED = "release-quarantine"
+
+
+def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, tuple[Notice, ...]]:
+    """Read under the prefix of the resource's own group (C-004); approvals also without one (C-125)."""
+    reader = _Reader(annotations, group)
+    requested = reader.read(REQUESTED_REF, values.ref)
+    approver = reader.read(APPROVED_BY, values.line, bare=True)
+    approved_at = reader.read(APPROVED_AT, _moment, bare=True)
+    approved_ref = reader.read(APPROVED_REF, values.ref, bare=True)
+    approved_plans = reader.read(APPROVED_PLAN, values.digests, bare=True)
+    # What an approval is limited to and cannot be read must not make it one for everything.
+    readable = reader.unreadable.isdisjoint((APPROVED_REF, APPROVED_PLAN))
+    requests = Requests(
+        ref=RefRequest(
+            ref=requested,
+            at=reader.read(REQUESTED_AT, _moment),
+            by=reader.read(REQUESTED_BY, values.line) or "",
+            source=reader.read(REQUESTED_SOURCE, values.line) or "",
+        )
+        if requested
+        else None,
+        approval=GivenApproval(approver, approved_at, approved_ref)
+        if approver and approved_at and readable
+        else None,
+        approved_plans=approved_plans or (),
+        released_commits=reader.read(RELEASED, values.commits) or (),
+    )
+    return requests, tuple(reader.notices)
+
+
+class _Reader:
+    """Reads annotations one by one and keeps what it had to say about them."""
+
+    def __init__(self, annotations: Mapping[str, str], group: str) -> None:
+        self._annotations = annotations
+        self._group = group
+        self.notices: list[Notice] = []
+        self.unreadable: set[str] = set()
+
+    def read(self, key: str, parse: Callable[[Annotation], T], *, bare: bool = False) -> T | None:
+        names = [f"{self._group}/{key}", *([key] if bare else [])]
+        for name in names:
+            value = self._annotations.get(name, "").strip()
+            if not value:
+                continue
+            try:
+                return parse(Annotation(name, value))
+            except InvalidValue as error:
+                self.notices.append(Notice(error.reason, f"{error.message}; it is left out"))
+                self.unreadable.add(key)
+        return None
+
+
+def _moment(annotation: Annotation) -> datetime:
+    try:
+        if datetime.fromisoformat(annotation.value).tzinfo is not None:
+            return parse_rfc3339(annotation.value)
+    except ValueError:
+        pass
+    raise annotation.refused("it must be a time with its zone, such as 2026-03-02T08:15:00Z")

@@ -1,0 +1,51 @@
+"""The front door of the newest paper: `Stoker`, whose gateways name a `SyncProfile`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from stoker.api.to_intent.types import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
+from stoker.api.to_intent.gateway_intent import Extras, GatewayFacts, gateway_intent
+from stoker.api.to_intent.inheritance import settled
+from stoker.api.to_intent.pod_facts import PodFacts
+from stoker.api.to_intent.resource_intent import resource_intent
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.stoker import GROUP, Stoker, StokerSpec
+from stoker.api.meta import NamespacedRef
+from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Notice, ResourceIntent
+from stoker.domain.reasons import Reason
+
+
+class StokerAdapter:
+    """Turns a `Stoker` into intents."""
+
+    def wanted_base(self, resource: Stoker) -> NamespacedRef | None:
+        return None
+
+    def settle(
+        self, resource: Stoker, base: IgnitionSyncBase | None, defaults: IgnitionSyncBaseSpec
+    ) -> Settled[Stoker]:
+        spec = settled(FrontDoor.STOKER, resource.spec, None, defaults)
+        return Settled(msgspec.structs.replace(resource, spec=spec, status=None))
+
+    def resource_intent(self, known: Settled[Stoker]) -> ResourceIntent:
+        return resource_intent(_door(known.resource), (*known.notices, *_notices(known.resource.spec)))
+
+    def gateway_intent(self, resource: Stoker, pod: PodFacts, around: Surroundings) -> GatewayIntent:
+        return gateway_intent(_door(resource), GatewayFacts.of(pod, around), around, Extras())
+
+
+def _door(resource: Stoker) -> Door:
+    return Door(FrontDoor.STOKER, GROUP, resource.metadata, resource.spec)
+
+
+def _notices(spec: StokerSpec) -> Iterator[Notice]:
+    """Here the pattern is advice that may be refused, not a rule (C-082)."""
+    if not excludes_runtime_files(spec.exclude_patterns or ()):
+        yield Notice(
+            Reason.RUNTIME_FILES_NOT_EXCLUDED,
+            f"excludePatterns lack {RUNTIME_FILES}: unless a SyncProfile excludes them, "
+            "the gateway's runtime files are treated like any other file",
+        )

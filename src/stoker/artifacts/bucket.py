@@ -1,0 +1,271 @@
+"""Objects of an S3-compatible bucket below one prefix, as one artifact.
+
+A bucket has no commits, so a listing stands for one: its id is a digest over the name,
+size and ETag of every object, and of where they lie. What is pulled is exactly that
+listing: each object is asked for with the ETag that it had, and the listing is looked at
+again in the end. A bucket that changes meanwhile is no artifact, and is asked for again.
+A list can go on for ever, page after page, so that it is made where it can be given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
+from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, Refused, TooLarge, Unreachable, shown
+from stoker.artifacts.object_store import DEFAULT_REGION, demand_library, open_store
+from stoker.domain.errors import StokerError
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.engine.artifact_source import ArtifactFile, CredentialsReader
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+ITSELF = "HEAD"
+"""The ref that means the prefix of the address, without anything below it."""
+LOOKS = 3
+LIST_SECONDS = 90.0
+"""For one list. Its pages are not ours to count: a library asks for them, an empty one like a full one."""
+AT_ONCE = 8
+SMALL = 1 << 20
+"""Objects up to this size are asked for ahead, because each costs a way there and back."""
+
+_ID = re.compile(r"[0-9a-f]{64}")
+_STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_USUAL = Limits()
+_MOMENT = 0.2
+
+
+class Entry(NamedTuple):
+    """One object, by its name below the prefix."""
+
+    name: str
+    size: int
+    etag: str
+    changed: int
+
+
+class Bucket:
+    """One bucket, or a prefix in one."""
+
+    def __init__(
+        self, url: RepoUrl, credentials: CredentialsReader, limits: Limits = _USUAL, retries: int = 3
+    ) -> None:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        self._bucket = parts.netloc
+        self._prefix = parts.path.strip("/")
+        self._endpoint = query.get("endpoint", "")
+        self._region = query.get("region", DEFAULT_REGION)
+        self._credentials = credentials
+        self._limits = limits
+        self._retries = retries
+        demand_library()
+
+    async def resolve(self, ref: GitRef) -> CommitId:
+        if _ID.fullmatch(ref):
+            return CommitId(ref)
+        listing = await self._listing(ref)
+        return listing.id(await listing.settled())
+
+    async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> PulledObjects:
+        if _ID.fullmatch(ref):
+            raise NotFound(
+                f"{artifact} is not in the mirror any more, and bucket s3://{self._bucket}/{self._prefix} "
+                "keeps no history; name a prefix below it as the ref"
+            )
+        listing = await self._listing(ref)
+        entries = await listing.entries()
+        if listing.id(entries) != artifact:
+            raise Damaged(f"{listing.title} has changed since it was looked at")
+        return PulledObjects(artifact, listing, entries, self._limits)
+
+    async def _listing(self, ref: GitRef) -> _Listing:
+        below = "" if ref == ITSELF else str(ref)
+        prefix = "/".join(part for part in (self._prefix, below) if part)
+        title = f"bucket s3://{self._bucket}/{prefix}"
+        at = (self._bucket, prefix, self._endpoint, self._region)
+        store = open_store(*at, title, await self._credentials(), self._retries)
+        return _Listing(store, title, self._limits, f"{self._endpoint}\0{self._bucket}\0{prefix}")
+
+
+class _Listing:
+    """What lies below a prefix, asked anew each time."""
+
+    def __init__(self, store: ObjectStore, title: str, limits: Limits, origin: str) -> None:
+        self.store = store
+        self.title = title
+        self._limits = limits
+        self._origin = origin
+
+    async def settled(self) -> list[Entry]:
+        """The same twice in a row: a list of many pages is not made in one moment."""
+        before = await self.entries()
+        for _ in range(LOOKS):
+            now = await self.entries()
+            if now == before:
+                return now
+            before = now
+        raise Damaged(f"{self.title} changes faster than it can be listed")
+
+    async def entries(self) -> list[Entry]:
+        try:
+            found = await asyncio.wait_for(self._listed(), min(LIST_SECONDS, self._limits.seconds))
+        except TimeoutError:
+            raise Unreachable(f"{self.title} did not come to the end of its list in time") from None
+        return await asyncio.to_thread(self._judged, found)
+
+    async def _listed(self) -> list[Entry]:
+        import obstore  # noqa: PLC0415 - only who has a bucket has the library
+
+        found: list[Entry] = []
+        with told(self.title):
+            async for some in obstore.list(self.store, chunk_size=1000):
+                found += [_entry(one, self.title) for one in some]
+                if len(found) > self._limits.files:
+                    raise TooLarge(f"{self.title} holds more than {self._limits.files} objects")
+        return found
+
+    def _judged(self, listed: list[Entry]) -> list[Entry]:
+        found = _without_folders(listed)
+        if not found:
+            raise NotFound(f"there is nothing in {self.title}")
+        if sum(one.size for one in found) > self._limits.packed:
+            raise TooLarge(f"{self.title} is larger than {self._limits.packed} bytes")
+        return sorted(found)
+
+    def id(self, entries: list[Entry]) -> CommitId:
+        digest = hashlib.sha256(self._origin.encode())
+        for one in entries:
+            digest.update(f"\0\0{one.name}\0{one.size}\0{one.etag}".encode())
+        return CommitId(digest.hexdigest())
+
+
+class PulledObjects:
+    """A listing whose objects are fetched as they are taken."""
+
+    def __init__(self, artifact: CommitId, listing: _Listing, entries: list[Entry], limits: Limits) -> None:
+        self.title = listing.title
+        self.made_at = max(one.changed for one in entries)
+        self._id = artifact
+        self._listing = listing
+        self._entries = entries
+        self._limits = limits
+        self._reading = Reading(listing.title, limits)
+
+    def stop(self) -> None:
+        self._reading.stop()
+
+    def files(self) -> Iterator[ArtifactFile]:
+        yield from bounded(self._named(), self.title, self._limits)
+        with ThreadPoolExecutor(1) as pool:  # whoever takes the files may have a loop that runs
+            entries = pool.submit(lambda: asyncio.run(self._listed_again())).result()
+        if self._listing.id(entries) != self._id:
+            raise Damaged(f"{self.title} changed while it was read")
+
+    async def _listed_again(self) -> list[Entry]:
+        looking = asyncio.ensure_future(self._listing.entries())
+        while not looking.done():
+            self._reading.go_on()
+            await asyncio.wait([looking], timeout=_MOMENT)
+        return looking.result()
+
+    def _named(self) -> Iterator[NamedFile]:
+        waiting: deque[tuple[Entry, Future[bytes] | None]] = deque()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for one in self._entries:
+                small = one.size <= SMALL
+                waiting.append((one, pool.submit(self._whole, one) if small else None))
+                if len(waiting) >= AT_ONCE:
+                    yield from self._file(*waiting.popleft())
+            while waiting:
+                yield from self._file(*waiting.popleft())
+
+    def _file(self, one: Entry, ahead: Future[bytes] | None) -> Iterator[NamedFile]:
+        try:
+            chunks = self._chunks(one) if ahead is None else iter((ahead.result(),))
+        except _Gone:
+            if one.size:
+                raise
+            return  # the mark of an empty folder; a file that went away is missing in the last list too
+        yield NamedFile(one.name, one.size, chunks)
+
+    def _whole(self, one: Entry) -> bytes:
+        return b"".join(self._chunks(one))
+
+    def _chunks(self, one: Entry) -> Iterator[bytes]:
+        import obstore  # noqa: PLC0415
+
+        self._reading.go_on()
+        left = one.size
+        with told(self.title, f"object {shown(one.name)} of "):
+            answer = obstore.get(self._listing.store, one.name, options={"if_match": one.etag})
+            if answer.meta["e_tag"] != one.etag or answer.meta["size"] != one.size:
+                raise Damaged(f"{self.title} changed while it was read")
+            for chunk in answer.stream(min_chunk_size=1 << 20) if one.size else ():
+                self._reading.go_on()
+                left -= len(chunk)
+                if left < 0:
+                    raise Damaged(
+                        f"object {shown(one.name)} of {self.title} is longer than it was said to be"
+                    )
+                yield bytes(chunk)
+
+
+def _entry(one: Any, title: str) -> Entry:
+    if not one["e_tag"]:
+        raise Refused(f"{title} gives no ETags, so that nobody can tell whether something changed")
+    return Entry(one["path"], one["size"], one["e_tag"], max(0, int(one["last_modified"].timestamp())))
+
+
+def _without_folders(listed: list[Entry]) -> list[Entry]:
+    """The library drops the slash from the mark of a folder, which then looks like an empty file."""
+    folders = {""}
+    for one in listed:
+        end = one.name.rfind("/")
+        while end > 0 and one.name[:end] not in folders:
+            folders.add(one.name[:end])
+            end = one.name.rfind("/", 0, end)
+    return [one for one in listed if one.size or one.name not in folders]
+
+
+class _Gone(Damaged):
+    """An object that was listed is not there."""
+
+
+@contextmanager
+def told(title: str, what: str = "") -> Iterator[None]:
+    """Whatever the library says becomes one sentence without its words, which hold addresses and answers."""
+    try:
+        yield
+    except StokerError:
+        raise
+    except Exception as error:
+        text, kind = str(error), type(error).__name__
+        status = next((code for found in _STATUS.findall(text) for code in found if code), "")
+        code = _CODE.search(text)
+        said = " ".join(filter(None, (status, code[1] if code else ""))) or kind
+        if kind in ("PermissionDeniedError", "UnauthenticatedError", "PermissionError") or status in (
+            "401",
+            "403",
+        ):
+            raise NotLetIn(f"{title} does not let us in: {said}") from None
+        if isinstance(error, FileNotFoundError) and not what:
+            raise NotFound(f"there is no {title}: {said}") from None
+        if isinstance(error, FileNotFoundError):
+            raise _Gone(f"{what}{title} is listed, and is not there") from None
+        if kind == "PreconditionError":
+            raise Damaged(f"{what}{title} changed while it was read") from None
+        if "error sending request" in text:
+            said = "it does not answer"
+        raise Unreachable(f"{what}{title} cannot be read: {said}") from None

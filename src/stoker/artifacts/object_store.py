@@ -1,0 +1,82 @@
+"""The library's own idea of a bucket, made from an address and a login and from nothing else.
+
+By itself the library takes what it is not told from the variables of this process: keys,
+a session, another endpoint. Those belong to the identity that a cloud gives to us, which
+is never used for an address that somebody else wrote. So whatever such a variable could
+say is said here. Without a login requests are anonymous.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from stoker.http_client.proxy import proxy_for
+from stoker.http_client.tls import certificates
+from stoker.domain.errors import Misconfigured, StokerError
+from stoker.engine.artifact_source import Credentials
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore
+
+DEFAULT_REGION = "us-east-1"
+
+
+def open_store(
+    bucket: str, prefix: str, endpoint: str, region: str, title: str, credentials: Credentials, retries: int
+) -> ObjectStore:
+    """Talks to nobody yet."""
+    endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
+    keys: dict[str, Any] = {
+        "region": region,
+        "endpoint": endpoint,
+        "aws_endpoint_url_s3": endpoint,  # which would come first
+        "virtual_hosted_style_request": False,
+        "s3_express": False,
+        "skip_signature": credentials.password is None,
+    }
+    try:
+        if credentials.password is not None:
+            login = {
+                "access_key_id": credentials.username,
+                "secret_access_key": credentials.password.reveal(),
+                "token": None,
+                "expires_at": None,
+            }
+            keys["credential_provider"] = lambda: login
+        made: ObjectStore = demand_library().S3Store(
+            bucket,
+            prefix=prefix or None,
+            client_options=_client(endpoint, credentials),
+            retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=60)},
+            **keys,
+        )
+    except StokerError:
+        raise
+    except Exception:  # whose words may hold what the library was given, a key among it
+        raise Misconfigured(f"{title} cannot be used with this address and login") from None
+    return made
+
+
+def demand_library() -> Any:
+    try:
+        import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
+    except ImportError:
+        raise Misconfigured(
+            "a bucket as a source needs the package obstore; install stoker with the extra 's3'"
+        ) from None
+    return obstore.store
+
+
+def _client(endpoint: str, credentials: Credentials) -> ClientConfig:
+    options: ClientConfig = {
+        "allow_http": endpoint.startswith("http://"),  # as whoever named it said
+        "connect_timeout": timedelta(seconds=10),
+        "timeout": timedelta(seconds=120),
+    }
+    if credentials.ca is not None:
+        options["root_certificate"] = certificates(credentials.ca)
+    proxy = proxy_for(endpoint, credentials.proxy)
+    if proxy is not None:
+        options["proxy_url"] = proxy
+    return options

@@ -1,0 +1,138 @@
+"""What a registry says that an artifact consists of.
+
+    index       several manifests under one name; taken if just one of them holds files
+    manifest    layers, each a blob with a digest and a size
+
+A layer is one file where it has a title, as ORAS publishes; an archive where ORAS marks a
+packed folder or where its media type ends in `tar` or `tar+gzip`, as Flux publishes.
+Nothing here talks to anybody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+
+import msgspec
+
+from stoker.artifacts.limits import Limits
+from stoker.artifacts.errors import Refused, TooLarge, shown
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+ACCEPTED = ", ".join((OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX))
+EMPTY = "application/vnd.oci.empty.v1+json"
+TITLE = "org.opencontainers.image.title"
+CREATED = "org.opencontainers.image.created"
+UNPACK = "io.deis.oras.content.unpack"
+_REFERENCE = "vnd.docker.reference.type"
+
+_ARCHIVE = re.compile(r"[a-z0-9.+/-]*[./+-](?:x-)?tar(?:[.+-]?gz(?:ip)?)?")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_LATEST = 1 << 40
+
+
+class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
+    """A blob or manifest, by its digest."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: Mapping[str, str] | None = None
+    artifact_type: str | None = None
+
+    def note(self, key: str) -> str:
+        return (self.annotations or {}).get(key, "")
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+    """An index or a manifest; which of both follows from what it has."""
+
+    schema_version: int = 0
+    media_type: str = ""
+    manifests: tuple[Descriptor, ...] | None = None
+    layers: tuple[Descriptor, ...] | None = None
+    annotations: Mapping[str, str] | None = None
+
+    @property
+    def made_at(self) -> int:
+        """When it was made, in Unix seconds; 0 if it does not say so."""
+        try:
+            moment = datetime.fromisoformat((self.annotations or {}).get(CREATED, ""))
+            stamp = int(moment.timestamp()) if moment.tzinfo is not None else 0
+        except (ValueError, OverflowError):
+            return 0
+        return stamp if 0 <= stamp < _LATEST else 0
+
+
+class Kind(Enum):
+    """How a layer is taken."""
+
+    FILE = "file"
+    ARCHIVE = "archive"
+
+
+def parsed(content: bytes, title: str) -> Manifest:
+    """Raises for what is neither a manifest nor an index."""
+    try:
+        found = msgspec.json.decode(content, type=Manifest)
+    except (msgspec.DecodeError, RecursionError):
+        raise Refused(f"{title} has a manifest that cannot be read") from None
+    if found.schema_version != 2 or (found.manifests is None) == (found.layers is None):
+        raise Refused(f"{title} has no manifest of OCI's or Docker's second version")
+    return found
+
+
+def chosen(index: Manifest, title: str) -> Descriptor:
+    """The one manifest of an index that holds files; signatures and attestations beside it do not count."""
+    found = [
+        one
+        for one in index.manifests or ()
+        if one.media_type in (OCI_MANIFEST, DOCKER_MANIFEST) and not one.note(_REFERENCE)
+    ]
+    if len(found) != 1:
+        raise Refused(f"{title} is an index of {len(found)} manifests; name one by its digest as the ref")
+    _demand_digest(found[0], title)
+    if not found[0].digest.startswith("sha256:"):  # it becomes the artifact's id, which is one of SHA-256
+        raise Refused(
+            f"{title} is an index that names its manifest by {shown(found[0].digest)}, not by SHA-256"
+        )
+    return found[0]
+
+
+def layers_of(manifest: Manifest, title: str, limits: Limits) -> list[tuple[Kind, Descriptor]]:
+    """What is to be pulled, in order, bounded by what it says of itself."""
+    layers = [layer for layer in manifest.layers or () if layer.media_type != EMPTY]
+    if not layers:
+        raise Refused(f"{title} holds no layer, so there are no files in it")
+    if len(layers) > limits.layers:
+        raise TooLarge(f"{title} has more than {limits.layers} layers")
+    for layer in layers:
+        _demand_digest(layer, title)
+    if sum(layer.size for layer in layers) > limits.packed:
+        raise TooLarge(f"{title} is larger than {limits.packed} bytes")
+    return [(_kind(layer, title), layer) for layer in layers]
+
+
+def _kind(layer: Descriptor, title: str) -> Kind:
+    if layer.note(UNPACK) == "true":
+        return Kind.ARCHIVE
+    if layer.note(TITLE):
+        return Kind.FILE
+    if _ARCHIVE.fullmatch(layer.media_type.lower()):
+        return Kind.ARCHIVE
+    raise Refused(
+        f"{title} has a layer of media type {shown(layer.media_type)}, which is neither an archive nor "
+        "a file with a title"
+    )
+
+
+def _demand_digest(one: Descriptor, title: str) -> None:
+    if not _DIGEST.fullmatch(one.digest) or one.size < 0:
+        raise Refused(
+            f"{title} names a blob by {shown(one.digest)}, which is no digest of SHA-256 or SHA-512"
+        )

@@ -1,0 +1,130 @@
+"""Artifacts of a registry: which one a tag means, and its files.
+
+An artifact's id is the SHA-256 digest of its manifest, so what the controller found is
+exactly what an agent pulls, however often the tag moves meanwhile. To follow a tag costs
+one small request that transfers nothing. Every blob is on disk and compared with its
+digest before a byte of it is unpacked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from stoker.artifacts.tar import PIECE, archived
+from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
+from stoker.artifacts.registry_client import RegistryCalls
+from stoker.artifacts.errors import Damaged, Refused, Unreachable
+from stoker.artifacts.oci_manifest import ACCEPTED, TITLE, Kind, Manifest, chosen, layers_of, parsed
+from stoker.domain.errors import InvalidValue
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.engine.artifact_source import ArtifactFile, CredentialsReader
+
+_ID = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_HUB = {"docker.io": "registry-1.docker.io", "index.docker.io": "registry-1.docker.io"}
+_USUAL = Limits()
+
+
+class Registry:
+    """One repository of a registry."""
+
+    def __init__(self, url: RepoUrl, credentials: CredentialsReader, limits: Limits = _USUAL) -> None:
+        parts = urlsplit(url)
+        host = _HUB.get(parts.netloc, parts.netloc)
+        self._base = f"{'http' if parts.query == 'plainHttp=true' else 'https'}://{host}"
+        self._repository = parts.path.strip("/")
+        self._place = f"oci://{parts.netloc}{parts.path}"
+        self._credentials = credentials
+        self._limits = limits
+
+    async def resolve(self, ref: GitRef) -> CommitId:
+        known = _ID.fullmatch(ref)
+        if known is not None:
+            return CommitId(known[1])
+        if not _TAG.fullmatch(ref):
+            raise InvalidValue(f"ref {str(ref)!r} is neither a tag of a registry nor sha256: and a digest")
+        async with await self._calls(f"artifact {self._place}:{ref}") as calls:
+            said = (await calls.head(f"manifests/{ref}", ACCEPTED)).get("docker-content-digest", "")
+            told = _ID.fullmatch(said)
+            if told is not None:
+                return CommitId(told[1])
+            content = await calls.get(f"manifests/{ref}", ACCEPTED, self._limits.manifest)
+        return CommitId(hashlib.sha256(content).hexdigest())
+
+    async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> PulledArtifact:
+        title = f"artifact {self._place}@sha256:{artifact}"
+        seconds = self._limits.seconds
+        try:
+            return await asyncio.wait_for(self._pulled(artifact, title, folder), seconds)
+        except TimeoutError:
+            raise Unreachable(f"{title} could not be pulled within {seconds:g} s") from None
+
+    async def _pulled(self, artifact: CommitId, title: str, folder: Path) -> PulledArtifact:
+        async with await self._calls(title) as calls:
+            manifest = await self._manifest(calls, artifact, title)
+            if manifest.manifests is not None:
+                inner = chosen(manifest, title).digest.removeprefix("sha256:")
+                manifest = await self._manifest(calls, inner, title)
+                if manifest.layers is None:
+                    raise Refused(f"{title} is an index of indexes")
+            layers = layers_of(manifest, title, self._limits)
+            pulled = []
+            for number, (kind, layer) in enumerate(layers):
+                path = folder / str(number)
+                await calls.download(layer.digest, layer.size, path)
+                pulled.append(_Layer(kind, path, layer.note(TITLE)))
+        return PulledArtifact(title, manifest.made_at, pulled, self._limits)
+
+    async def _manifest(self, calls: RegistryCalls, digest: str, title: str) -> Manifest:
+        content = await calls.get(f"manifests/sha256:{digest}", ACCEPTED, self._limits.manifest)
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise Damaged(f"the manifest of {title} is not what its digest says")
+        return parsed(content, title)
+
+    async def _calls(self, title: str) -> RegistryCalls:
+        credentials = await self._credentials()
+        return RegistryCalls(self._base, self._repository, title, credentials, self._limits.seconds)
+
+
+class _Layer:
+    """A blob on disk."""
+
+    __slots__ = ("kind", "name", "path")
+
+    def __init__(self, kind: Kind, path: Path, name: str) -> None:
+        self.kind, self.path, self.name = kind, path, name
+
+
+class PulledArtifact:
+    """An artifact whose blobs are all here."""
+
+    def __init__(self, title: str, made_at: int, layers: Sequence[_Layer], limits: Limits) -> None:
+        self.title = title
+        self.made_at = made_at
+        self._layers = layers
+        self._limits = limits
+        self._reading = Reading(title, limits)
+
+    def stop(self) -> None:
+        self._reading.stop()
+
+    def files(self) -> Iterator[ArtifactFile]:
+        return bounded(self._named(), self.title, self._limits)
+
+    def _named(self) -> Iterator[NamedFile]:
+        for layer in self._layers:
+            if layer.kind is Kind.FILE:
+                yield NamedFile(layer.name, layer.path.stat().st_size, _read(layer.path))
+            else:
+                yield from archived(layer.path, self.title, self._reading)
+
+
+def _read(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(PIECE):
+            yield chunk

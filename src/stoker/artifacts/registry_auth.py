@@ -1,0 +1,107 @@
+"""What a registry says when it wants to know who asks, and the token that is fetched then.
+
+    Basic     the login itself, with every request
+    Bearer    a short-lived token from the service that the registry names; who has no
+              login asks for one too, as public registries demand
+
+The login goes to that service, so it must be reached as safely as the registry itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from stoker.artifacts.errors import NotLetIn, Unreachable
+from stoker.http_client import Request, call
+from stoker.http_client import Unreachable as ServiceUnreachable
+from stoker.domain.errors import InvalidValue
+from stoker.domain.refs import RepoUrl
+from stoker.engine.artifact_source import Credentials
+
+MAX_CHALLENGE = 4096
+MAX_TOKEN = 64 << 10
+TIMEOUT = 30.0
+_PARAMETER = re.compile(r'([a-z]+)="([^"]*)"')
+
+
+class Challenge(NamedTuple):
+    """One header `WWW-Authenticate`."""
+
+    scheme: str
+    realm: str = ""
+    service: str = ""
+
+    @classmethod
+    def parse(cls, header: str) -> Challenge:
+        scheme, _, rest = header[:MAX_CHALLENGE].strip().partition(" ")
+        said = dict(_PARAMETER.findall(rest))
+        return cls(scheme.lower(), said.get("realm", ""), said.get("service", ""))
+
+
+class _Token(msgspec.Struct):
+    token: str = ""
+    access_token: str = ""
+
+
+async def authorization(challenge: Challenge, credentials: Credentials, repository: str, title: str) -> str:
+    """The header that answers a challenge."""
+    if challenge.scheme == "basic" and credentials.password is not None:
+        return _basic(credentials)
+    if challenge.scheme != "bearer":
+        raise NotLetIn(f"{title} does not let us in without a login")
+    if not challenge.realm:
+        if credentials.password is None or not credentials.is_token:
+            raise NotLetIn(f"{title} asks for a token and does not say who gives it")
+        return f"Bearer {credentials.password.reveal()}"
+    return f"Bearer {await _fetched(challenge, credentials, repository, title)}"
+
+
+async def _fetched(challenge: Challenge, credentials: Credentials, repository: str, title: str) -> str:
+    query = urlencode({"service": challenge.service, "scope": f"repository:{repository}:pull"})
+    join = "&" if urlsplit(challenge.realm).query else "?"
+    headers = {} if credentials.password is None else {"Authorization": _basic(credentials)}
+    request = Request(
+        f"{challenge.realm}{join}{query}",
+        headers=headers,
+        timeout=TIMEOUT,
+        ca=credentials.ca,
+        proxy=credentials.proxy,
+        max_reply=MAX_TOKEN,
+    )
+    try:
+        answer = await call(request)
+    except ServiceUnreachable as error:
+        raise Unreachable(f"the token for {title} cannot be fetched: {error.message}") from None
+    if answer.status in (400, 401, 403, 404):
+        raise NotLetIn(f"{request.host} gives out no token for {title} with this login")
+    if not answer.ok:
+        raise Unreachable(f"{request.host} answers {answer.status} to the question for a token of {title}")
+    try:
+        given = msgspec.json.decode(answer.body, type=_Token)
+    except msgspec.DecodeError:
+        raise Unreachable(f"{request.host} answers with something else than a token for {title}") from None
+    token = given.token or given.access_token
+    if not token or not token.isascii() or not token.isprintable():
+        raise Unreachable(f"{request.host} gives out an empty or unusable token for {title}")
+    return token
+
+
+def demand_safe(url: str, *, plain: bool, title: str) -> None:
+    """Raise unless somebody whom a registry names may be asked: by TLS, and not the machine's own service."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (plain and parts.scheme == "http"):
+        raise Unreachable(f"{title} sends us on to an address without TLS, which is not followed")
+    try:
+        RepoUrl(f"{parts.scheme}://{parts.netloc}/")
+    except InvalidValue:
+        raise Unreachable(f"{title} sends us on to an address that is not followed") from None
+
+
+def _basic(credentials: Credentials) -> str:
+    password = b"" if credentials.password is None else credentials.password.reveal_bytes()
+    return "Basic " + base64.b64encode(credentials.username.encode() + b":" + password).decode()

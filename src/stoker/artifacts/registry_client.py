@@ -1,0 +1,181 @@
+"""Requests to one registry: small answers whole, blobs into a file, both bounded.
+
+A registry may send us on to where its blobs lie. That is followed a few times, never from
+TLS to plain http, and what we log in with stays with the registry. Sentences name the
+artifact, never an address that somebody answered with: it may hold a signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urljoin, urlsplit
+
+from stoker.artifacts.registry_auth import Challenge, authorization, demand_safe
+from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, TooLarge, Unreachable
+from stoker.http_client.errors import why
+from stoker.http_client.proxy import proxy_for
+from stoker.http_client.tls import context_with
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.reasons import Reason
+from stoker.engine.artifact_source import Credentials
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aiohttp import ClientResponse, ClientSession
+
+MAX_HOPS = 5
+CONNECT_TIMEOUT = 10.0
+SILENCE = 30.0
+MAX_WAIT = 3600.0
+_PIECE = 1 << 16
+
+
+class RegistryCalls:
+    """For as long as one artifact is looked up or pulled; it remembers no login beyond that."""
+
+    def __init__(
+        self, base: str, repository: str, title: str, credentials: Credentials, seconds: float
+    ) -> None:
+        """`base` is `https://host`, or `http://host` for one without TLS."""
+        self._base = base
+        self._repository = repository
+        self._title = title
+        self._credentials = credentials
+        self._seconds = seconds
+        self._authorization = ""
+        self._session: ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        import aiohttp  # noqa: PLC0415 - costs more than a sync, and most sources are repositories
+
+        by_tls = self._base.startswith("https://") or self._credentials.proxy.startswith("https://")
+        context = context_with(self._credentials.ca) if by_tls or self._credentials.ca else None
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(
+                total=self._seconds, sock_connect=CONNECT_TIMEOUT, sock_read=SILENCE
+            ),
+            connector=aiohttp.TCPConnector(ssl=context if context is not None else True, limit=4),
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def head(self, path: str, accept: str) -> dict[str, str]:
+        """The headers of an answer, with names in lower case."""
+        with_accept = {"Accept": accept}
+        async with self._answer("HEAD", path, with_accept) as response:
+            return {name.lower(): value for name, value in response.headers.items()}
+
+    async def get(self, path: str, accept: str, max_bytes: int) -> bytes:
+        """A small answer."""
+        parts, size = [], 0
+        async with self._answer("GET", path, {"Accept": accept}) as response:
+            async for chunk in response.content.iter_chunked(_PIECE):
+                parts.append(chunk)
+                size += len(chunk)
+                if size > max_bytes:
+                    raise TooLarge(f"{self._title} has a manifest of more than {max_bytes} bytes")
+        return b"".join(parts)
+
+    async def download(self, digest: str, size: int, target: Path) -> None:
+        """A blob of exactly this size and digest; raises before anybody can take another for it."""
+        algorithm, _, wanted = digest.partition(":")
+        hashed, left = hashlib.new(algorithm), size
+        async with self._answer("GET", f"blobs/{digest}", {}) as response:
+            with target.open("xb") as file:
+                async for chunk in response.content.iter_chunked(_PIECE):
+                    left -= len(chunk)
+                    if left < 0:
+                        break
+                    hashed.update(chunk)
+                    file.write(chunk)  # into the page cache: quicker than handing it to a thread
+        if left or hashed.hexdigest() != wanted:
+            raise Damaged(f"blob {digest} of {self._title} is not what its digest says")
+
+    @asynccontextmanager
+    async def _answer(self, method: str, path: str, headers: dict[str, str]) -> AsyncIterator[ClientResponse]:
+        import aiohttp  # noqa: PLC0415
+
+        url = f"{self._base}/v2/{self._repository}/{path}"
+        try:
+            response = await self._followed(method, url, headers)
+            if response.status == 401 and not self._is_own(response):
+                response.close()  # whoever we were sent on to says where a login goes to, and must not
+                raise NotLetIn(f"{self._title} sends us on to somebody who does not let us in")
+            if response.status == 401:
+                challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
+                response.close()
+                if challenge.realm and challenge.scheme == "bearer":
+                    demand_safe(challenge.realm, plain=self._plain, title=self._title)
+                self._authorization = await authorization(
+                    challenge, self._credentials, self._repository, self._title
+                )
+                response = await self._followed(method, url, headers)
+            async with response:
+                self._judge(response, path)
+                yield response
+        except StokerError:
+            raise
+        except TimeoutError:
+            raise Unreachable(f"{self._title} did not answer in time") from None
+        except (aiohttp.ClientError, ValueError) as error:
+            raise Unreachable(f"{self._title} cannot be reached: {why(error)}") from None
+
+    async def _followed(self, method: str, url: str, headers: dict[str, str]) -> ClientResponse:
+        assert self._session is not None  # noqa: S101 - whoever asks has entered
+        for _ in range(MAX_HOPS):
+            own = urlsplit(url)[:2] == urlsplit(self._base)[:2]
+            login = {"Authorization": self._authorization} if self._authorization and own else {}
+            response = await self._session.request(
+                method,
+                url,
+                headers={"User-Agent": "stoker", "Accept-Encoding": "identity", **headers, **login},
+                proxy=proxy_for(url, self._credentials.proxy),
+                allow_redirects=False,
+            )
+            if response.status not in (301, 302, 303, 307, 308):
+                return response
+            target = response.headers.get("Location", "")
+            response.close()
+            url = urljoin(url, target)
+            demand_safe(url, plain=self._plain, title=self._title)
+        raise Unreachable(f"{self._title} sends us on more than {MAX_HOPS} times")
+
+    def _judge(self, response: ClientResponse, path: str) -> None:
+        status = response.status
+        if status == 200:
+            return
+        if status in (401, 403):
+            raise NotLetIn(f"{self._title} does not let us in")
+        if status == 404:
+            if path.startswith("blobs/"):
+                raise Damaged(f"{path.removeprefix('blobs/')} is named by {self._title} and not there")
+            raise NotFound(f"there is no {self._title}")
+        after = response.headers.get("Retry-After", "")
+        if status == 429:
+            raise Retry(
+                f"{self._title} was asked for too often",
+                after=min(float(after), MAX_WAIT) if after.isdecimal() else None,
+                reason=Reason.SOURCE_UNREACHABLE,
+            )
+        raise Unreachable(f"{self._title} is answered with status {status}")
+
+    def _is_own(self, response: ClientResponse) -> bool:
+        """Whether the registry itself answered, and nobody whom it sent us on to."""
+        from yarl import URL  # noqa: PLC0415 - comes with aiohttp
+
+        return response.url.origin() == URL(self._base).origin()
+
+    @property
+    def _plain(self) -> bool:
+        return self._base.startswith("http://")

@@ -1,0 +1,179 @@
+"""Tar archives, compressed or not, read as a stream and never unpacked to a disk.
+
+Only regular files come out. A symbolic or hard link, a device, a pipe, a sparse file and
+whatever else an archive can name refuses the whole by its name, because half of an
+artifact is none. Headers that say how long they are (names, extended attributes) are
+bounded before they are read, which Python's own reader does not do.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from stoker.artifacts.limits import NamedFile, Reading
+from stoker.artifacts.errors import Refused, TooLarge, shown
+
+BLOCK = 512
+PIECE = 1 << 16
+MAX_HEADER = 1 << 16
+"""Bytes of an extended header; a path of 4 KiB fits many times."""
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_BROKEN = (OSError, EOFError, zlib.error, gzip.BadGzipFile)
+_WHAT = {
+    tarfile.SYMTYPE: "a symbolic link",
+    tarfile.LNKTYPE: "a hard link",
+    tarfile.CHRTYPE: "a device",
+    tarfile.BLKTYPE: "a device",
+    tarfile.FIFOTYPE: "a named pipe",
+    tarfile.GNUTYPE_SPARSE: "a sparse file",
+}
+_SKIPPED = {"path", "size", "GNU.sparse"}
+
+
+def archived(path: Path, title: str, reading: Reading) -> Iterator[NamedFile]:
+    """The files of an archive on disk; `reading` bounds all that it unpacks to, headers included."""
+    with path.open("rb") as raw:
+        magic = raw.read(4)
+        raw.seek(0)
+        if magic == _ZSTD:
+            raise Refused(f"{title} is compressed with zstd; publish it with gzip")
+        packed = gzip.GzipFile(fileobj=raw) if magic.startswith(_GZIP) else None
+        stream = _Stream(packed if packed is not None else raw, title, reading)
+        yield from _entries(stream, title, reading)
+
+
+class _Stream:
+    """What an archive unpacks to, counted."""
+
+    def __init__(self, source: BinaryIO | gzip.GzipFile, title: str, reading: Reading) -> None:
+        self._source = source
+        self._title = title
+        self._reading = reading
+
+    def exactly(self, size: int) -> bytes:
+        """So many bytes, or an error; for what is small."""
+        content = self.some(size)
+        while len(content) < size:
+            more = self.some(size - len(content))
+            if not more:
+                raise Refused(f"{self._title} ends in the middle of a file")
+            content += more
+        return content
+
+    def some(self, size: int) -> bytes:
+        self._reading.go_on()
+        self._reading.unpacked(size)
+        try:
+            content = self._source.read(size)
+        except _BROKEN:
+            raise Refused(f"{self._title} is no archive that can be unpacked") from None
+        self._reading.unpacked(len(content) - size)
+        return content
+
+
+def _entries(stream: _Stream, title: str, reading: Reading) -> Iterator[NamedFile]:
+    longer: dict[str, str] = {}
+    while True:
+        header = stream.some(BLOCK)
+        if not header or header.count(0) == len(header):
+            return  # the end; what follows it belongs to nobody
+        reading.header()
+        info = _parsed(header + stream.exactly(BLOCK - len(header)), title)
+        if info.type in (
+            tarfile.XHDTYPE,
+            tarfile.XGLTYPE,
+            tarfile.GNUTYPE_LONGNAME,
+            tarfile.GNUTYPE_LONGLINK,
+        ):
+            longer |= _extended(info, _padded(stream, info.size, title), title)
+            continue
+        name = longer.get("path", info.name)
+        if "GNU.sparse" in longer:
+            raise Refused(f"{title} holds {shown(name)}, which is a sparse file")
+        size = _size(longer.get("size"), info.size, title)
+        longer = {}
+        if info.type == tarfile.DIRTYPE or name in (".", "./"):
+            _padded(stream, size, title)
+            continue
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            what = _WHAT.get(info.type, f"an entry of the kind {info.type!r}")
+            raise Refused(f"{title} holds {shown(name)}, which is {what}")
+        content = _Content(stream, size)
+        yield NamedFile(name, size, content.chunks(), bool(info.mode & 0o100))
+        content.skip()
+        stream.exactly(-size % BLOCK)
+
+
+class _Content:
+    """The bytes of one file; what nobody took is passed over."""
+
+    def __init__(self, stream: _Stream, size: int) -> None:
+        self._stream = stream
+        self._left = size
+
+    def chunks(self) -> Iterator[bytes]:
+        while self._left:
+            chunk = self._stream.exactly(min(self._left, PIECE))
+            self._left -= len(chunk)
+            yield chunk
+
+    def skip(self) -> None:
+        for _ in self.chunks():
+            pass
+
+
+def _parsed(header: bytes, title: str) -> tarfile.TarInfo:
+    try:
+        info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+    except (tarfile.HeaderError, ValueError, OverflowError):
+        raise Refused(f"{title} is no tar archive, or a damaged one") from None
+    if info.size < 0:
+        raise Refused(f"{title} holds a file of a negative size")
+    return info
+
+
+def _padded(stream: _Stream, size: int, title: str) -> bytes:
+    if size > MAX_HEADER:
+        raise TooLarge(f"{title} holds a header of more than {MAX_HEADER} bytes")
+    return stream.exactly(size + -size % BLOCK)[:size]
+
+
+def _extended(info: tarfile.TarInfo, content: bytes, title: str) -> dict[str, str]:
+    """What an extended header says of the next file."""
+    if info.type == tarfile.GNUTYPE_LONGLINK:
+        return {}  # of a link, which is refused when it comes
+    if info.type == tarfile.GNUTYPE_LONGNAME:
+        return {"path": content.rstrip(b"\0").decode("utf-8", "surrogateescape")}
+    said = dict(_records(content, title))
+    if info.type == tarfile.XGLTYPE:  # git archive puts a comment there
+        if said.keys() & _SKIPPED:
+            raise Refused(f"{title} names all of its files alike in a global header")
+        return {}
+    return {key: value for key, value in said.items() if key in _SKIPPED}
+
+
+def _records(content: bytes, title: str) -> Iterator[tuple[str, str]]:
+    """Lines of the form `<length> <key>=<value>`; the length counts the whole line."""
+    rest = io.BytesIO(content)
+    while rest.tell() < len(content):
+        start = rest.tell()
+        length, blank, _ = content[start : start + 20].partition(b" ")
+        if not blank or not length.isdigit() or not len(length) + 2 <= int(length) <= len(content) - start:
+            raise Refused(f"{title} has an extended header that cannot be read")
+        line = rest.read(int(length))[len(length) + 1 :].removesuffix(b"\n")
+        key, _, value = line.decode("utf-8", "surrogateescape").partition("=")
+        yield ("GNU.sparse" if key.startswith("GNU.sparse") else key), value
+
+
+def _size(told: str | None, usual: int, title: str) -> int:
+    if told is None:
+        return usual
+    if not told.isascii() or not told.isdigit() or len(told) > 15:
+        raise Refused(f"{title} holds a file of an unreadable size")
+    return int(told)

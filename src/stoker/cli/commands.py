@@ -1,0 +1,143 @@
+"""Every verb of the command, by what it is for, each in a module that is imported only to run it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from stoker import __version__
+
+
+class Verb(NamedTuple):
+    module: str
+    command: str
+    summary: str
+
+
+GROUPS = {
+    "Without a cluster": {
+        "sync": Verb(
+            "stoker.cli.sync.sync", "sync_command", "Bring a folder to a commit, once or for ever."
+        ),
+        "plan": Verb(
+            "stoker.cli.sync.plan", "plan_command", "Show what a sync would do, and change nothing."
+        ),
+        "verify": Verb(
+            "stoker.cli.sync.verify", "verify_command", "Find what changed since the last sync."
+        ),
+        "rollback": Verb(
+            "stoker.cli.sync.rollback",
+            "rollback_command",
+            "Go back to a snapshot or a commit, and stay there.",
+        ),
+        "doctor": Verb(
+            "stoker.cli.doctor.command", "doctor_command", "Say what is wrong with a cluster or a gateway."
+        ),
+        "dev": Verb("stoker.cli.sync.dev", "dev_group", "Try edits on a gateway as they are saved."),
+        "testing": Verb("stoker.cli.testing", "testing_group", "Start a gateway to test against."),
+        "demo": Verb("stoker.cli.demo", "demo_command", "See the main job done for real on this machine."),
+        "completion": Verb(
+            "stoker.cli.completion", "completion_command", "Let a shell complete verbs and options."
+        ),
+    },
+    "Out of a cluster": {
+        "export": Verb(
+            "stoker.cli.export.command",
+            "export_command",
+            "Write what a cluster holds to a folder or a repository.",
+        ),
+    },
+    "For a resource in a cluster": {
+        "migrate": Verb(
+            "stoker.cli.migrate.command",
+            "migrate_command",
+            "Make resources out of what another tool was told.",
+        ),
+        "status": Verb(
+            "stoker.cli.fleet.status", "status_command", "Show how resources and their gateways stand."
+        ),
+        "history": Verb(
+            "stoker.cli.fleet.history", "history_command", "List the last syncs of a resource's gateways."
+        ),
+        "diff": Verb("stoker.cli.fleet.history", "diff_command", "Show what a sync of a gateway changed."),
+        "approve": Verb(
+            "stoker.cli.fleet.approve", "approve_command", "Agree to the plan that a resource waits with."
+        ),
+        "pause": Verb(
+            "stoker.cli.fleet.pause",
+            "pause_command",
+            "Hold a resource still: its gateways stay as they are.",
+        ),
+        "resume": Verb(
+            "stoker.cli.fleet.pause", "resume_command", "Let a resource go on that was held still."
+        ),
+    },
+    "In a cluster": {
+        "controller": Verb(
+            "stoker.cli.run.controller", "controller_command", "Run the operator's controller."
+        ),
+        "webhook": Verb(
+            "stoker.cli.run.webhook",
+            "webhook_command",
+            "Put agents into pods, and judge resources (admission).",
+        ),
+        "agent": Verb(
+            "stoker.cli.run.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."
+        ),
+        "reverser": Verb(
+            "stoker.cli.run.reverser",
+            "reverser_command",
+            "Write the state of the cluster to git, as it changes.",
+        ),
+        "fetcher": Verb(
+            "stoker.cli.run.fetcher", "fetcher_command", "Keep a mirror on a volume that agents share."
+        ),
+    },
+}
+
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs by name and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = VERBS.get(cmd_name)
+        if verb is None:
+            return None
+        command = getattr(import_module(verb.module), verb.command)
+        assert isinstance(command, click.Command)  # noqa: S101 - a wrong entry in VERBS is our own mistake
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`controller --mode=webhook` is the papers' way to say `webhook` (R-INJ-12)."""
+        if args[:1] == ["controller"]:
+            joined, apart = "--mode=webhook", ["--mode", "webhook"]
+            at = next(
+                (at for at in range(1, len(args)) if joined == args[at] or args[at : at + 2] == apart), 0
+            )
+            if at:
+                args = ["webhook", *args[1:at], *args[at + (1 if args[at] == joined else 2) :]]
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            # click looks among the commands that it has in hand, and here they are imported one by one.
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=VERBS, ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="stoker %(version)s")
+def cli() -> None:
+    """Configuration that flows both ways between Git and what runs."""

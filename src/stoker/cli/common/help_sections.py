@@ -1,0 +1,89 @@
+"""Verbs whose help has sections and whose refusals are one sentence, in JSON where that was asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.domain.reasons import Reason
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class SectionedOption(click.Option):
+    """An option that knows under which title it is explained."""
+
+    def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class SentenceCommand(click.Command):
+    """A verb whose help has sections and whose refusals are one sentence."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Argument):  # click has explained those already
+                continue
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(parameter, "section", "") or "Options", []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        given = list(args)  # click empties the list
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            said = error.format_message().replace("\n", " ").strip()
+            if said.startswith("Got unexpected extra arg") and any(one.name == "name" for one in self.params):
+                said += ". A resource is named by --name"
+            if wants_json(given):
+                click.echo(json.dumps({"reason": Reason.INVALID_VALUE, "message": said}, ensure_ascii=False))
+            else:
+                where = error.ctx.command_path if error.ctx is not None else info_name
+                click.echo(f"{where}: {Reason.INVALID_VALUE}: {said}", err=True)
+            raise click.exceptions.Exit(Exit.WRONG_INPUT) from None
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line that cannot be read asks for its refusal in JSON."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return any(
+        one in ("--output=json", "-ojson") or (one in ("--output", "-o") and two == "json")
+        for one, two in pairs
+    )
+
+
+def option(*names: str, section: str, **how: Any) -> Callable[[F], F]:
+    return click.option(*names, cls=SectionedOption, section=section, **how)
+
+
+def many(*names: str, section: str, **how: Any) -> Callable[[F], F]:
+    return option(*names, section=section, multiple=True, **how)
+
+
+def applied(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+    """All of them as one decorator, explained in this order."""
+
+    def decorate(function: F) -> F:
+        for one in reversed(options):
+            function = one(function)
+        return function
+
+    return decorate
+
+
+def set_by_hand(context: click.Context, names: Mapping[str, str]) -> list[str]:
+    """Those of the parameters (name to flag) that the command line names."""
+    by_hand = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+    return [flag for name, flag in names.items() if context.get_parameter_source(name) in by_hand]

@@ -1,0 +1,76 @@
+"""The options by which a verb means a resource in a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from stoker.cli.common.help_sections import option
+from stoker.fleet.resource_name import KINDS, Named
+
+if TYPE_CHECKING:
+    from stoker.kube.client.client import Client
+    from stoker.kube.config.config import ClusterConfig
+
+SECTION = "In a cluster"
+NAME = option("--name", section=SECTION, metavar="NAME", help="The resource that is meant.")
+NAMESPACE = option(
+    "-n",
+    "--namespace",
+    section=SECTION,
+    default="",
+    metavar="NAME",
+    help="Where the resource lives. [default: the namespace of the context]",
+)
+CONNECTING = (
+    option("--kubeconfig", section=SECTION, type=Path, metavar="FILE", help="[default: as kubectl finds it]"),
+    option("--context", "cluster", section=SECTION, metavar="NAME", help="Context of the kubeconfig."),
+)
+REACHING = (
+    option(
+        "--kind",
+        section=SECTION,
+        type=click.Choice(KINDS),
+        help="What it is. [default: whichever of the two has the name]",
+    ),
+    *CONNECTING,
+)
+
+
+class Place(NamedTuple):
+    """Which resource, and how to get there."""
+
+    namespace: str
+    """Empty: the one of the context, which `settled` finds out."""
+    name: str
+    kind: str | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+    config: ClusterConfig | None = None
+    """What the kubeconfig says, once it was read."""
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any], namespace: str, name: str) -> Place:
+        kind, kubeconfig, cluster = (options.pop(one) for one in ("kind", "kubeconfig", "cluster"))
+        return cls(namespace, name, kind, kubeconfig, cluster)
+
+    def settled(self) -> Place:
+        """With the kubeconfig read, and the namespace that it says where nobody named one, as for kubectl."""
+        from stoker.kube.config.config import load  # noqa: PLC0415 - --help needs none of it
+
+        config = load(self.kubeconfig, self.context)
+        return self._replace(namespace=self.namespace or config.namespace, config=config)
+
+    @property
+    def named(self) -> Named:
+        return Named(self.namespace, self.name, self.kind)
+
+    def client(self) -> Client:
+        """For an `async with`."""
+        from stoker.kube.client.client import Client  # noqa: PLC0415 - --help needs none of it
+        from stoker.kube.config.config import load  # noqa: PLC0415
+
+        config = self.config if self.config is not None else load(self.kubeconfig, self.context)
+        return Client(config, user_agent="stoker-cli")

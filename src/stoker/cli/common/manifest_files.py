@@ -1,0 +1,35 @@
+"""Files of manifests that a command was given: their bytes, and resources that name no namespace."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from stoker.api.kinds.resource import Resource
+from stoker.api.manifests.yaml import MAX_BYTES
+from stoker.cli.common.options import STDIN
+from stoker.domain.errors import Misconfigured
+
+R = TypeVar("R", bound=Resource)
+
+
+def content_of(name: str) -> bytes:
+    """At most one byte more than may be; whoever reads it refuses that."""
+    try:
+        if name == STDIN:
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with Path(name).open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise Misconfigured(f"file {name} cannot be read: {error.strerror}") from None
+
+
+def at_home(resource: R, namespace: str) -> R:
+    """In this namespace, unless it says another."""
+    if resource.metadata.namespace:
+        return resource
+    meta = msgspec.structs.replace(resource.metadata, namespace=namespace)
+    return msgspec.structs.replace(resource, metadata=meta)

@@ -1,0 +1,273 @@
+"""The options that several verbs share, in the sections in which their help shows them.
+
+A verb takes all of them as one `Given`, exactly as they were written; `stoker.cli.sync.sync_request`
+turns that into an order.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from stoker.cli.common.help_sections import many, option
+from stoker.domain.errors import InvalidValue
+from stoker.domain.secrets import Secret
+
+STDIN = "-"
+"""The name of a file that is standard input."""
+API_KEY = "IGNITION_API_KEY"
+"""The variable that may hold a gateway's key where no file does."""
+
+
+class Given(NamedTuple):
+    """What the shared options hold, unread."""
+
+    repo: str | None = None
+    ref: str | None = None
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    manifests: tuple[str, ...] = ()
+    gateway_name: str = ""
+    namespace: str = "default"
+    annotations: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    secrets_dir: Path | None = None
+    folders: tuple[str, ...] = ()
+    singles: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    orphans: str | None = None
+    deletion_budget: str | None = None
+    owner: str | None = None
+    umask: str | None = None
+    hooks_dirs: tuple[Path, ...] = ()
+    token_file: Path | None = None
+    username: str | None = None
+    ssh_key_file: Path | None = None
+    known_hosts_file: Path | None = None
+    require_known_hosts: bool = False
+    ca_file: Path | None = None
+    proxy: str | None = None
+    github_app_id: int | None = None
+    github_installation_id: int | None = None
+    github_key_file: Path | None = None
+    verify_signatures: str | None = None
+    allowed_signers_file: Path | None = None
+    gpg_keys_file: Path | None = None
+    no_rewrite: bool = False
+    approve_plan: str = ""
+    trust_ledger: bool = False
+    gateway: str | None = None
+    api_key: Secret | None = None
+    api_key_file: Path | None = None
+    api_key_header: str | None = None
+    gateway_ca_file: Path | None = None
+    gateway_insecure: bool = False
+    no_tls: bool = False
+    no_gateway: bool = False
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> Given:
+        """Take what is ours out of what click hands to a verb."""
+        mine = {name: options.pop(name) for name in cls._fields if name in options}
+        return cls(**mine)
+
+    def refuse_folder(self) -> None:
+        """For a verb that was told to mean a resource in a cluster."""
+        for flag, value in {"--repo": self.repo, "-f": self.manifests, "--data-dir": self.data_dir}.items():
+            if value:
+                raise InvalidValue(
+                    f"{flag} is for a folder; it does not go with --name, which means a resource"
+                )
+
+
+WHAT, _WHERE, _FILE = "What and where", "Files", "From a resource (-f)"
+_LOGIN, _TRUST, GATEWAY_SECTION = "Login", "Trust", "Gateway"
+
+REPO = option(
+    "--repo",
+    section=WHAT,
+    metavar="URL",
+    help="Repository: https, http, ssh or file address; or oci://, s3://.",
+)
+REF = option("--ref", section=WHAT, help="Branch, tag, refs/… name or commit id.")
+DATA_DIR = option(
+    "--data-dir", section=WHAT, type=Path, metavar="DIR", help="The gateway's data folder; it must exist."
+)
+CACHE_DIR = option(
+    "--cache-dir",
+    section=WHAT,
+    type=Path,
+    metavar="DIR",
+    help="Where mirrors are kept. [default: ~/.cache/stoker]",
+)
+OUTPUT = option(
+    "-o",
+    "--output",
+    section=WHAT,
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="One JSON object on standard output, or lines for people.",
+)
+MAPPINGS = (
+    many("--map", "folders", section=_WHERE, metavar="SRC:DST", help="Folder and its place; later ones win."),
+    many(
+        "--map-file",
+        "singles",
+        section=_WHERE,
+        metavar="SRC:DST",
+        help="File and its place; wins over folders.",
+    ),
+)
+EXCLUDES = many(
+    "--exclude", "excludes", section=_WHERE, metavar="GLOB", help="Leave what matches on disk alone."
+)
+VARIABLES = many("--var", "variables", section=_WHERE, metavar="NAME=VALUE", help="Value of {{.Vars.NAME}}.")
+DISK = (
+    option(
+        "--orphans",
+        section=_WHERE,
+        type=click.Choice(["mirror", "owned"]),
+        help="Delete all that the repository no longer has, or only what a sync wrote. [default: mirror]",
+    ),
+    option(
+        "--deletion-budget",
+        section=_WHERE,
+        metavar="FILES,PERCENT",
+        help="Stall where more than both would be deleted. [default: 50,50]",
+    ),
+    option(
+        "--owner", section=_WHERE, metavar="UID:GID", help="Whose the files are. [default: as the folder]"
+    ),
+    option("--umask", section=_WHERE, metavar="OCTAL", help="Bits that no written file has. [default: 0]"),
+    many(
+        "--hooks-dir",
+        "hooks_dirs",
+        section=_WHERE,
+        type=Path,
+        metavar="DIR",
+        help="Where pre-sync.sh and post-sync.sh lie. [default: none]",
+    ),
+)
+RESOURCE = (
+    many(
+        "-f",
+        "--filename",
+        "manifests",
+        section=_FILE,
+        metavar="FILE",
+        help="IgnitionSync (and its base), or Stoker and SyncProfiles; - is standard input.",
+    ),
+    option("--gateway-name", section=_FILE, default="", metavar="NAME", help="Which gateway this is."),
+    option(
+        "-n",
+        "--namespace",
+        section=_FILE,
+        default="default",
+        show_default=True,
+        help="Where it is said to live.",
+    ),
+    many(
+        "--annotation",
+        "annotations",
+        section=_FILE,
+        metavar="KEY=VALUE",
+        help="What its pod would carry, with or without stoker.io/.",
+    ),
+    many("--label", "labels", section=_FILE, metavar="KEY=VALUE", help="The same for labels."),
+    many(
+        "--secret",
+        "secrets",
+        section=_FILE,
+        metavar="NAME/KEY=FILE",
+        help="File that holds a key of a Secret that the resource names.",
+    ),
+    option(
+        "--secrets-dir", section=_FILE, type=Path, metavar="DIR", help="Folder of such files, as NAME/KEY."
+    ),
+)
+LOGIN = (
+    option("--token-file", section=_LOGIN, type=Path, metavar="FILE", help="Holds the token or password."),
+    option("--username", section=_LOGIN, help="User name to go with it. [default: x-access-token]"),
+    option(
+        "--ssh-key-file", section=_LOGIN, type=Path, metavar="FILE", help="Private key without passphrase."
+    ),
+    option("--known-hosts-file", section=_LOGIN, type=Path, metavar="FILE", help="Keys of ssh servers."),
+    option("--require-known-hosts", section=_LOGIN, is_flag=True, help="Refuse ssh without known hosts."),
+    option("--ca-file", section=_LOGIN, type=Path, metavar="FILE", help="PEM of the server's authority."),
+    option("--proxy", section=_LOGIN, metavar="URL", help="http://host:port, without a password in it."),
+    option(
+        "--github-app-id", section=_LOGIN, type=click.IntRange(1), metavar="N", help="GitHub App: its id,"
+    ),
+    option(
+        "--github-installation-id",
+        section=_LOGIN,
+        type=click.IntRange(1),
+        metavar="N",
+        help="… installation,",
+    ),
+    option("--github-key-file", section=_LOGIN, type=Path, metavar="FILE", help="… and private key."),
+)
+TRUST = (
+    option(
+        "--verify-signatures",
+        section=_TRUST,
+        type=click.Choice(["commit", "tag"]),
+        help="Take only what one of these keys signed.",
+    ),
+    option("--allowed-signers-file", section=_TRUST, type=Path, metavar="FILE", help="ssh, as git has it."),
+    option("--gpg-keys-file", section=_TRUST, type=Path, metavar="FILE", help="GPG public keys."),
+    option("--no-rewrite", section=_TRUST, is_flag=True, help="Stall when the branch was rewritten."),
+    option(
+        "--approve-plan",
+        section=_TRUST,
+        default="",
+        metavar="DIGEST",
+        help="Let exactly this plan pass the guards against mass deletion.",
+    ),
+    option(
+        "--trust-ledger", section=_TRUST, is_flag=True, help="Look only at what changed in git, not on disk."
+    ),
+)
+GATEWAY = (
+    option(
+        "--gateway",
+        section=GATEWAY_SECTION,
+        metavar="HOST:PORT",
+        help="Make it load the files and verify that.",
+    ),
+    option("--api-key-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="Holds NAME:SECRET."),
+    option(
+        "--api-key-header",
+        section=GATEWAY_SECTION,
+        metavar="NAME",
+        help="Header of the key; default X-Ignition-API-Token.",
+    ),
+    option(
+        "--gateway-ca-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="PEM of its authority."
+    ),
+    option("--gateway-insecure", section=GATEWAY_SECTION, is_flag=True, help="Accept any certificate."),
+    option("--no-tls", section=GATEWAY_SECTION, is_flag=True, help="Speak plain HTTP."),
+    option(
+        "--no-gateway", section=GATEWAY_SECTION, is_flag=True, help="With -f: files only, whatever it says."
+    ),
+)
+
+JOB = (
+    REPO,
+    REF,
+    DATA_DIR,
+    *MAPPINGS,
+    EXCLUDES,
+    VARIABLES,
+    *RESOURCE,
+    *LOGIN,
+    *TRUST,
+    *DISK,
+    *GATEWAY,
+    CACHE_DIR,
+)

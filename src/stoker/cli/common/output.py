@@ -1,0 +1,53 @@
+"""What a verb says: the report on standard output, everything else on standard error.
+
+With `--output json` standard output holds exactly one object, also when a command
+fails; warnings never stand there. Nothing that came from outside can steer a
+terminal: what is not printable is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.domain.errors import StokerError
+
+if TYPE_CHECKING:
+    from stoker.domain.intent.intent import Notice
+
+
+def show_object(value: Mapping[str, object]) -> None:
+    """One object, on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line if line.isprintable() else _printable(line))
+
+
+def show_error(verb: str, error: StokerError, output: str) -> None:
+    """One sentence, with the word to look up in docs/troubleshooting.md."""
+    if output == "json":
+        show_object({"reason": error.reason.value, "message": error.message})
+    else:
+        complain(f"stoker {verb}: {error.reason}: {error.message}")
+
+
+def show_notices(verb: str, notices: Sequence[Notice]) -> None:
+    for notice in notices:
+        complain(f"stoker {verb}: warning: {notice.reason}: {notice.message}")
+
+
+def complain(line: str) -> None:
+    click.echo(line if line.isprintable() else _printable(line), err=True)
+
+
+def _printable(line: str) -> str:
+    return "".join(
+        c if c.isprintable() or c == "\t" else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in line
+    )

@@ -1,0 +1,81 @@
+"""A progress bar for a person who waits; nothing in a pipe, nothing for what is done at once.
+
+The keeper tells, also from a worker thread, how far it is. The bar appears on standard
+error after half a second, whether or not there is news by then: the longest wait is
+the one for a server. The library that draws it is loaded only then.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+PATIENCE = 0.5
+
+
+class ProgressBar:
+    """Callable as `bar(step, done, total)`; a total of 0 is one that nobody knows."""
+
+    def __init__(self, *, wanted: bool | None = None, patience: float = PATIENCE) -> None:
+        self._wanted = sys.stderr.isatty() if wanted is None else wanted
+        self._now = ("", 0, 0)
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(patience, self._appear)
+        self._timer.daemon = True
+        self._bar: Bar | None = None
+        self._steps: dict[str, TaskID] = {}
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        if not self._wanted:
+            return
+        self._now = (step, done, total)
+        if self._bar is not None:
+            with self._lock:
+                self._draw(self._bar)
+
+    def __enter__(self) -> Self:
+        if self._wanted:
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._wanted = False
+            if self._bar is not None:
+                self._bar.stop()
+
+    def _appear(self) -> None:
+        _let_logs_load()
+        from rich.console import Console  # noqa: PLC0415 - a third of a second of CPU, for people only
+        from rich.progress import Progress  # noqa: PLC0415
+
+        with self._lock:
+            if self._wanted:
+                bar = Progress(console=Console(stderr=True), transient=True)
+                bar.start()
+                self._draw(bar)
+                self._bar = bar
+
+    def _draw(self, bar: Bar) -> None:
+        step, done, total = self._now
+        if not step:
+            return
+        if step not in self._steps:
+            for before in self._steps.values():  # what nobody knew the length of is over now
+                bar.update(before, total=1, completed=1)
+            self._steps[step] = bar.add_task(step, total=total or None)
+        bar.update(self._steps[step], completed=done, total=total or None)
+
+
+def _let_logs_load() -> None:
+    """rich is hidden while that module loads, perhaps in another thread; importing it waits for its end."""
+    import stoker.telemetry.structlog_light  # noqa: F401, PLC0415

@@ -1,0 +1,60 @@
+"""Runs a verb's coroutine to its end; a request to stop lets it tidy up behind itself first."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
+
+import click
+
+from stoker.cli.exit_codes import exit_code
+from stoker.cli.common.output import show_error
+from stoker.domain.errors import Misconfigured, StokerError
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[object, object, T]) -> T:
+    """What it returns. SIGTERM and SIGINT cancel it, and the command ends as the shell expects."""
+
+    # Not what the task returns: asyncio spells that out, all of it, on its way to giving SIGINT back.
+    returned: list[T] = []
+
+    async def until_told_to_stop() -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        returned.append(await work)
+
+    try:
+        asyncio.run(until_told_to_stop())
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
+    except KeyboardInterrupt:  # 1, with which click would end it, is for what was done in part
+        raise SystemExit(128 + signal.SIGINT) from None
+    return returned[0]
+
+
+def told(context: click.Context, verb: str, output: str, work: Callable[[], int]) -> None:
+    """End the command with what the work returns, or with the sentence and code of its error."""
+    try:
+        _require_posix(verb)
+        code = work()
+    except StokerError as error:
+        show_error(verb, error, output)
+        code = exit_code(error)
+    except OSError as error:
+        # Whatever the boundaries did not foresee: still a sentence, and still not a success.
+        show_error(
+            verb, Misconfigured(f"{error.filename or 'the system'}: {error.strerror or error}"), output
+        )
+        code = exit_code(Misconfigured(""))
+    context.exit(code)
+
+
+def _require_posix(verb: str) -> None:
+    if sys.platform == "win32":
+        raise Misconfigured(f"stoker {verb} needs Linux or macOS; on Windows run it in WSL")

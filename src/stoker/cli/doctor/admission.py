@@ -1,0 +1,260 @@
+"""Whether the API server reaches our webhook and believes it.
+
+Its configurations, its endpoints, its certificate. The last check is the one that counts:
+the API server itself is made to ask, by a dry run of a resource that names somebody else
+as its approver. The webhook refuses that, and who is refused by it has reached it. The
+checks before it say what is wrong where it does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from stoker.cli.doctor.checks import Case, Chain, ClientConfig, Service, Webhook, some, well, wrong
+from stoker.cli.doctor.tls_handshake import Unconnected, Untrusted, shown_by
+from stoker.cli.doctor.advice import INSTALL
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.reasons import Reason
+from stoker.kube.client.errors import ApiError, Forbidden, Invalid, NotFound, ServerError
+from stoker.kube.client.resources import Resource
+from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING
+
+SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
+STOKERS = "/apis/stoker.io/v1alpha1/namespaces/{}/stokers"
+OURS = (".stoker.io", ".configbutler.ai")
+WANTED = {"/inject": "MutatingWebhookConfiguration", "/validate": "ValidatingWebhookConfiguration"}
+MOST_ADDRESSES = 3
+LITTLE_LIFE = 1 / 6
+"""Certificates are renewed when two thirds of their life are over; at this share somebody should have."""
+_NOBODY = "nobody:stoker-doctor"
+_DENIED = re.compile(r'admission webhook "(?P<name>[^"]+)" denied')
+
+
+class _Hook(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    client_config: ClientConfig = ClientConfig()
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Configuration(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    webhooks: tuple[_Hook, ...] | None = None
+
+
+class _Conditions(msgspec.Struct, frozen=True):
+    ready: bool | None = None
+
+
+class _Endpoint(msgspec.Struct, frozen=True):
+    addresses: tuple[str, ...] = ()
+    conditions: _Conditions = _Conditions()
+
+
+class _Port(msgspec.Struct, frozen=True):
+    port: int | None = None
+
+
+class _Slice(msgspec.Struct, frozen=True):
+    endpoints: tuple[_Endpoint, ...] | None = None
+    ports: tuple[_Port, ...] | None = None
+
+
+async def _configurations(case: Case) -> Finding:
+    found: list[Webhook] = []
+    for resource in (MUTATING, VALIDATING):
+        for one in await case.client.list(resource, into=_Configuration):
+            found += [
+                Webhook(f"{hook.name} of {resource.kind} {one.metadata.name}", hook.client_config)
+                for hook in one.webhooks or ()
+                if hook.name.endswith(OURS)
+            ]
+    paths = {_path(one.config) for one in found}
+    missing = [kind for path, kind in WANTED.items() if path not in paths]
+    if not found and (case.operator is None or not case.operator.admission):
+        said = "not installed: agents are put into pods by hand, and nobody judges resources"
+        return Finding("webhooks", Mark.NOTE, said, f"{INSTALL} --set webhook.enabled=true")
+    if missing:
+        said = f"there is no {some(missing)} of Stoker, so the API server does not ask the webhook"
+        return wrong("webhooks", said, f"{INSTALL} --set webhook.enabled=true", Reason.NOT_FOUND)
+    case.webhooks = [*found, *case.webhooks]
+    empty = [one for one in case.webhooks if not one.config.ca_bundle]
+    if empty:
+        said = f"{empty[0].name} has no caBundle, so the API server trusts nobody there"
+        return wrong("webhooks", said, _untrusted_mend(empty[0]), Reason.MISCONFIGURED)
+    return well("webhooks", f"{len(found)} webhooks are configured, each with a caBundle")
+
+
+async def _endpoints(case: Case) -> Finding | None:
+    services = _services(case)
+    if not services:
+        return None
+    counted = 0
+    for one in services:
+        ready = await _addresses(case, one)
+        if not ready:
+            said = (
+                f"Service {one.namespace}/{one.name} has no ready endpoint, so nobody answers the API server"
+            )
+            mend = f"kubectl -n {one.namespace} get pods"
+            return wrong(
+                "endpoints", said, f"See why its pods are not ready: {mend}", Reason.SERVICE_UNREACHABLE
+            )
+        counted += len(ready)
+    return well("endpoints", f"{counted} behind {some([f'{one.namespace}/{one.name}' for one in services])}")
+
+
+async def _certificate(case: Case) -> Finding | None:
+    """What is served, held against what the API server was told; from here, where that can be reached."""
+    if not case.webhooks:
+        return None
+    left: list[float] = []
+    silent: list[str] = []
+    now = case.now()
+    for one in _distinct(case.webhooks):
+        name, places = await _places(case, one.config)
+        for host, port in places:
+            try:
+                shown = await shown_by(host, port, name, one.config.ca_bundle)
+            except Unconnected as error:
+                silent.append(str(error))
+                continue
+            except Untrusted as error:
+                said = f"{host}:{port} serves what the caBundle of {one.name} does not verify: {error}"
+                return wrong("certificate", said, _untrusted_mend(one), Reason.CERTIFICATE_NOT_TRUSTED)
+            left.append((shown.ends - now).total_seconds() / 86_400)
+            if shown.ends - now < LITTLE_LIFE * (shown.ends - shown.begins):
+                said = f"the certificate at {host}:{port} ends in {left[-1]:.0f} days and was not renewed"
+                return Finding("certificate", Mark.NOTE, said, _untrusted_mend(one))
+    if not left:
+        said = f"not looked at from here: {silent[0] if silent else 'no address is known'}"
+        return Finding("certificate", Mark.UNTRIED, said, "The next check makes the API server look at it.")
+    return well("certificate", f"verified by the caBundle, {min(left):.0f} days are left")
+
+
+async def _question(case: Case) -> Finding:
+    """Let the API server ask: it resolves the Service, and believes the certificate or not."""
+    namespace = case.place.namespace
+    try:
+        await case.client.raw(
+            "POST",
+            STOKERS.format(namespace),
+            query={"dryRun": "All"},
+            body=msgspec.json.encode(_forged()),
+            headers={"Content-Type": "application/json"},
+        )
+    except (Forbidden, Invalid, NotFound) as error:
+        return refused(error, namespace)
+    except ServerError as error:
+        return unanswered(error, case.webhooks)
+    said = f"the API server asked nobody about a resource in namespace {namespace}"
+    if not case.webhooks:
+        return Finding("admission", Mark.NOTE, said)
+    mend = "Look at webhook.namespaceSelector of the chart, or name another --namespace."
+    return Finding("admission", Mark.NOTE, f"{said}: the webhook's selector leaves it out", mend)
+
+
+def refused(error: ApiError, namespace: str) -> Finding:
+    """Who refused it is named by the API server; what somebody says of himself does not count."""
+    denied = _DENIED.search(error.message)
+    if denied is not None and denied["name"].endswith(".stoker.io"):
+        said = f"the API server asks the webhook about resources in namespace {namespace}, and believes it"
+        return well("admission", said)
+    if error.reason is Reason.RBAC_DENIED or error.status == 404:
+        mend = "Ask somebody who may make a Stoker there, or name another namespace with --namespace."
+        return Finding("admission", Mark.UNTRIED, f"not tried: {error.message}", mend)
+    return Finding("admission", Mark.UNTRIED, f"not tried, somebody else refused it first: {error.message}")
+
+
+def unanswered(error: ApiError, webhooks: Sequence[Webhook]) -> Finding:
+    if "failed calling webhook" not in error.message:
+        raise error
+    called = next((one for one in webhooks if one.name.split()[0] in error.message), None)
+    if "x509" in error.message or "certificate" in error.message:
+        mend = _untrusted_mend(called) if called is not None else ""
+        return wrong("admission", error.message, mend, Reason.CERTIFICATE_NOT_TRUSTED)
+    where = called.config.service.namespace if called is not None and called.config.service else "NAMESPACE"
+    mend = f"See whether it runs: kubectl -n {where} get pods"
+    return wrong("admission", error.message, mend, Reason.SERVICE_UNREACHABLE)
+
+
+ADMISSION: Chain = (
+    ("webhooks", _configurations),
+    ("endpoints", _endpoints),
+    ("certificate", _certificate),
+    ("admission", _question),
+)
+
+
+def _forged() -> dict[str, Any]:
+    """What no webhook of ours lets through: an approval in the name of somebody else."""
+    return {
+        "apiVersion": "stoker.io/v1alpha1",
+        "kind": "Stoker",
+        "metadata": {"generateName": "stoker-doctor-", "annotations": {"stoker.io/approved-by": _NOBODY}},
+        "spec": {"git": {"repo": "https://git.example.net/doctor.git", "ref": "main"}},
+    }
+
+
+def _untrusted_mend(one: Webhook) -> str:
+    service = one.config.service
+    said = "The webhook writes caBundle by itself: it must run, and nobody else may write it"
+    logs = f" (kubectl -n {service.namespace} logs deployment/{service.name})" if service is not None else ""
+    return f"{said}{logs}. With cert-manager its cainjector writes it."
+
+
+def _path(config: ClientConfig) -> str:
+    return (config.service.path if config.service is not None else "") or urlsplit(config.url or "").path
+
+
+def _services(case: Case) -> list[Service]:
+    found = {(one.namespace, one.name): one for it in case.webhooks if (one := it.config.service) is not None}
+    return list(found.values())
+
+
+def _distinct(webhooks: Sequence[Webhook]) -> list[Webhook]:
+    """Those that lead to different places or trust differently; the rest would only say it again."""
+    found: dict[object, Webhook] = {}
+    for one in webhooks:
+        service = one.config.service
+        place = (
+            (service.namespace, service.name)
+            if service is not None
+            else urlsplit(one.config.url or "").netloc
+        )
+        found.setdefault((place, one.config.ca_bundle), one)
+    return list(found.values())
+
+
+async def _places(case: Case, config: ClientConfig) -> tuple[str, list[tuple[str, int]]]:
+    """The name that the API server asks for, and the addresses behind it."""
+    if config.service is None:
+        parts = urlsplit(config.url or "")
+        return parts.hostname or "", [(parts.hostname or "", parts.port or 443)]
+    service = config.service
+    try:
+        places = await _addresses(case, service)
+    except Forbidden:
+        places = []
+    return f"{service.name}.{service.namespace}.svc", places[:MOST_ADDRESSES]
+
+
+async def _addresses(case: Case, service: Service) -> list[tuple[str, int]]:
+    slices = await case.client.list(
+        SLICES, service.namespace, into=_Slice, labels=f"kubernetes.io/service-name={service.name}"
+    )
+    return [
+        (address, port.port)
+        for one in slices
+        for port in one.ports or ()
+        for end in one.endpoints or ()
+        if end.conditions.ready is not False and port.port is not None
+        for address in end.addresses
+    ]

@@ -1,0 +1,80 @@
+"""How to mend what is wrong in a cluster: a command to type, or a sentence that says what to do.
+
+Only where the reason alone tells it; a check that knows more says more.
+"""
+
+from __future__ import annotations
+
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.source import AuthKind, GitAuth
+from stoker.domain.reasons import Reason
+from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.doctor.advice import mend_for as mend_for_gateway
+
+INSTALL = "helm upgrade --install stoker charts/stoker --namespace stoker-system --create-namespace"
+
+_MENDS = {
+    Reason.UNREACHABLE: (
+        "Look at the address in the kubeconfig, at VPN and proxy: `kubectl version` must answer from here. "
+        "--kubeconfig and --context name another cluster."
+    ),
+    Reason.UNAUTHORIZED: "Log in to the cluster again; `kubectl auth whoami` must name you.",
+    Reason.API_SERVER_ERROR: "Run this again; if it stays so, `kubectl get --raw /readyz?verbose` says more.",
+    Reason.MISCONFIGURED: "Name a kubeconfig with --kubeconfig, or its context with --context.",
+    Reason.SOURCE_AUTH_FAILED: (
+        "Put a login that may read the repository into that Secret; it is read again at once, nothing has "
+        "to be restarted."
+    ),
+    Reason.HOST_KEY_NOT_TRUSTED: (
+        "Compare the server's keys (`ssh-keyscan HOST`) with what its owner publishes, and put them into the "
+        "Secret of spec.git.auth.sshKey.knownHostsSecretRef."
+    ),
+    Reason.SOURCE_UNREACHABLE: "Look at spec.git.repo, DNS, proxy and firewall between the cluster and it.",
+    Reason.REF_NOT_FOUND: "Push that branch or tag, or correct spec.git.ref.",
+    Reason.REF_AMBIGUOUS: "Write the whole commit id into spec.git.ref.",
+    Reason.INVALID_SPEC: "Correct the field that is named; `kubectl explain` shows what it takes.",
+    Reason.BASE_NOT_FOUND: "Make that IgnitionSyncBase, or take spec.inheritsFrom out.",
+    Reason.BASE_NOT_ALLOWED: "Add the namespace to the annotation allowed-namespaces of the base.",
+}
+
+
+def mend_for(reason: Reason) -> str:
+    return _MENDS.get(reason, "")
+
+
+def look_up(reason: Reason) -> str:
+    """Where nobody knows more."""
+    return f"docs/troubleshooting.md explains {reason}."
+
+
+def login_mend(reason: Reason, auth: GitAuth) -> str:
+    """What a repository, or the forge before it, did not take; nothing where it is not about the login."""
+    if reason not in (Reason.SOURCE_AUTH_FAILED, Reason.INVALID_VALUE) or auth.secret is None:
+        return ""
+    where = f"key {auth.secret.key!r} of Secret {auth.secret.name!r}"
+    if auth.kind is AuthKind.GITHUB_APP:
+        return (
+            "Compare appId and installationId with the app's pages on GitHub, see that it is installed for "
+            f"this repository and may read it, and put a private key that was made there into {where}."
+        )
+    if reason is Reason.INVALID_VALUE:
+        return f"Look at {where}: it must hold what spec.git.auth says, and nothing else."
+    return ""
+
+
+def gateway_mend(reason: Reason, message: str, *, key: str, tls: bool) -> str:
+    """What an agent could not do at its gateway; `key` names where the API key stands."""
+    if reason is Reason.TOKEN_MALFORMED:
+        return key_mend(key)
+    if reason is Reason.CERTIFICATE_NOT_TRUSTED:
+        return "Put the authority that signed it into a Secret and name that in spec.gateway.caSecretRef."
+    address = GatewayAddress("localhost", 8043 if tls else 8088, tls=tls)
+    return mend_for_gateway(StokerError(message, reason=reason), address) or mend_for(reason)
+
+
+def key_mend(where: str) -> str:
+    return (
+        f"{where} must hold the whole line that the gateway showed when the key was made, NAME:SECRET, and "
+        "nothing else. It is shown only once; on the gateway's web page, Platform > Security > API Keys, you "
+        "can make a new one."
+    )

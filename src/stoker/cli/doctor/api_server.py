@@ -1,0 +1,226 @@
+"""The ground that everything stands on: the API server, its version, and our kinds in it.
+
+The first chain of a cluster; where something is wrong here nothing else is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from stoker.api.codegen.crd import schema_for
+from stoker.api.registry import KINDS, Kind
+from stoker.cli.doctor.checks import Case, Chain, ClientConfig, Webhook, some, trouble, well, wrong
+from stoker.cli.doctor.advice import INSTALL
+from stoker.domain.errors import Misconfigured
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.reasons import Reason
+from stoker.kube.client import codec
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.resources import CRDS
+
+OLDEST = (1, 30)
+"""The oldest minor version whose API has all that admission needs; the chart says the same."""
+_APPLY = f"Install the kinds of this version: {INSTALL}"
+
+
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
+    major: str = ""
+    minor: str = ""
+    git_version: str = ""
+
+
+class _ServedKind(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Served(msgspec.Struct, frozen=True):
+    """What a group serves, as discovery tells it."""
+
+    resources: tuple[_ServedKind, ...] = ()
+
+
+class _Converter(msgspec.Struct, frozen=True, rename="camel"):
+    client_config: ClientConfig = ClientConfig()
+
+
+class _Conversion(msgspec.Struct, frozen=True):
+    strategy: str = "None"
+    webhook: _Converter | None = None
+
+
+class _ServedVersion(msgspec.Struct, frozen=True):
+    name: str = ""
+    served: bool = False
+    schema: dict[str, Any] = {}
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    versions: tuple[_ServedVersion, ...] = ()
+    conversion: _Conversion = _Conversion()
+
+
+class _Definition(msgspec.Struct, frozen=True):
+    """A CRD as the server has it."""
+
+    spec: _Spec = _Spec()
+
+
+class Difference(NamedTuple):
+    """How a schema of the server differs from ours."""
+
+    lacking: tuple[str, ...]
+    """Fields that it does not know: it would drop them in silence."""
+    unknown: tuple[str, ...]
+    """Fields that this command does not know."""
+
+
+async def _api(case: Case) -> Finding:
+    server = case.client.config.server
+    said = await _version_of(case)
+    return well("api server", f"{server} answers, Kubernetes {said.git_version or 'of unknown version'}")
+
+
+async def _version(case: Case) -> Finding:
+    said = await _version_of(case)
+    numbers = [re.match(r"[0-9]+", one) for one in (said.major, said.minor)]
+    if not all(numbers):
+        return Finding("version", Mark.UNTRIED, f"{said.git_version or 'nothing'} is no version to compare")
+    have = tuple(int(one[0]) for one in numbers if one is not None)
+    if have < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        return wrong(
+            "version",
+            f"the API server is Kubernetes {said.git_version}, and {needed} is the oldest that is supported",
+            f"Upgrade the cluster to Kubernetes {needed} or later.",
+            Reason.VERSION_NOT_SUPPORTED,
+        )
+    return well("version", f"{said.git_version} is supported")
+
+
+async def _kinds(case: Case) -> Finding:
+    """By discovery, which everybody may read who may log in."""
+    served: set[str] = set()
+    for group in dict.fromkeys(kind.group for kind in KINDS):
+        version = next(kind.version for kind in KINDS if kind.group == group)
+        try:
+            answer = await case.client.raw("GET", f"/apis/{group}/{version}")
+        except NotFound:
+            continue
+        found = codec.decode(answer.body, _Served, f"get /apis/{group}/{version}")
+        served |= {f"{one.name}.{group}" for one in found.resources}
+    missing = [_name(kind) for kind in KINDS if _name(kind) not in served]
+    if missing:
+        said = f"the API server does not serve {some(missing)}"
+        return wrong("kinds", said, _APPLY, Reason.NOT_FOUND)
+    return well("kinds", f"all {len(KINDS)} kinds are served")
+
+
+async def _schemas(case: Case) -> Finding:
+    newer: list[str] = []
+    for kind in KINDS:
+        found = await _definition(case, kind)
+        served = next((one for one in found.spec.versions if one.name == kind.version and one.served), None)
+        if served is None:
+            said = f"{_name(kind)} does not serve version {kind.version}"
+            return wrong("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
+        differs = difference(schema_for(kind), served.schema.get("openAPIV3Schema", {}))
+        if differs.lacking:
+            said = f"{_name(kind)} is of another version: it does not know {some(differs.lacking)}"
+            return wrong("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
+        newer += [f"{_name(kind)} ({some(differs.unknown)})"] if differs.unknown else []
+    if newer:
+        said = f"fields that this command does not know: {some(newer)}"
+        return Finding("schemas", Mark.NOTE, said, "The cluster is newer: upgrade this command.")
+    return well("schemas", "every kind is as this command knows it")
+
+
+async def _conversion(case: Case) -> Finding:
+    """With one version nothing is converted, and a webhook that is named must be right all the same."""
+    called: list[str] = []
+    for kind in KINDS:
+        conversion = (await _definition(case, kind)).spec.conversion
+        if conversion.strategy != "Webhook":
+            continue
+        config = conversion.webhook.client_config if conversion.webhook is not None else ClientConfig()
+        if config.service is None and not config.url:
+            said = f"{_name(kind)} converts by a webhook and names none"
+            return wrong("conversion", said, _APPLY, Reason.MISCONFIGURED)
+        called.append(_name(kind))
+        case.webhooks.append(Webhook(f"CustomResourceDefinition {_name(kind)}", config))
+    if not called:
+        return well("conversion", "there is one version of each kind, and nothing is converted")
+    if len(called) < len(KINDS):
+        others = [_name(kind) for kind in KINDS if _name(kind) not in called]
+        said = f"{len(called)} kinds convert by the webhook, and not {some(others)}"
+        return Finding("conversion", Mark.NOTE, said, _APPLY)
+    return well("conversion", "every kind converts by the webhook")
+
+
+GROUND: Chain = (
+    ("api server", _api),
+    ("version", _version),
+    ("kinds", _kinds),
+    ("schemas", _schemas),
+    ("conversion", _conversion),
+)
+
+
+def unreachable(error: Misconfigured) -> Finding:
+    """There is no cluster to ask: the kubeconfig is missing or wrong."""
+    return replace(trouble("api server", error), of_input=True)
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Difference:
+    """Which fields only one of two schemas knows; what is only said otherwise does not count. Pure."""
+    mine, other = set(_fields(ours)), set(_fields(theirs))
+    # Of a block that one side does not know at all the block alone is named.
+    return Difference(_highest(mine - other), _highest(other - mine))
+
+
+def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for name, one in (schema.get("properties") or {}).items():
+        if not path and name in ("apiVersion", "kind", "metadata"):
+            continue
+        below = f"{path}.{name}" if path else name
+        yield below
+        yield from _fields(one, below)
+    for inside in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inside, Mapping):
+            yield from _fields(inside, f"{path}[]")
+
+
+def _highest(paths: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(one for one in paths if one.rpartition(".")[0].removesuffix("[]") not in paths))
+
+
+async def _definition(case: Case, kind: Kind) -> _Definition:
+    name = _name(kind)
+    if name not in case.definitions:
+        case.definitions[name] = await case.client.get(CRDS, name, into=_Definition)
+    return cast("_Definition", case.definitions[name])
+
+
+async def _version_of(case: Case) -> _Version:
+    answer = await case.client.raw("GET", "/version")
+    case.ahead = _ahead(case, answer.headers.get("Date", ""))
+    return codec.decode(answer.body, _Version, "get /version")
+
+
+def _ahead(case: Case, date: str) -> timedelta:
+    """The clock here need not be right; a server that does not say its time is taken to have ours."""
+    try:
+        said = parsedate_to_datetime(date)
+    except ValueError:
+        return timedelta()
+    return said - case.clock.now() if said.tzinfo is not None else timedelta()
+
+
+def _name(kind: Kind) -> str:
+    return f"{kind.plural}.{kind.group}"

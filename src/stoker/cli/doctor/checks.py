@@ -1,0 +1,166 @@
+"""What is examined, and what earlier checks learned of it; one chain of checks after another.
+
+A check looks at one thing and makes one finding, or none where the thing is not there to
+be looked at. The first thing that is wrong ends its chain, because what comes after it
+would only repeat it. What whoever asks may not see is said to be unseen, and never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.api.spec.status import SyncStatus
+from stoker.cli.doctor.advice import look_up, mend_for
+from stoker.cli.common.in_cluster import Place
+from stoker.controller.cache.gateways import Fleet
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import StokerError
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import Forbidden
+
+MOST_NAMES = 5
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A Service that the API server calls."""
+
+    namespace: str = ""
+    name: str = ""
+    port: int = 443
+    path: str = ""
+
+
+class ClientConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """Where the API server finds a webhook, and whom it trusts there."""
+
+    url: str | None = None
+    service: Service | None = None
+    ca_bundle: str = ""
+
+
+class Webhook(NamedTuple):
+    """One place in the cluster that names us as a webhook."""
+
+    name: str
+    """As a person finds it: the kind and the name of the object, and which of its webhooks."""
+    config: ClientConfig
+
+
+class Operator(NamedTuple):
+    """The installation, as its Deployment tells of it; where that cannot be seen, the namespace alone."""
+
+    namespace: str
+    account: str = ""
+    """The service account of the controller; empty: not known."""
+    watched: tuple[str, ...] = ()
+    """Namespaces that it works on; none named means all."""
+    labels: str = ""
+    """The selector of the resources that it works on; empty means all."""
+    shards: int = 0
+    """How many controllers divide the namespaces; 0: not known."""
+    shared_volumes: bool = False
+    require_known_hosts: bool = False
+    defaults: str = ""
+    """The ConfigMap with what resources leave out."""
+    admission: bool = False
+    """Whether the webhook is installed."""
+
+    def works_on(self, namespace: str) -> bool:
+        return not self.watched or namespace in self.watched
+
+
+@dataclass(slots=True)
+class Subject:
+    """The resource that is asked about, and what hangs on it."""
+
+    key: ResourceKey
+    status: SyncStatus
+    generation: int
+    intent: ResourceIntent
+    fleet: Fleet = field(default_factory=Fleet)
+    unread: bool = False
+    """Some of its Secrets may not be looked at by whoever asks."""
+
+
+@dataclass(slots=True)
+class Case:
+    """One examination."""
+
+    client: Client
+    place: Place
+    home: str = ""
+    """The operator's namespace, where somebody said it."""
+    clock: Clock = field(default_factory=SystemClock)
+    ahead: timedelta = timedelta()
+    """How far the API server's clock is ahead of the one here; what the cluster wrote is held against it."""
+    definitions: dict[str, object] = field(default_factory=dict)
+    """CRDs that were read already, by name."""
+    operator: Operator | None = None
+    webhooks: list[Webhook] = field(default_factory=list)
+    subject: Subject | None = None
+    wrong: set[str] = field(default_factory=set)
+    """The checks that found something wrong."""
+
+    def now(self) -> datetime:
+        """The time as the cluster has it."""
+        return self.clock.now() + self.ahead
+
+
+Look = Callable[[Case], Awaitable[Finding | None]]
+Chain = Sequence[tuple[str, Look]]
+
+
+async def follow(chain: Chain, case: Case) -> AsyncIterator[Finding]:
+    """Finding after finding, up to the first that is wrong."""
+    for name, look in chain:
+        try:
+            finding = await look(case)
+        except Forbidden as error:
+            finding = unseen(name, error)
+        except StokerError as error:
+            finding = trouble(name, error)
+        if finding is None:
+            continue
+        yield finding
+        if finding.mark is Mark.WRONG:
+            case.wrong.add(name)
+            return
+
+
+def unseen(check: str, error: Forbidden) -> Finding:
+    """What whoever asks may not look at."""
+    mend = "Ask somebody who may, or have this right granted to you; nothing is known to be wrong."
+    return Finding(check, Mark.UNTRIED, f"not looked at: {error.message}", mend, error.reason)
+
+
+def trouble(check: str, error: StokerError, mend: str = "") -> Finding:
+    return Finding(
+        check,
+        Mark.WRONG,
+        error.message,
+        mend or mend_for(error.reason) or look_up(error.reason),
+        error.reason,
+    )
+
+
+def wrong(check: str, said: str, mend: str, reason: Reason) -> Finding:
+    return Finding(check, Mark.WRONG, said, mend, reason)
+
+
+def well(check: str, said: str) -> Finding:
+    return Finding(check, Mark.WELL, said)
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few, and how many there are besides."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,72 @@
+"""All chains of a cluster in the order in which things go wrong, and then those of a resource.
+
+Where the ground does not hold, or nobody is installed, nothing else is looked at. After
+that admission, the controller and a resource are chains of their own: one that is broken
+does not hide what is wrong with another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from stoker.cli.doctor.admission import ADMISSION
+from stoker.cli.doctor.checks import Case, Chain, follow
+from stoker.cli.doctor.gateways import GATEWAYS, VERDICT
+from stoker.cli.doctor.operator import FINDING, OPERATOR
+from stoker.cli.doctor.resources import RESOURCE
+from stoker.cli.doctor.api_server import GROUND, unreachable
+from stoker.cli.doctor.source import SOURCE
+from stoker.cli.common.in_cluster import Place
+from stoker.domain.errors import Misconfigured
+from stoker.domain.findings import Finding
+
+
+class Stage(NamedTuple):
+    """A chain, and when it is followed."""
+
+    chain: Chain
+    wanted: Callable[[Case], bool] = lambda _: True
+
+
+def _holds(case: Case) -> bool:
+    """Whether there is a cluster with something installed in it."""
+    return case.wrong.isdisjoint(name for name, _ in (*GROUND, *FINDING))
+
+
+def _is_known(case: Case) -> bool:
+    """Whether the resource was found and understood."""
+    return case.subject is not None
+
+
+def _unexplained(case: Case) -> bool:
+    """Whether nothing was found that the controller would only repeat."""
+    return _is_known(case) and case.wrong.isdisjoint(name for name, _ in (*RESOURCE, *SOURCE, *GATEWAYS))
+
+
+STAGES = (
+    Stage(GROUND),
+    Stage(FINDING, _holds),
+    Stage(ADMISSION, _holds),
+    Stage(OPERATOR, lambda case: case.operator is not None),
+    Stage(RESOURCE, lambda case: _holds(case) and bool(case.place.name)),
+    Stage(SOURCE, _is_known),
+    Stage(GATEWAYS, _is_known),
+    Stage(VERDICT, _unexplained),
+)
+
+
+async def examine(place: Place, home: str) -> AsyncIterator[Finding]:
+    """Finding after finding; `home` is the operator's namespace, where somebody said it."""
+    try:
+        place = place.settled()
+        client = place.client()
+    except Misconfigured as error:
+        yield unreachable(error)
+        return
+    async with client:
+        case = Case(client, place, home)
+        for stage in STAGES:
+            if stage.wanted(case):
+                async for finding in follow(stage.chain, case):
+                    yield finding

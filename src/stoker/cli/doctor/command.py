@@ -1,0 +1,187 @@
+"""`stoker doctor`: what is wrong with a cluster, a resource in it or a gateway, and how it is mended.
+
+Looks at one thing after the other, in the order in which they go wrong, and stops at
+the first of a chain that is. Changes nothing. Exit codes: 0 all well, 2 wrong input, 4 the
+cluster cannot be reached or does not let us, 5 something is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import in_cluster
+from stoker.cli.common import options
+from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, Given
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.output import show_lines, show_object
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+
+if TYPE_CHECKING:
+    from stoker.ignition.client.api_key import KeyReader
+
+GATEWAY_OPTIONS = (
+    option("--gateway", section=GATEWAY_SECTION, metavar="HOST:PORT", help="The gateway to look at."),
+    *options.GATEWAY[1:-1],
+    option(
+        "--try-scan", section=GATEWAY_SECTION, is_flag=True, help="Prove Gateway Write by a scan of projects."
+    ),
+)
+
+
+CLUSTER_OPTIONS = (
+    in_cluster.NAME,
+    in_cluster.NAMESPACE,
+    option(
+        "--operator-namespace",
+        "home",
+        section=in_cluster.SECTION,
+        metavar="NAME",
+        help="Where the operator runs. [default: found]",
+    ),
+    *in_cluster.REACHING,
+)
+_OF_THE_CLUSTER = {
+    "name": "--name",
+    "namespace": "--namespace",
+    "home": "--operator-namespace",
+    "kind": "--kind",
+    "kubeconfig": "--kubeconfig",
+    "cluster": "--context",
+}
+_OF_THE_GATEWAY = {
+    "gateway_ca_file": "--gateway-ca-file",
+    "gateway_insecure": "--gateway-insecure",
+    "api_key_file": "--api-key-file",
+    "api_key_header": "--api-key-header",
+    "no_tls": "--no-tls",
+    "try_scan": "--try-scan",
+}
+_UNREACHABLE = (Reason.UNREACHABLE, Reason.UNAUTHORIZED, Reason.API_SERVER_ERROR)
+
+
+class Wanted(NamedTuple):
+    """What was asked for on the command line."""
+
+    given: Given
+    try_scan: bool
+    place: in_cluster.Place
+    home: str
+
+
+@click.command("doctor", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((*CLUSTER_OPTIONS, *GATEWAY_OPTIONS, options.OUTPUT))
+@click.pass_context
+def doctor_command(
+    context: click.Context,
+    /,
+    *,
+    try_scan: bool,
+    output: str,
+    name: str | None,
+    namespace: str,
+    home: str | None,
+    **rest: Any,
+) -> None:
+    """Say what is wrong with a cluster, a resource or a gateway, and how to mend it.
+
+    Without options it looks at the cluster of the kubeconfig; with --name at a resource in it, too; with
+    --gateway at a gateway alone.
+    """
+    place = in_cluster.Place.taken_from(rest, namespace, name or "")
+    wanted = Wanted(Given.taken_from(rest), try_scan, place, home or "")
+
+    def work() -> int:
+        of_others = _OF_THE_CLUSTER if wanted.given.gateway else _OF_THE_GATEWAY
+        strays = set_by_hand(context, of_others)
+        if strays and wanted.given.gateway:
+            raise InvalidValue(f"{strays[0]} is about a cluster and does not go with --gateway")
+        if strays:
+            raise InvalidValue(f"{strays[0]} is about a gateway, and --gateway is missing")
+        return run(_examine(wanted, output))
+
+    told(context, "doctor", output, work)
+
+
+async def _examine(wanted: Wanted, output: str) -> int:
+    found: list[Finding] = []
+    async for finding in _gateway(wanted) if wanted.given.gateway else _cluster(wanted):
+        found.append(finding)
+        if output == "text":
+            show_lines(finding.lines())
+    wrong = next((one for one in found if one.mark is Mark.WRONG), None)
+    untried = sum(one.mark is Mark.UNTRIED for one in found)
+    if output == "json":
+        findings = [one.as_json() for one in found]
+        show_object({"well": wrong is None, "untried": untried, "findings": findings})
+    elif wrong is None:
+        show_lines(["nothing is wrong as far as could be seen" if untried else "all well"])
+    return _code(wrong)
+
+
+def _code(wrong: Finding | None) -> Exit:
+    if wrong is None:
+        return Exit.DONE
+    if wrong.of_input:
+        return Exit.WRONG_INPUT
+    return Exit.UNREACHABLE if wrong.reason in _UNREACHABLE else Exit.UNVERIFIED
+
+
+async def _cluster(wanted: Wanted) -> AsyncIterator[Finding]:
+    from stoker.cli.doctor.cluster import examine  # noqa: PLC0415 - --help needs none of it
+
+    async for finding in examine(wanted.place, wanted.home):
+        yield finding
+
+
+async def _gateway(wanted: Wanted) -> AsyncIterator[Finding]:
+    from stoker.cli.sync.secret_files import SecretFiles  # noqa: PLC0415 - --help needs none of it
+    from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
+    from stoker.ignition.doctor.checks import Patient, examine  # noqa: PLC0415
+    from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415
+    from stoker.ignition.client.api_key import HEADER, header_named  # noqa: PLC0415
+
+    given = wanted.given
+    address = GatewayAddress.parse(given.gateway or "")
+    if given.no_tls:
+        address = replace(address, tls=False)
+    key = _key(given)
+    secrets, ca = SecretFiles().flag("--gateway-ca-file", given.gateway_ca_file)
+    trusted = secrets.read(ca) if ca is not None else None
+    gateway = Gateway(
+        address,
+        key,
+        header=header_named(given.api_key_header) if given.api_key_header else HEADER,
+        ca=trusted,
+        insecure_skip_verify=given.gateway_insecure,
+    )
+    try:
+        async for finding in examine(Patient(gateway, key, wanted.try_scan)):
+            yield finding
+    finally:
+        await gateway.aclose()
+
+
+def _key(given: Given) -> KeyReader:
+    """Read when its turn comes: all that stands before it can be looked at without one."""
+    from stoker.ignition.client.api_key import checked, key_file  # noqa: PLC0415
+
+    if given.api_key_file is not None:
+        return key_file(given.api_key_file)
+
+    def from_environment() -> Secret:
+        value = Secret(os.environ.get(API_KEY, ""))
+        if not value:
+            raise Misconfigured(f"no API key was given: --api-key-file FILE, or {API_KEY}, with NAME:SECRET")
+        return checked(value, API_KEY)
+
+    return from_environment

@@ -1,0 +1,231 @@
+"""The gateways of one resource: that there are any, with agents that live, report and reach their gateway.
+
+What an agent says of its gateway's API is taken from its report: nobody but the agent
+reaches that port, and the doctor does not ask for a way in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from stoker.agent.status.publisher import HEARTBEAT
+from stoker.cli.doctor.checks import Case, Chain, Subject, some, well, wrong
+from stoker.cli.doctor.advice import gateway_mend, look_up, mend_for
+from stoker.cli.doctor.resources import reason_of, subject_of
+from stoker.cli.doctor.rbac import Need, lacking
+from stoker.controller.owned.rbac import role_name
+from stoker.controller.cache.gateways import Gateway, fleet_of
+from stoker.controller.cache.objects import SYNCED_KINDS
+from stoker.controller.cache.pods import NAMELESS, AgentState, SeenPod, keep_pod
+from stoker.controller.cache.reports import report_in
+from stoker.domain.clock import parse_rfc3339
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncStatus, metadata_map, status_map
+from stoker.domain.reasons import ConditionType, Reason
+from stoker.kube.runtime import conditions
+from stoker.kube.client.kinds import rest
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import CONFIG_MAPS, PODS
+
+STALE_SECONDS = 2 * HEARTBEAT + 60.0
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Map(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    data: dict[str, str] | None = None
+
+
+async def _gateways(case: Case) -> Finding:
+    subject = subject_of(case)
+    pods = await _pods(case, subject)
+    subject.fleet = fleet_of(pods, await _reports(case, subject))
+    found = subject.fleet.gateways
+    if not found:
+        said = f"no pod of namespace {subject.key.object.namespace} belongs to {subject.key}"
+        mend = (
+            'Annotate the template of the gateway\'s pods: stoker.io/inject: "true" and '
+            f"stoker.io/cr-name: {subject.key.object.name}."
+        )
+        return wrong("gateways", said, mend, Reason.NO_GATEWAYS)
+    for one in found:
+        if one.mistake:
+            said = f"the annotations of pod {one.pod.name}: {one.mistake}"
+            return wrong("gateways", said, "Correct them in the pod's template.", Reason.INVALID_VALUE)
+    return well("gateways", f"{len(found)}: {some([one.name for one in found])}")
+
+
+async def _injected(case: Case) -> Finding:
+    subject = subject_of(case)
+    missing = [one.pod.name for one in subject.fleet.without_agent]
+    namespace = subject.key.object.namespace
+    if missing:
+        said = f"no agent is in pod {some(missing)}: it was made while nobody put one in"
+        return wrong("agent", said, f"kubectl -n {namespace} delete pod {missing[0]}", Reason.SIDECAR_MISSING)
+    lost = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.LOST]
+    if lost:
+        said = f"the agent of pod {some(lost)} gives no sign of life"
+        mend = f"kubectl -n {namespace} logs {lost[0]} -c stoker-agent"
+        return wrong("agent", said, f"See why: {mend}", Reason.AGENT_UNREACHABLE)
+    starting = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.STARTING]
+    if starting:
+        said = f"the agent of pod {some(starting)} is starting"
+        return Finding("agent", Mark.NOTE, said, "Wait for a minute and run this again.")
+    return well("agent", "in every pod, and ready")
+
+
+async def _rights(case: Case) -> Finding:
+    """What the controller's Role gives to the accounts of the pods."""
+    subject = subject_of(case)
+    namespace, name = subject.key.object
+    wanted = (
+        *(Need(verb, "", "configmaps", metadata_map(subject.key.door, name)) for verb in ("get", "watch")),
+        Need("patch", "", "configmaps", status_map(subject.key.door, name)),
+    )
+    for account in subject.fleet.accounts:
+        missing = await lacking(case.client, namespace, account, wanted, where=namespace)
+        if missing:
+            denied = some([str(one) for one in missing])
+            said = f"service account {account}, which agents run under, may not {denied}"
+            mend = (
+                f"The controller makes Role and RoleBinding {role_name(subject.key)} by itself: it must run, "
+                "and nobody may take them away."
+            )
+            return wrong("agent role", said, mend, Reason.RBAC_DENIED)
+    return well("agent role", f"{some(list(subject.fleet.accounts))} may do what agents do")
+
+
+async def _reported(case: Case) -> Finding:
+    subject = subject_of(case)
+    now = case.now()
+    for one in subject.fleet.gateways:
+        logs = f"kubectl -n {one.pod.namespace} logs {one.pod.name} -c stoker-agent"
+        if one.report is None:
+            said = f"gateway {one.name} has not reported yet"
+            return wrong("reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE)
+        age = (now - _moment(one.report.heartbeat_at)).total_seconds()
+        if one.report.heartbeat_at and age > STALE_SECONDS:
+            said = f"gateway {one.name} reported last at {one.report.heartbeat_at}"
+            return wrong("reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE)
+    return well("reports", f"{len(subject.fleet.gateways)} gateways have reported")
+
+
+async def _served(case: Case) -> Finding:
+    """What agents say of their gateways' API: each part of the set-up has a reason of its own."""
+    subject = subject_of(case)
+    noted: list[str] = []
+    for one in subject.fleet.gateways:
+        report = one.report
+        if report is None:
+            continue
+        if report.sync_status is SyncStatus.ERROR:
+            return _failed(subject, one, report)
+        if report.applied is False or report.verified is False:
+            what = report.scan_result or "it was not seen to have loaded what was written"
+            said = f"gateway {one.name} did not confirm the last sync: {what}"
+            return wrong("gateway", said, "Read logs/wrapper.log of the gateway.", Reason.NOT_VERIFIED)
+        if report.reason:
+            noted.append(f"{one.name} ({report.reason}: {report.error_message or report.sync_status})")
+    if noted:
+        return Finding("gateway", Mark.NOTE, f"waiting: {some(noted)}")
+    return well("gateway", "no agent reports trouble with its gateway")
+
+
+def _failed(subject: Subject, gateway: Gateway, report: GatewayReport) -> Finding:
+    reason = reason_of(report.reason)
+    access = subject.intent.policies.access
+    where = (
+        f"key {access.api_key.key!r} of Secret {access.api_key.name!r}" if access.api_key else "the API key"
+    )
+    said = f"gateway {gateway.name}: {report.error_message or 'its agent gives no reason'}"
+    mend = gateway_mend(reason, report.error_message, key=where, tls=access.tls)
+    return wrong("gateway", said, mend or look_up(reason), reason)
+
+
+async def _ready(case: Case) -> Finding:
+    """What the controller makes of all that; last, because everything before it says more."""
+    subject = subject_of(case)
+    found = conditions.find(subject.status.conditions or (), ConditionType.READY)
+    if found is None:
+        said = f"the controller has not looked at {subject.key} yet"
+        return wrong("ready", said, "Look at the controller's log.", Reason.CONTROLLER_SILENT)
+    if (subject.status.observed_generation or 0) < subject.generation:
+        said = "the controller has not seen the last change of the resource yet"
+        return Finding("ready", Mark.NOTE, said, "Run this again in a moment.")
+    reason = reason_of(found.reason)
+    if found.status == "True":
+        return well("ready", found.message or found.reason)
+    if found.status == "Unknown" or reason in (Reason.PAUSED, Reason.RECONCILING):
+        return Finding("ready", Mark.NOTE, found.message or found.reason, "", reason)
+    return wrong("ready", found.message, mend_for(reason) or look_up(reason), reason)
+
+
+GATEWAYS: Chain = (
+    ("gateways", _gateways),
+    ("agent", _injected),
+    ("agent role", _rights),
+    ("reports", _reported),
+    ("gateway", _served),
+)
+VERDICT: Chain = (("ready", _ready),)
+
+
+async def _pods(case: Case, subject: Subject) -> list[SeenPod]:
+    """Those that belong to the resource, as the controller counts them."""
+    namespace, name = subject.key.object
+    found: list[SeenPod] = []
+    async for page in case.client.pages(PODS, namespace):
+        found += [pod for raw in page.items if (pod := keep_pod(bytes(raw))) is not None]
+    others = await _other_resources(case, subject)
+    alone = not others
+    namesake = any(other == name for _, other in others)
+    return sorted(
+        (
+            pod
+            for pod in found
+            if (
+                pod.resource == name
+                and (pod.resource_kind == subject.key.kind or not (pod.resource_kind or namesake))
+            )
+            or (pod.resource == NAMELESS and alone)
+        ),
+        key=lambda pod: pod.name,
+    )
+
+
+async def _other_resources(case: Case, subject: Subject) -> set[tuple[str, str]]:
+    namespace, name = subject.key.object
+    found = {
+        (kind, one.metadata.name)
+        for kind, registered in SYNCED_KINDS.items()
+        for one in await case.client.list(rest(registered), namespace, into=Header)
+    }
+    return found - {(subject.key.kind, name)}
+
+
+async def _reports(case: Case, subject: Subject) -> Mapping[str, GatewayReport]:
+    namespace, name = subject.key.object
+    first = status_map(subject.key.door, name)
+    more = status_map(subject.key.door, name, 1).removesuffix(f"1-{name}")
+    found: dict[str, GatewayReport] = {}
+    for one in await case.client.list(CONFIG_MAPS, namespace, into=_Map, labels=f"{CR_NAME_LABEL}={name}"):
+        if one.metadata.name != first and not one.metadata.name.startswith(more):
+            continue
+        for key, text in (one.data or {}).items():
+            report = report_in(text)
+            if report is not None and (key not in found or found[key].heartbeat_at < report.heartbeat_at):
+                found[key] = report
+    return found
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return parse_rfc3339(text)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)

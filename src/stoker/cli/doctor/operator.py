@@ -1,0 +1,227 @@
+"""The operator itself: where it runs, whether somebody leads, what it may do, and whether all is held still.
+
+Where it runs is told by its Deployment or, where that may not be seen, by its Leases. A
+Lease that looks old is watched for as long as it stands before its holder is called dead:
+the clock that wrote it need not be right.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from stoker.cli.doctor.checks import Case, Chain, Operator, some, well, wrong
+from stoker.cli.doctor.advice import INSTALL
+from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home, lacking
+from stoker.controller.manager import LEASE_SECONDS
+from stoker.controller.cache.informers import PAUSE_MAP
+from stoker.controller.sharding.division import count_of, index_of, lease_name
+from stoker.domain.clock import parse_rfc3339
+from stoker.domain.errors import InvalidValue
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.reasons import Reason
+from stoker.domain.shards import MOST
+from stoker.kube.client.errors import Forbidden, NotFound
+from stoker.kube.leader.lease import Lease
+from stoker.kube.client.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
+
+FRESH_SECONDS = 60.0
+"""A Lease that was renewed within so long has a living holder, however the clocks differ."""
+LOOK_SECONDS = 1.0
+PART = "app.kubernetes.io/part-of=stoker"
+COMPONENT = "app.kubernetes.io/component"
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Container(msgspec.Struct, frozen=True):
+    args: tuple[str, ...] | None = None
+
+
+class _ConfigMap(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    config_map: _ConfigMap | None = None
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    containers: tuple[_Container, ...] = ()
+    volumes: tuple[_Volume, ...] | None = None
+    service_account_name: str = "default"
+
+
+class _Template(msgspec.Struct, frozen=True):
+    spec: _PodSpec = _PodSpec()
+
+
+class _DeploymentSpec(msgspec.Struct, frozen=True):
+    template: _Template = _Template()
+
+
+class _Deployment(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _DeploymentSpec = _DeploymentSpec()
+
+
+class _Map(msgspec.Struct, frozen=True):
+    data: dict[str, str] | None = None
+
+
+async def _found(case: Case) -> Finding:
+    """The installation that is meant; what is not known of it is left out of later checks."""
+    try:
+        found = await _by_deployments(case)
+    except Forbidden:
+        found = {}
+    if not found:
+        found = await _by_leases(case)
+    if len(found) == 1:
+        case.operator = next(iter(found.values()))
+        return well("operator", f"in namespace {case.operator.namespace}")
+    if found:
+        said = f"there are several, in the namespaces {some(sorted(found))}"
+        mend = "Say which is meant: --operator-namespace NAMESPACE."
+        return Finding("operator", Mark.WRONG, said, mend, Reason.INVALID_VALUE, of_input=True)
+    where = f"namespace {case.home}" if case.home else "this cluster"
+    said = f"neither a Deployment nor a Lease of the controller is in {where}"
+    mend = "Leave --operator-namespace out to have it found, or install it" if case.home else "Install it"
+    return wrong("operator", said, f"{mend}: {INSTALL}", Reason.CONTROLLER_SILENT)
+
+
+async def _leads(case: Case) -> Finding:
+    home = _of(case).namespace
+    leases = {
+        index: one
+        for one in await case.client.list(LEASES, home, into=Lease)
+        if (index := index_of(one)) is not None
+    }
+    count = _of(case).shards or max((count_of(one) or 1 for one in leases.values()), default=1)
+    for index in range(min(count, MOST)):
+        why = await _dead(case, home, index, leases.get(index))
+        if why:
+            name = f"Lease {home}/{lease_name(index)}"
+            mend = f"See why no controller works: kubectl -n {home} get pods -l {COMPONENT}=controller"
+            return wrong("controller", f"{name} {why}", mend, Reason.CONTROLLER_SILENT)
+    holders = [one.holder for index, one in sorted(leases.items()) if index < count]
+    return well("controller", f"{some(holders)} leads" if count == 1 else f"{count} shards: {some(holders)}")
+
+
+async def _dead(case: Case, home: str, index: int, lease: Lease | None) -> str:
+    """Why nobody can be working; empty if somebody is."""
+    if lease is None:
+        return "is not there, so nobody leads"
+    if not lease.holder:
+        return "is held by nobody"
+    age = (case.clock.now() - _renewed(lease)).total_seconds()
+    if abs(age) < FRESH_SECONDS:
+        return ""
+    stands = float(min(lease.spec.lease_duration_seconds or LEASE_SECONDS, 60))
+    until = case.clock.monotonic() + stands
+    while case.clock.monotonic() < until:
+        await case.clock.sleep(LOOK_SECONDS)
+        try:
+            seen = await case.client.get(LEASES, lease_name(index), home, into=Lease)
+        except NotFound:
+            return "is gone"
+        if seen.version != lease.version:
+            return "" if seen.holder else "is held by nobody"
+    return f"was last renewed by {lease.holder} at {lease.spec.renew_time or 'no time at all'}, and not since"
+
+
+async def _rights(case: Case) -> Finding:
+    """What the controller may do where it works, and at home."""
+    operator = _of(case)
+    if not operator.account:
+        said = "not looked at: the controller's service account is told by its Deployment, which is not seen"
+        return Finding("rights", Mark.UNTRIED, said)
+    wanted = (*CONTROLLER, *(SHARED_VOLUMES if operator.shared_volumes else ()))
+    home, account = operator.namespace, operator.account
+    if case.place.name and operator.works_on(case.place.namespace):
+        places: tuple[str | None, ...] = (case.place.namespace,)
+    else:
+        places = operator.watched or (None,)
+    for where in places:
+        missing = await lacking(case.client, home, account, wanted, where=where)
+        if missing:
+            place = f"namespace {where}" if where else "all namespaces"
+            return _denied(home, account, [str(one) for one in missing], place)
+    missing = await lacking(case.client, home, account, at_home(operator.shards or 1), where=home)
+    if missing:
+        return _denied(home, account, [str(one) for one in missing], f"namespace {home}")
+    return well("rights", f"{account} may do all that the controller does")
+
+
+def _denied(home: str, account: str, missing: list[str], where: str) -> Finding:
+    said = f"the controller's account {home}/{account} may not {some(missing)} in {where}"
+    return wrong("rights", said, f"Bring the chart's roles back: {INSTALL}", Reason.RBAC_DENIED)
+
+
+async def _pause(case: Case) -> Finding:
+    home = _of(case).namespace
+    try:
+        found = await case.client.get(CONFIG_MAPS, PAUSE_MAP, home, into=_Map)
+    except NotFound:
+        return well("pause", "nothing is held still")
+    if (found.data or {}).get("paused", "").strip() != "true":
+        return well("pause", "nothing is held still")
+    said = f"ConfigMap {home}/{PAUSE_MAP} holds everything still: the emergency stop"
+    return Finding("pause", Mark.NOTE, said, f"stoker resume --namespace {home} --everything", Reason.PAUSED)
+
+
+FINDING: Chain = (("operator", _found),)
+OPERATOR: Chain = (
+    ("controller", _leads),
+    ("rights", _rights),
+    ("pause", _pause),
+)
+
+
+async def _by_deployments(case: Case) -> dict[str, Operator]:
+    found: dict[str, Operator] = {}
+    listed = await case.client.list(DEPLOYMENTS, case.home or None, into=_Deployment, labels=PART)
+    admitting = {one.metadata.namespace for one in listed if one.metadata.labels.get(COMPONENT) == "webhook"}
+    for one in listed:
+        pod, home = one.spec.template.spec, one.metadata.namespace
+        if one.metadata.labels.get(COMPONENT) != "controller" or not pod.containers:
+            continue
+        flags = dict(word.partition("=")[::2] for word in pod.containers[0].args or ())
+        volume = next((it for it in pod.volumes or () if it.name == "defaults" and it.config_map), None)
+        found[home] = Operator(
+            namespace=home,
+            account=pod.service_account_name,
+            watched=tuple(filter(None, flags.get("--watch-namespaces", "").split(","))),
+            labels=flags.get("--watch-label-selector", ""),
+            shards=found[home].shards + 1 if home in found else 1,
+            shared_volumes="--shared-volumes" in flags,
+            require_known_hosts="--require-known-hosts" in flags,
+            defaults=volume.config_map.name if volume is not None and volume.config_map is not None else "",
+            admission=home in admitting,
+        )
+    return found
+
+
+async def _by_leases(case: Case) -> dict[str, Operator]:
+    listed = await case.client.list(LEASES, case.home or None, into=Lease)
+    homes = {one.metadata.namespace for one in listed if index_of(one) is not None}
+    return {home: Operator(home) for home in homes}
+
+
+def _of(case: Case) -> Operator:
+    if case.operator is None:
+        raise InvalidValue("no operator is known")
+    return case.operator
+
+
+def _renewed(lease: Lease) -> datetime:
+    try:
+        return parse_rfc3339(lease.spec.renew_time or "")
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)

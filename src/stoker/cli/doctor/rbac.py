@@ -1,0 +1,127 @@
+"""What the operator and its agents must be allowed to do, and whether the API server says that they are.
+
+The lists are held against the chart's roles by a test, so that neither can drift from
+the other. Each right is one question (SubjectAccessReview), which changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stoker.controller.cache.informers import PAUSE_MAP
+from stoker.controller.sharding.division import lease_name
+from stoker.kube.client.client import Client
+from stoker.kube.client.resources import Resource
+
+REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+AT_ONCE = 8
+_IGNITION, _STOKER = "sync.ignition.io", "stoker.io"
+_RBAC = "rbac.authorization.k8s.io"
+
+
+class Need(NamedTuple):
+    """One right."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {kind}" + (f" {self.name}" if self.name else "")
+
+
+def needs(verbs: str, group: str, *resources: str, name: str = "") -> Iterator[Need]:
+    for resource in resources:
+        for verb in verbs.split():
+            yield Need(verb, group, resource, name)
+
+
+CONTROLLER: tuple[Need, ...] = (
+    *needs("list watch patch", _IGNITION, "ignitionsyncs"),
+    *needs("list watch patch", _STOKER, "stokers"),
+    *needs("update", _IGNITION, "ignitionsyncs/status"),
+    *needs("update", _STOKER, "stokers/status", "syncprofiles/status"),
+    *needs("list watch", _IGNITION, "ignitionsyncbases"),
+    *needs("get list watch", _STOKER, "syncprofiles"),
+    *needs("list watch", "", "pods"),
+    *needs("get list watch", "", "secrets"),
+    *needs("get list watch create update patch", "", "configmaps"),
+    *needs("get list watch create update", _RBAC, "roles", "rolebindings"),
+    *needs("create patch", "", "events"),
+)
+"""In every namespace that is worked on."""
+
+SHARED_VOLUMES: tuple[Need, ...] = (
+    *needs("patch delete", _RBAC, "roles", "rolebindings"),
+    *needs("list watch create patch delete", "", "persistentvolumeclaims"),
+    *needs("get create patch delete", "apps", "deployments"),
+    *needs("create patch delete", "", "serviceaccounts"),
+)
+"""Besides, where resources may ask for a volume."""
+
+
+def at_home(shards: int) -> tuple[Need, ...]:
+    """In the operator's own namespace: who leads, and whether all is paused."""
+    return (
+        *(one for index in range(shards) for one in needs("get update", *_LEASES, name=lease_name(index))),
+        *needs("list create", *_LEASES),
+        *needs("list watch", "", "configmaps", name=PAUSE_MAP),
+    )
+
+
+_LEASES = ("coordination.k8s.io", "leases")
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    status: _Verdict = _Verdict()
+
+
+async def lacking(
+    client: Client, namespace: str, account: str, wanted: Iterable[Need], *, where: str | None
+) -> list[Need]:
+    """Those that a service account of a namespace does not have in `where`; None: in all namespaces."""
+    turns = asyncio.Semaphore(AT_ONCE)
+    asked = list(wanted)
+
+    async def allowed(need: Need) -> bool:
+        async with turns:
+            body = _review(namespace, account, need, where)
+            return (await client.create(REVIEWS, body, into=_Answer)).status.allowed
+
+    answers = await asyncio.gather(*map(allowed, asked))
+    return [need for need, yes in zip(asked, answers, strict=True) if not yes]
+
+
+def _review(namespace: str, account: str, need: Need, where: str | None) -> dict[str, Any]:
+    resource, _, subresource = need.resource.partition("/")
+    about = {
+        "verb": need.verb,
+        "group": need.group,
+        "resource": resource,
+        "subresource": subresource,
+        "name": need.name,
+        "namespace": where or "",
+    }
+    spec = {
+        "user": f"system:serviceaccount:{namespace}:{account}",
+        # The API server takes the groups as they are told, and asks nobody for them.
+        "groups": _groups(namespace),
+        "resourceAttributes": {name: value for name, value in about.items() if value},
+    }
+    return {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind, "spec": spec}
+
+
+def _groups(namespace: str) -> Sequence[str]:
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")

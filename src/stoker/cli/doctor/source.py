@@ -1,0 +1,177 @@
+"""What a resource delivers: that its Secrets are there, and that they open its repository.
+
+Of a Secret nothing but the names of its keys is ever told. Its values are read where the
+controller would read them, for a login and for the form of a gateway's key, and kept no
+longer than that. A GitHub App logs in as it does for the controller: with a token that is
+made for this look and kept nowhere.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from stoker.api.meta import Condition
+from stoker.cli.doctor.checks import Case, Chain, some, trouble, well, wrong
+from stoker.cli.doctor.advice import key_mend, login_mend, look_up, mend_for
+from stoker.cli.doctor.resources import reason_of, subject_of
+from stoker.controller.cache.secrets import SecretReader, no_key, no_secret
+from stoker.controller.spec.effective_ref import effective_ref
+from stoker.controller.spec.load import for_git, for_others
+from stoker.domain.errors import InvalidValue, Stalled, StokerError
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.intent.source import SecretKey, Source
+from stoker.domain.reasons import ConditionType, Reason
+from stoker.domain.refs import without_userinfo
+from stoker.engine.artifact_source import Credentials
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import find
+from stoker.git.auth.credentials import Access, credentials_of
+from stoker.git.auth.github_app import AppTokens
+from stoker.git.process.runner import GitRunner
+from stoker.ignition.client.api_key import checked
+from stoker.kube.runtime import conditions
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import Forbidden, NotFound
+from stoker.kube.client.resources import SECRETS
+
+GIT_SECONDS = 20.0
+_EMPTY = b'""'
+
+
+class _Keys(msgspec.Struct, frozen=True):
+    """The keys of a Secret; what stands under them is not even decoded."""
+
+    data: dict[str, msgspec.Raw] = {}
+
+
+async def _secrets(case: Case) -> Finding:
+    subject = subject_of(case)
+    namespace = subject.key.object.namespace
+    wanted = tuple(dict.fromkeys((*for_git(subject.intent), *for_others(subject.intent))))
+    for one in wanted:
+        try:
+            found = await case.client.get(SECRETS, one.name, namespace, into=_Keys)
+        except NotFound:
+            return trouble("secrets", no_secret(namespace, one.name), _create(namespace, wanted, one.name))
+        except Forbidden:
+            subject.unread = True
+            raise
+        if bytes(found.data.get(one.key, _EMPTY)) == _EMPTY:
+            has = some(sorted(found.data)) or "no key at all"
+            error = no_key(namespace, one)
+            mend = _create(namespace, wanted, one.name)
+            return wrong("secrets", f"{error.message}; it has {has}", mend, error.reason)
+    if not wanted:
+        return well("secrets", "it names none")
+    return well("secrets", f"there with their keys: {some([f'{one.name}/{one.key}' for one in wanted])}")
+
+
+async def _key(case: Case) -> Finding | None:
+    """The commonest mistake: a key without its name, or with Bearer before it."""
+    subject = subject_of(case)
+    wanted = subject.intent.policies.access.api_key
+    if wanted is None or subject.unread:
+        return None
+    where = f"key {wanted.key!r} of Secret {wanted.name!r}"
+    value = await SecretReader(case.client, subject.key.object.namespace).value(wanted)
+    try:
+        checked(value, where)
+    except InvalidValue as error:
+        return wrong("api key", error.message, key_mend(where), error.reason)
+    return well("api key", f"{where} is of the form NAME:SECRET")
+
+
+async def _known_hosts(case: Case) -> Finding | None:
+    source = subject_of(case).intent.source
+    if source.url.is_artifact or source.url.scheme != "ssh":
+        return None
+    if source.auth.known_hosts is not None:
+        return well("known hosts", f"key {source.auth.known_hosts.key!r} says which keys the server may have")
+    said = "no known_hosts are named, so nobody vouches for the server"
+    mend = "Put the lines of `ssh-keyscan HOST` into a Secret: spec.git.auth.sshKey.knownHostsSecretRef."
+    if case.operator is not None and case.operator.require_known_hosts:
+        return wrong("known hosts", said, mend, Reason.HOST_KEY_NOT_TRUSTED)
+    return Finding("known hosts", Mark.NOTE, said, mend)
+
+
+async def _git(case: Case) -> Finding:
+    """The repository as it is reached from here; what the controller says counts where nobody can ask."""
+    subject = subject_of(case)
+    source = subject.intent.source
+    said_by = conditions.find(subject.status.conditions or (), ConditionType.REPO_CLONED)
+    if subject.unread:
+        if said_by is not None and said_by.status == "False":
+            return _unopened(said_by)
+        said = f"not asked from here, its Secret may not be read; {_by_controller(said_by)}"
+        return Finding("git", Mark.UNTRIED, said)
+    effective = effective_ref(source.ref, subject.intent.requests.ref, subject.status.requested_ref)
+    source = source._replace(ref=effective.ref)
+    place = without_userinfo(source.url)
+    try:
+        commit = await _resolved(case, source)
+    except StokerError as error:
+        if error.reason is not Reason.SOURCE_UNREACHABLE:
+            return trouble("git", error, login_mend(error.reason, source.auth))
+        return _unreached(error, said_by)
+    return well("git", f"{source.ref} of {place} is {commit[:8]}")
+
+
+def _unreached(error: StokerError, said_by: Condition | None) -> Finding:
+    """Whoever asks need not stand where the controller does: a repository of the cluster is not wrong."""
+    if said_by is not None and said_by.status == "False":
+        return _unopened(said_by)
+    said = f"{error.message}, from here; {_by_controller(said_by)}"
+    if said_by is not None and said_by.status == "True":
+        return Finding("git", Mark.NOTE, said)
+    return Finding("git", Mark.UNTRIED, said, "Run this again when the controller has asked the repository.")
+
+
+def _unopened(said_by: Condition) -> Finding:
+    reason = reason_of(said_by.reason)
+    return wrong("git", said_by.message, mend_for(reason) or look_up(reason), reason)
+
+
+def _by_controller(said_by: Condition | None) -> str:
+    return "the controller is silent" if said_by is None else f"the controller says: {said_by.message}"
+
+
+async def _resolved(case: Case, source: Source) -> str:
+    subject = subject_of(case)
+    strict = case.operator is not None and case.operator.require_known_hosts
+    reader = SecretReader(case.client, subject.key.object.namespace)
+    tokens = AppTokens(case.clock)
+
+    async def access() -> Access:
+        return await reader.access(source, tokens, require_known_hosts=strict)
+
+    try:
+        async with deadline(case.clock, GIT_SECONDS):
+            if source.url.is_artifact:
+                from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most follow repositories
+
+                async def credentials() -> Credentials:
+                    return credentials_of(await access())
+
+                return str(await open_origin(source.url, credentials).resolve(source.ref))
+            with tempfile.TemporaryDirectory(prefix="stoker-doctor-") as folder:
+                remote = Remote(GitRunner(Path(folder)), source.url, access)
+                return str((await find(remote, source.ref))[1])
+    except TimeoutError:
+        sentence = f"repository {without_userinfo(source.url)} did not answer within {GIT_SECONDS:g} s"
+        raise Stalled(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
+
+
+SOURCE: Chain = (
+    ("secrets", _secrets),
+    ("api key", _key),
+    ("known hosts", _known_hosts),
+    ("git", _git),
+)
+
+
+def _create(namespace: str, wanted: tuple[SecretKey, ...], name: str) -> str:
+    keys = " ".join(f"--from-file={one.key}=FILE" for one in wanted if one.name == name)
+    return f"kubectl -n {namespace} create secret generic {name} {keys}"

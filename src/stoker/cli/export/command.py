@@ -1,0 +1,247 @@
+"""`stoker export`: what a cluster holds, written once to a folder or a repository.
+
+It needs a kubeconfig and the right to list; nothing has to be installed in the cluster.
+Exit codes: 0 done, 1 done in part (a kind that may not be listed, a file that cannot be
+written; the report names it), 2 wrong input, 3 held back, 4 the cluster or the repository
+cannot be reached or does not let us in.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import options
+from stoker.cli.common.options import Given
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, many, option
+from stoker.cli.common.output import complain, show_lines, show_object
+from stoker.domain.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from stoker.domain.refs import RepoUrl
+    from stoker.kube.config.config import ClusterConfig
+    from stoker.reverser.export.types import Exported, ExportJob
+
+_WHAT, _WHERE, _SECRETS, _CLUSTER = "What", "Where to", "Secrets", "Cluster"
+POLICIES = ("Redact", "Exclude", "Encrypt", "Include")
+AUTHOR = ("stoker export", "stoker-export@users.configbutler.invalid")
+
+WHERE = (
+    option("--to", section=_WHERE, metavar="DIR|URL", help="Folder, or address of a repository."),
+    option("--branch", section=_WHERE, default="main", show_default=True, help="Branch of the repository."),
+    option("--base-folder", section=_WHERE, default="", help="Folder in it. [default: its root]"),
+    option("--prune", section=_WHERE, is_flag=True, help="Delete the files of objects that are gone."),
+    option(
+        "--deletion-budget",
+        section=_WHERE,
+        metavar="FILES,PERCENT",
+        help="Delete nothing where it would be more than both. [default: 50,50]",
+    ),
+    option(
+        "--signing-key-file",
+        section=_WHERE,
+        type=Path,
+        metavar="FILE",
+        help="Private ssh key that signs the commit.",
+    ),
+)
+WHAT = (
+    many(
+        "--rules",
+        section=_WHAT,
+        metavar="FILE",
+        help="WatchRules, ClusterWatchRules and GitDestinations; - is standard input.",
+    ),
+    option("--preset", section=_WHAT, is_flag=True, help="The desired-state preset; the default."),
+    many(
+        "-n",
+        "--namespace",
+        "namespaces",
+        section=_WHAT,
+        metavar="NAME",
+        help="Only objects of this namespace.",
+    ),
+    many("--exclude", "excludes", section=_WHAT, metavar="KIND", help="Leave out, such as deployments.apps."),
+    option(
+        "--explain",
+        section=_WHAT,
+        is_flag=True,
+        help="Write nothing; say why each object, or KIND [NAMESPACE/]NAME alone, is or is not exported.",
+    ),
+)
+SECRETS = (
+    option(
+        "--secret-policy",
+        section=_SECRETS,
+        type=click.Choice(POLICIES),
+        help="How Secrets are written. [default: what a GitDestination of --rules says, else Redact]",
+    ),
+    many("--recipient", "recipients", section=_SECRETS, metavar="age1…", help="Who can decrypt."),
+    option(
+        "--digest-key-file",
+        section=_SECRETS,
+        type=Path,
+        metavar="FILE",
+        help="Key by which unchanged Secrets are recognised; made if it is not there.",
+    ),
+)
+CLUSTER = (
+    option(
+        "--kubeconfig",
+        section=_CLUSTER,
+        type=Path,
+        metavar="FILE",
+        help="[default: KUBECONFIG, the pod's account, ~/.kube/config]",
+    ),
+    option("--context", section=_CLUSTER, metavar="NAME", help="Context of the kubeconfig."),
+)
+
+
+@click.command("export", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument(
+    "named", nargs=-1, metavar="[KIND [NAMESPACE/]NAME]", help="With --explain: the object that is meant."
+)
+@applied((*WHERE, *WHAT, *SECRETS, *CLUSTER, *options.LOGIN, options.CACHE_DIR, options.OUTPUT))
+@click.pass_context
+def export_command(
+    context: click.Context,
+    /,
+    *,
+    named: tuple[str, ...],
+    to: str | None,
+    branch: str,
+    kubeconfig: Path | None,
+    explain: bool,
+    signing_key_file: Path | None,
+    output: str,
+    **rest: Any,
+) -> None:
+    """Write what a cluster holds to a folder or a repository, once.
+
+    Nothing has to be installed in the cluster. Without --rules it is the desired-state preset.
+    """
+    cluster_context = rest.pop("context")
+    given = Given.taken_from({key: rest.pop(key) for key in list(rest) if key in _LOGIN_FIELDS})
+
+    def work() -> int:
+        from stoker.cli.export.options import Wanted, job_from, repository_of  # noqa: PLC0415 - --help is quick
+        from stoker.kube.config.config import load  # noqa: PLC0415
+
+        if named and not explain:
+            raise InvalidValue("an object is named only with --explain")
+        if not explain and not to:
+            raise InvalidValue("--to is missing: it says which folder or repository to write to")
+        config = load(kubeconfig, cluster_context)
+        found = job_from(Wanted(**rest), config.namespace)
+        for warning in found.warnings:
+            complain(f"stoker export: warning: {warning}")
+        if explain:
+            from stoker.cli.export.explain import explain_objects  # noqa: PLC0415
+
+            return run(explain_objects(config, found.job, named, output))
+        url = repository_of(to or "")
+        if signing_key_file is not None and url is None:
+            raise InvalidValue("--signing-key-file goes with a repository; a folder has no commits")
+        if url is None:
+            report = run(_into_folder(config, found.job, Path(to or "")))
+        else:
+            report = run(_into_branch(config, found.job, url, branch, given, signing_key_file))
+        return _shown(report, output)
+
+    told(context, "export", output, work)
+
+
+_LOGIN_FIELDS = frozenset(
+    {
+        "cache_dir",
+        "token_file",
+        "username",
+        "ssh_key_file",
+        "known_hosts_file",
+        "require_known_hosts",
+        "ca_file",
+        "proxy",
+        "github_app_id",
+        "github_installation_id",
+        "github_key_file",
+    }
+)
+
+
+async def _into_folder(config: ClusterConfig, job: ExportJob, place: Path) -> Exported:
+    from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
+    from stoker.kube.client.client import Client  # noqa: PLC0415
+    from stoker.reverser.export.folder_store import FolderStore  # noqa: PLC0415
+    from stoker.reverser.export.exporter import Exporter  # noqa: PLC0415
+
+    with ProgressBar() as bar, FolderStore.opened(place) as store:
+        async with Client(config, user_agent="stoker-export") as client:
+            return await Exporter(client, job, store, str(place), bar).run()
+
+
+async def _into_branch(
+    config: ClusterConfig, job: ExportJob, url: RepoUrl, branch: str, given: Given, key_file: Path | None
+) -> Exported:
+    from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
+    from stoker.git.remote.remote import Remote  # noqa: PLC0415
+    from stoker.git.process.runner import GitRunner  # noqa: PLC0415
+    from stoker.git.commit.branch import Branch  # noqa: PLC0415
+    from stoker.git.commit.types import Author  # noqa: PLC0415
+    from stoker.kube.client.client import Client  # noqa: PLC0415
+    from stoker.reverser.export.branch_store import BranchStore  # noqa: PLC0415
+    from stoker.reverser.export.exporter import Exporter  # noqa: PLC0415
+
+    access, cache = _access(url, branch, given)
+    signer = None if key_file is None else await _signer(key_file, cache)
+    remote = Remote(GitRunner(cache), url, access)
+    store = BranchStore(Branch(remote, cache, branch, signer=signer), Author(*AUTHOR))
+    with ProgressBar() as bar:
+        async with Client(config, user_agent="stoker-export") as client:
+            return await Exporter(client, job, store, f"{url} {branch}", bar).run()
+
+
+def _access(url: RepoUrl, branch: str, given: Given) -> tuple[Any, Path]:
+    """The login of the flags, as for `stoker sync`, and where mirrors are kept."""
+    from stoker.agent.sync.jobs import SyncJob  # noqa: PLC0415
+    from stoker.cli.sync.job import cache_dir_of  # noqa: PLC0415
+    from stoker.cli.sync.git_credentials import access_reader  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import Order, completed  # noqa: PLC0415
+    from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
+    from stoker.domain.intent.source import Source  # noqa: PLC0415
+    from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
+    from stoker.domain.refs import GitRef  # noqa: PLC0415
+
+    cache = cache_dir_of(given)
+    source = Source(url, GitRef(branch))
+    order = Order(SyncJob(source, FilesIntent(()), TemplateValues(), Path(), cache))
+    return access_reader(completed(given, order)), cache
+
+
+async def _signer(key_file: Path, cache: Path) -> Any:
+    from stoker.cli.sync.secret_files import SecretFiles  # noqa: PLC0415
+    from stoker.domain.secrets import Secret  # noqa: PLC0415
+    from stoker.reverser.writer.signing_key_check import tried  # noqa: PLC0415
+
+    secrets, key = SecretFiles().flag("--signing-key-file", key_file)
+    if key is None:
+        return None
+    return (await tried(Secret(secrets.read(key)), cache)).signer
+
+
+def _shown(report: Exported, output: str) -> int:
+    for notice in report.notices:
+        complain(f"stoker export: warning: {notice}")
+    if report.in_clear:
+        complain(
+            f"stoker export: warning: {report.in_clear} Secrets are written in clear: whoever can read "
+            f"{report.to} can read them"
+        )
+    if output == "json":
+        show_object(report.as_json())
+    else:
+        show_lines(report.lines())
+    return Exit.PARTIAL if report.errors else Exit.DONE

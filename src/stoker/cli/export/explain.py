@@ -1,0 +1,119 @@
+"""`stoker export --explain`: why each object of a cluster, or one of them, is or is not exported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common.progress import ProgressBar
+from stoker.cli.common.output import complain, show_lines, show_object
+from stoker.domain.errors import InvalidValue
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client.errors import ApiError, Unauthorized
+from stoker.kube.client.resources import Resource
+from stoker.reverser.export.exporter import why_left
+from stoker.reverser.export.types import ExportJob
+from stoker.reverser.export.cluster_view import View, object_named, objects_of, view_of
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.explain import Around, Explanation, explain
+
+
+class _Told(NamedTuple):
+    key: ObjectKey
+    explanation: Explanation
+
+
+async def explain_objects(config: ClusterConfig, job: ExportJob, named: Sequence[str], output: str) -> int:
+    """Say it on standard output; the exit code that sums it up."""
+    async with Client(config, user_agent="stoker-export") as client:
+        with ProgressBar() as bar:
+            bar("asking what is served", 0, 0)
+            view = await view_of(client, job)
+            errors = [(note.path, note.why) for note in view.troubles]
+            if named:
+                told = [await _one(client, job, view, named, config.namespace)]
+            else:
+                told = await _all(client, job, view, errors, bar)
+    for notice in view.notices:
+        complain(f"stoker export: warning: {notice}")
+    if output == "json":
+        show_object(
+            {
+                "objects": [
+                    {
+                        "object": str(each.key),
+                        "written": each.explanation.written,
+                        "why": each.explanation.lines,
+                    }
+                    for each in told
+                ],
+                "errors": [{"path": what, "message": why} for what, why in errors],
+            }
+        )
+    else:
+        show_lines(line for each in told for line in each.explanation.lines)
+        for what, why in errors:
+            complain(f"stoker export: error {what}: {why}")
+    return Exit.PARTIAL if errors else Exit.DONE
+
+
+async def _all(
+    client: Client, job: ExportJob, view: View, errors: list[tuple[str, str]], bar: ProgressBar
+) -> list[_Told]:
+    told: dict[ObjectKey, _Told] = {}
+    watched = view.selection.watched
+    for number, each in enumerate(watched):
+        bar("looking", number, len(watched))
+        try:
+            async for key, obj in objects_of(client, each):
+                told[key] = _Told(key, _explained(obj, key, job, view))
+        except Unauthorized:
+            raise
+        except ApiError as error:
+            errors.append((str(each.resource), error.message))
+    return list(told.values())
+
+
+async def _one(client: Client, job: ExportJob, view: View, named: Sequence[str], home: str) -> _Told:
+    if len(named) != 2:
+        raise InvalidValue("an object is named by its kind and its name, such as configmaps shop/prices")
+    resource = _resource(view.catalog, named[0])
+    namespace, slash, name = named[1].rpartition("/")
+    if resource.namespaced:
+        namespace = namespace if slash else home
+    elif slash:
+        raise InvalidValue(f"{resource} is in no namespace; name it without one")
+    found = await object_named(client, resource, namespace, name)
+    if found is None:
+        raise InvalidValue(f"there is no {resource} {named[1]} in the cluster")
+    key, obj = found
+    return _Told(key, _explained(obj, key, job, view))
+
+
+def _resource(catalog: Catalog, word: str) -> Resource:
+    """The kind that is meant, by its plural, singular, short or CamelCase name, with or without its group."""
+    name, dot, group = word.partition(".")
+    fitting = [
+        each.resource
+        for each in catalog.served
+        if each.preferred
+        and (not dot or each.resource.group == group)
+        and name.lower()
+        in {each.resource.plural, each.singular, each.resource.kind.lower(), *each.short_names}
+    ]
+    if not fitting:
+        raise InvalidValue(f"the cluster serves no kind {word!r}")
+    # As kubectl: the core group before others.
+    return min(fitting, key=lambda each: each.group)
+
+
+def _explained(obj: dict[str, Any], key: ObjectKey, job: ExportJob, view: View) -> Explanation:
+    around = Around(job.targets, view.own or (), view.labels_of(key.namespace), job.excluded)
+    told = explain(obj, key, view.selection, around)
+    lefts = {why_left(obj, key, view, target.policy) for target in job.targets.values()}
+    if told.written and None not in lefts:
+        return Explanation(False, tuple(f"{key} is left out: {why}" for why in sorted(filter(None, lefts))))
+    return told

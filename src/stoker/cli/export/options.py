@@ -1,0 +1,190 @@
+"""What `stoker export` was told, read once: rules and destinations as a job, and where it writes to.
+
+Rules come from files of `WatchRule` and `ClusterWatchRule` manifests, or are the preset. A
+`GitDestination` in the files says what it says in a cluster: its folder, its policy and its
+recipients. What goes to no destination of the files has those of the flags; of them, who
+says nothing about Secrets gets `Redact`, because what lies in a folder is soon pushed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.api.manifests.files import read_manifests
+from stoker.cli.common import option_types as values
+from stoker.cli.common.manifest_files import at_home, content_of
+from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
+from stoker.domain.intent.files import DeletionPolicy
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.reverser.export.types import Budget, ExportJob
+from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
+from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
+from stoker.reverser.selection.explain import Target
+from stoker.reverser.selection.preset import excluded_with
+from stoker.reverser.selection.rules import DestinationRef, Rule, preset_rules, rules_of
+
+HERE = DestinationRef("", "the export")
+"""The destination of whatever goes to none of the files."""
+
+
+class Wanted(NamedTuple):
+    """The options as they were written."""
+
+    rules: tuple[str, ...] = ()
+    preset: bool = False
+    namespaces: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    base_folder: str = ""
+    secret_policy: str | None = None
+    recipients: tuple[str, ...] = ()
+    digest_key_file: Path | None = None
+    prune: bool = False
+    deletion_budget: str | None = None
+
+
+class Found(NamedTuple):
+    """The job, and what is to be said before it is done."""
+
+    job: ExportJob
+    warnings: tuple[str, ...]
+
+
+def job_from(wanted: Wanted, home: str) -> Found:
+    """Everything as one value; `home` is the namespace of what names none."""
+    if wanted.rules and wanted.preset:
+        raise InvalidValue("--rules and --preset are two ways to say what is exported; give one")
+    base = RelPath.clean(wanted.base_folder) if wanted.base_folder else RelPath("")
+    resources = [each for name in wanted.rules for each in read_manifests(content_of(name), name)]
+    stated = [each if isinstance(each, ClusterWatchRule) else at_home(each, home) for each in resources]
+    rules, targets, recipients, warnings = _stated(stated, wanted, base)
+    if not wanted.rules:
+        rules = preset_rules(HERE)
+    elif not rules and warnings:
+        raise Stalled(f"there is nothing to export: {'; '.join(warnings)}", reason=Reason.SUSPENDED)
+    elif not rules:
+        raise InvalidValue(
+            "the files hold no WatchRule and no ClusterWatchRule, so nothing says what to export"
+        )
+    rules = tuple(_within(rules, wanted.namespaces)) if wanted.namespaces else rules
+    if HERE in {rule.destination for rule in rules}:
+        policy = SecretPolicy(wanted.secret_policy or SecretPolicy.REDACT)
+        targets[HERE] = Target(base, policy)
+        recipients[HERE] = wanted.recipients
+    _check_recipients(wanted, targets, recipients)
+    policies = {target.policy for target in targets.values()}
+    if SecretPolicy.ENCRYPT in policies and wanted.digest_key_file is None:
+        warnings.append("without --digest-key-file every Secret is encrypted, and so written, anew each time")
+    deletion = values.deletion(wanted.deletion_budget, None, DeletionPolicy())
+    job = ExportJob(
+        rules,
+        targets,
+        recipients,
+        excluded_with(wanted.excludes),
+        own_secrets([each for each in stated if isinstance(each, GitRepoConfig)]),
+        digest_keys(wanted.digest_key_file) if SecretPolicy.ENCRYPT in policies else None,
+        wanted.prune,
+        Budget(deletion.budget_files, deletion.budget_percent),
+    )
+    return Found(job, tuple(warnings))
+
+
+def repository_of(to: str) -> RepoUrl | None:
+    """The repository that is meant, None if it is a folder."""
+    host, colon, _ = to.partition(":")
+    is_address = "://" in to or (colon and "@" in host and "/" not in host)
+    return RepoUrl(to) if is_address else None
+
+
+def digest_keys(path: Path | None) -> DigestKeys | None:
+    """The key in a file, which is made if there is none."""
+    if path is None:
+        return None
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.urandom(LEAST_BYTES))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise Misconfigured(f"--digest-key-file {path} cannot be made: {error.strerror}") from None
+    try:
+        with path.open("rb") as file:
+            return DigestKeys(Secret(file.read(4096)))
+    except OSError as error:
+        raise Misconfigured(f"--digest-key-file {path} cannot be read: {error.strerror}") from None
+    except InvalidValue as error:
+        raise InvalidValue(f"--digest-key-file {path}: {error.message}") from None
+
+
+def _stated(
+    stated: Sequence[Resource], wanted: Wanted, base: str
+) -> tuple[tuple[Rule, ...], dict[DestinationRef, Target], dict[DestinationRef, tuple[str, ...]], list[str]]:
+    targets: dict[DestinationRef, Target] = {}
+    recipients: dict[DestinationRef, tuple[str, ...]] = {}
+    suspended: set[DestinationRef] = set()
+    warnings: list[str] = []
+    for each in stated:
+        if isinstance(each, GitDestination):
+            ref = DestinationRef(each.metadata.namespace, each.metadata.name)
+            if each.spec.suspend:
+                suspended.add(ref)
+                warnings.append(f"GitDestination {ref} is suspended: nothing is exported to it")
+            policy = SecretPolicy(wanted.secret_policy or each.spec.secret_policy)
+            inner = RelPath.clean(each.spec.base_folder)
+            targets[ref] = Target(f"{base}/{inner}" if base else inner, policy)
+            recipients[ref] = wanted.recipients or tuple(
+                each.spec.encryption.recipients if each.spec.encryption else ()
+            )
+        elif not isinstance(each, WatchRule | ClusterWatchRule | GitRepoConfig):
+            warnings.append(f"{type(each).__name__} {each.metadata.name} plays no part in an export")
+    rules = [
+        rule if rule.destination in targets else replace(rule, destination=HERE)
+        for each in stated
+        if isinstance(each, WatchRule | ClusterWatchRule)
+        for rule in rules_of(each)
+        if rule.destination not in suspended
+    ]
+    return tuple(rules), {r: t for r, t in targets.items() if r not in suspended}, recipients, warnings
+
+
+def _within(rules: Iterable[Rule], namespaces: Sequence[str]) -> Iterable[Rule]:
+    """The rules as far as they are about these namespaces."""
+    chosen = sorted(set(namespaces))
+    for rule in rules:
+        if rule.namespace:
+            if rule.namespace in chosen:
+                yield rule
+        elif rule.namespaced:
+            yield from (replace(rule, namespace=each) for each in chosen)
+
+
+def _check_recipients(
+    wanted: Wanted,
+    targets: dict[DestinationRef, Target],
+    recipients: dict[DestinationRef, tuple[str, ...]],
+) -> None:
+    """Before anything is read: every destination that encrypts has somebody to encrypt to."""
+    encrypting = [ref for ref, target in targets.items() if target.policy is SecretPolicy.ENCRYPT]
+    if not encrypting:
+        for flag, value in (
+            ("--recipient", wanted.recipients),
+            ("--digest-key-file", wanted.digest_key_file),
+        ):
+            if value:
+                raise InvalidValue(f"{flag} means nothing without --secret-policy Encrypt")
+        return
+    from stoker.reverser.encryption.sealer import recipients_of  # noqa: PLC0415 - few encrypt, and it takes a library
+
+    for ref in encrypting:
+        if not recipients.get(ref):
+            raise InvalidValue(f"--recipient is missing: nobody could read the Secrets of {ref}")
+        recipients_of(recipients[ref])

@@ -1,0 +1,47 @@
+"""What a resource in a cluster waits with, told in lines, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stoker.api.spec.status import ApprovalRequest
+from stoker.cli.common.in_cluster import Place
+from stoker.fleet import approve as approving
+from stoker.fleet.approve import WaitingPlans
+
+
+async def read(place: Place) -> WaitingPlans:
+    async with place.client() as client:
+        return await approving.read(client, place.named)
+
+
+def lines(waiting: WaitingPlans) -> Iterator[str]:
+    """For people, and what to do next."""
+    for one in waiting.gateways:
+        plan = one.pending_plan
+        if plan is not None:
+            counts = _counts(plan.files_added, plan.files_modified, plan.files_deleted)
+            yield f"{one.name}: {counts} ({plan.reason or 'waiting'}; plan {plan.digest})"
+    request, named = waiting.request, waiting.named
+    if request is None:
+        yield f"{waiting.kind} {named} waits for nobody's approval"
+        return
+    of = f"stage {request.stage} of " if request.stage else ""
+    yield f"{of}commit {request.commit[:8]} ({request.ref}) is {request.state}" + _by(request)
+    if request.message:
+        yield request.message
+    if waiting.waits:
+        counts = _counts(request.files_added, request.files_modified, request.files_deleted)
+        yield f"together: {counts}; plan {request.digest}; lapses at {request.expires_at}"
+        yield (
+            f"to approve: stoker approve --namespace {named.namespace} --name {named.name} "
+            f"--digest {request.digest}"
+        )
+
+
+def _counts(added: int | None, modified: int | None, deleted: int | None) -> str:
+    return f"{added or 0} added, {modified or 0} modified, {deleted or 0} deleted"
+
+
+def _by(request: ApprovalRequest) -> str:
+    return f" by {request.approved_by} at {request.approved_at}" if request.approved_by else ""

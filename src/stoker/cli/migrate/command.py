@@ -1,0 +1,96 @@
+"""`stoker migrate`: resources of ours out of what git-sync or the Go operator was told.
+
+Nothing in the cluster is changed: it reads one object, or a file, and writes manifests to a
+file or to standard output, with a comment for each thing that a person has to look at. Exit
+codes: 0 done, 2 wrong input, 4 the cluster cannot be reached or does not let us.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import in_cluster
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.domain.errors import InvalidValue
+
+_FROM = "From"
+_TO = "To"
+
+
+@click.command("migrate", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@option("--from-configmap", "config_map", section=_FROM, metavar="NAME", help="A git-sync ConfigMap.")
+@option("--from-gatewaysync", "gateway_sync", section=_FROM, metavar="NAME", help="The Go operator's kind.")
+@option(
+    "--filename",
+    "-f",
+    "file",
+    section=_FROM,
+    metavar="FILE",
+    help="A file with either, or - for standard input.",
+)
+@applied((in_cluster.NAMESPACE, *in_cluster.CONNECTING))
+@option("--name", section=_TO, metavar="NAME", help="What the IgnitionSync is called. [default: as the map]")
+@option("--output", section=_TO, type=Path, metavar="FILE", help="[default: standard output]")
+@click.pass_context
+def migrate_command(
+    context: click.Context,
+    /,
+    *,
+    config_map: str | None,
+    gateway_sync: str | None,
+    file: str | None,
+    namespace: str,
+    name: str | None,
+    output: Path | None,
+    **rest: Any,
+) -> None:
+    """Make resources out of what git-sync or the Go operator was told."""
+
+    def work() -> int:
+        if [config_map, gateway_sync, file].count(None) != 2:
+            raise InvalidValue("say one of --from-configmap, --from-gatewaysync and --filename")
+        if gateway_sync is not None and name is not None:
+            raise InvalidValue("--name is for a ConfigMap of git-sync: a GatewaySync keeps its own")
+        text = _made(config_map, gateway_sync, file, namespace, name, rest)
+        if output is None:
+            click.echo(text, nl=False)
+        else:
+            _write(output, text)
+        return Exit.DONE
+
+    told(context, "migrate", "text", work)
+
+
+def _made(
+    config_map: str | None,
+    gateway_sync: str | None,
+    file: str | None,
+    namespace: str,
+    name: str | None,
+    rest: dict[str, Any],
+) -> str:
+    """The manifests, as a file."""
+    from stoker.cli.migrate import inputs as reading# noqa: PLC0415 - --help needs none of it
+
+    if file is not None:
+        return reading.text_of(reading.from_file(file, namespace or "default", name))
+    given = in_cluster.Place(
+        namespace, str(config_map or gateway_sync), None, rest["kubeconfig"], rest["cluster"]
+    )
+    where = given.settled()
+    made = run(reading.from_map(where, name) if config_map is not None else reading.from_kind(where))
+    return made.text()
+
+
+def _write(place: Path, text: str) -> None:
+    """What is there already is somebody's: it is not written over."""
+    try:
+        with place.open("x") as made:
+            made.write(text)
+    except FileExistsError:
+        raise InvalidValue(f"{place} exists already; say another --output") from None

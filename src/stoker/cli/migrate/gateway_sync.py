@@ -1,0 +1,191 @@
+"""From a `GatewaySync`, the kind of the Go operator, to a Stoker and its SyncProfiles.
+
+Its profiles live inside of it and may be called alike in two of them; ours are objects of a
+namespace. So each is called after its GatewaySync and itself, and a remark says what the pods
+have to be annotated with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stoker.cli.migrate.result import Manifest, Migrated
+from stoker.domain.errors import InvalidValue
+
+_STRICTNESS = ("proceed", "wait", "fail")
+_GIVEN = ("git", "polling", "gateway", "sync", "agent", "paused")
+_DEFAULTS = ("excludePatterns", "vars", "syncPeriod", "designerSessionPolicy", "dryRun", "paused")
+_PROFILE = ("mappings", *_DEFAULTS)
+_MAPPING = ("source", "destination", "type", "required", "template", "patches")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_STEP = re.compile(r"(?:\\.|[^.\\])+")
+
+
+def from_gateway_sync(found: Mapping[str, Any]) -> Migrated:
+    """The resources, and what a person has to look at."""
+    metadata, spec = _block(found, "metadata"), _block(found, "spec")
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", "default"))
+    sync = _block(spec, "sync")
+    defaults, profiles = _block(sync, "defaults"), _block(sync, "profiles")
+    if not name or not profiles:
+        raise InvalidValue("this is no GatewaySync: it has no name, or no spec.sync.profiles")
+    remarks = list(_unknown(spec, _GIVEN, "spec"))
+    remarks += _unknown(defaults, _DEFAULTS, "spec.sync.defaults")
+    made = [
+        _profile(f"{name}-{one}", namespace, {**defaults, **_block(profiles, one)}, defaults, one, remarks)
+        for one in profiles
+    ]
+    stoker = {
+        "apiVersion": "stoker.io/v1alpha1",
+        "kind": "Stoker",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": _stoker_spec(spec, defaults, [_block(profiles, one) for one in profiles], remarks),
+    }
+    remarks.append(
+        f"pods: in place of stoker.io/profile: NAME annotate them with stoker.io/sync-profile: {name}-NAME"
+    )
+    return Migrated((stoker, *made), tuple(remarks))
+
+
+def _stoker_spec(
+    spec: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    profiles: list[Mapping[str, Any]],
+    remarks: list[str],
+) -> Manifest:
+    made: Manifest = {"git": _git(_block(spec, "git"), remarks)}
+    if spec.get("polling"):
+        made["polling"] = dict(_block(spec, "polling"))
+    made["gateway"] = _gateway(_block(spec, "gateway"), remarks)
+    if defaults.get("excludePatterns"):
+        made["excludePatterns"] = _list(defaults, "excludePatterns")
+    said = (one.get("designerSessionPolicy", defaults.get("designerSessionPolicy")) for one in profiles)
+    policies = {str(one) for one in said if one is not None}
+    if len(policies) > 1:
+        remarks.append(
+            f"designerSessionPolicy differs between profiles ({', '.join(sorted(policies))}); here it counts "
+            "for the whole resource, and the strictest was taken"
+        )
+    if policies:
+        made["ignition"] = {"designerSessionPolicy": max(policies, key=_strictness)}
+    if spec.get("paused"):
+        made["paused"] = True
+    if spec.get("agent"):
+        remarks.append("spec.agent was left out: its image is another program, and ours has its own defaults")
+    return made
+
+
+def _git(git: Mapping[str, Any], remarks: list[str]) -> Manifest:
+    made = {key: value for key, value in git.items() if key in ("repo", "ref", "auth")}
+    remarks.extend(_unknown(git, ("repo", "ref", "auth"), "spec.git"))
+    app = _block(_block(git, "auth"), "githubApp")
+    if app.get("apiBaseURL"):
+        auth = {key: value for key, value in app.items() if key != "apiBaseURL"}
+        made["auth"] = {"githubApp": auth}
+        remarks.append(
+            "spec.git.auth.githubApp.apiBaseURL was left out: the API is found by the repository's host"
+        )
+    return made
+
+
+def _gateway(gateway: Mapping[str, Any], remarks: list[str]) -> Manifest:
+    key = _block(gateway, "apiKeySecretRef")
+    api = _block(gateway, "api")
+    if not key and api.get("secretName"):
+        key = {"name": api["secretName"], "key": api.get("secretKey", "apiKey")}
+    if not {"port", "tls"} <= gateway.keys():
+        remarks.append(
+            "spec.gateway says no port or no tls; what was the default there, 8088 without tls, was taken"
+        )
+    made: Manifest = {"port": gateway.get("port", 8088), "tls": gateway.get("tls", False)}
+    return {**made, "apiKeySecretRef": dict(key)} if key else made
+
+
+def _profile(
+    name: str,
+    namespace: str,
+    wanted: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    title: str,
+    remarks: list[str],
+) -> Manifest:
+    remarks.extend(_unknown(wanted, _PROFILE, f"profile {title}"))
+    patches: list[Manifest] = []
+    spec: Manifest = {
+        "mappings": [_mapping(one, title, patches, remarks) for one in _list(wanted, "mappings")]
+    }
+    if patches:
+        spec["patches"] = patches
+    variables = {**_block(defaults, "vars"), **_block(wanted, "vars")}
+    if variables:
+        spec["vars"] = variables
+    own = wanted.get("excludePatterns")
+    if own and own is not defaults.get("excludePatterns"):  # those of the defaults stand in the Stoker
+        spec["excludePatterns"] = _list(wanted, "excludePatterns")
+    for key in ("syncPeriod", "dryRun", "paused"):
+        if wanted.get(key) is not None:
+            spec[key] = wanted[key]
+    return {
+        "apiVersion": "stoker.io/v1alpha1",
+        "kind": "SyncProfile",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+
+
+def _mapping(one: Any, title: str, patches: list[Manifest], remarks: list[str]) -> Manifest:
+    if not isinstance(one, dict):
+        raise InvalidValue(f"profile {title} has a mapping that is no object")
+    source, destination = (str(one.get(key, "")).strip("/") or "." for key in ("source", "destination"))
+    remarks.extend(_unknown(one, _MAPPING, f"mapping {source} of profile {title}"))
+    kind = one.get("type")
+    if kind is None:
+        kind = "dir"
+        remarks.append(f"mapping {source} of profile {title} says no type; dir was taken")
+    made: Manifest = {"source": source, "destination": destination, "type": kind}
+    made |= {key: True for key in ("required", "template") if one.get(key)}
+    for patch in _list(one, "patches"):
+        if not isinstance(patch, dict):
+            raise InvalidValue(f"mapping {source} of profile {title} has a patch that is no object")
+        file = patch.get("file", "")
+        place = destination if not file else f"{destination}/{file}".removeprefix("./")
+        wanted = {_path(str(key)): value for key, value in _block(patch, "set").items()}
+        patches.append({"file": place, "set": wanted})
+    return made
+
+
+def _path(dotted: str) -> str:
+    """`a.b.0` as `.a.b[0]`; a key with a dot in it was written `a\\.b`."""
+    steps = [re.sub(r"\\(.)", r"\1", one) for one in _STEP.findall(dotted)]
+    return "".join(
+        f"[{one}]" if one.isdigit() else f".{one}" if _PLAIN_KEY.fullmatch(one) else f'.["{one}"]'
+        for one in steps
+    )
+
+
+def _unknown(block: Mapping[str, Any], known: tuple[str, ...], where: str) -> Iterator[str]:
+    return (f"{where}.{key} is not known and was left out" for key in block if key not in known)
+
+
+def _block(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = of.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InvalidValue(f"{key} of the GatewaySync is no object")
+    return found
+
+
+def _list(of: Mapping[str, Any], key: str) -> list[Any]:
+    found = of.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise InvalidValue(f"{key} of the GatewaySync is no list")
+    return list(found)
+
+
+def _strictness(policy: str) -> int:
+    return _STRICTNESS.index(policy) if policy in _STRICTNESS else 0

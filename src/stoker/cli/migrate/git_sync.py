@@ -1,0 +1,123 @@
+"""From the environment of git-sync, as its ConfigMap holds it, to an IgnitionSync (R-CLI-02, C-134).
+
+Names of version 4 (`GITSYNC_REPO`) and 3 (`GIT_SYNC_REPO`) are known. The Secrets are not in
+such a map; those are named that the quick start makes, and a remark says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stoker.cli.migrate.result import Migrated, left_behind
+from stoker.domain.errors import InvalidValue, StokerError
+from stoker.domain.intent.delivery import SHORTEST_POLLING
+from stoker.domain.quantities import parse_duration
+from stoker.domain.refs import RepoUrl
+
+_NAMES = {
+    "repo": ("GITSYNC_REPO", "GIT_SYNC_REPO"),
+    "ref": ("GITSYNC_REF",),
+    "rev": ("GIT_SYNC_REV",),
+    "branch": ("GIT_SYNC_BRANCH",),
+    "period": ("GITSYNC_PERIOD", "GITSYNC_WAIT", "GIT_SYNC_PERIOD", "GIT_SYNC_WAIT"),
+    "app": ("GITSYNC_GITHUB_APP_APPLICATION_ID",),
+    "installation": ("GITSYNC_GITHUB_APP_INSTALLATION_ID",),
+    "storage class": ("STORAGE_CLASS", "STORAGE_CLASS_NAME"),
+}
+# What is about git-sync's own working folder, for which there is no use any more.
+_OF_NO_USE = ("ROOT", "LINK", "DEPTH", "DEST", "ONE_TIME", "GIT", "ADD_USER", "CHMOD", "PERMISSIONS")
+_USUAL = "60s"
+_SSH = ("SSH", "SSH_KEY_FILE", "SSH_KNOWN_HOSTS", "SSH_KNOWN_HOSTS_FILE")
+
+
+def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Migrated:
+    """The resource, and what a person has to look at."""
+    found = {what: _first(settings, names) for what, names in _NAMES.items()}
+    if not found["repo"]:
+        raise InvalidValue("the map names no repository: it has neither GITSYNC_REPO nor GIT_SYNC_REPO")
+    repo = RepoUrl(found["repo"])
+    git: dict[str, Any] = {"repo": str(repo), "ref": _ref(found)}
+    remarks = []
+    auth, remark = _auth(repo, found)
+    if auth:
+        git["auth"] = auth
+    remarks.append(remark)
+    if repo.scheme == "ssh":
+        remarks.append(
+            "git: the server's keys are not checked until spec.git.auth.sshKey.knownHostsSecretRef names a "
+            "Secret with its known_hosts, which git-sync had in a file"
+        )
+    spec: dict[str, Any] = {
+        "git": git,
+        "gateway": {"apiKeySecretRef": {"name": "ignition-api-key", "key": "apiKey"}},
+    }
+    remarks.append("gateway: the key is looked for in Secret ignition-api-key, key apiKey")
+    if found["period"]:
+        interval, remark = _interval(found["period"])
+        spec["polling"] = {"enabled": True, "interval": interval}
+        remarks += [remark] if remark else []
+    if found["storage class"]:
+        spec["storage"] = {"storageClassName": found["storage class"]}
+    remarks.append("pods: annotate them with stoker.io/inject and stoker.io/service-path")
+    taken = [key for names in _NAMES.values() for key in names]
+    taken += [f"{prefix}_{one}" for prefix in ("GITSYNC", "GIT_SYNC") for one in (*_OF_NO_USE, *_SSH)]
+    remarks += left_behind(settings, taken)
+    manifest = {
+        "apiVersion": "sync.ignition.io/v1alpha1",
+        "kind": "IgnitionSync",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+    return Migrated((manifest,), tuple(remarks))
+
+
+def _auth(repo: RepoUrl, found: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    if found["app"] and found["installation"]:
+        key = {"name": "git-sync-secret", "key": "privateKey"}
+        ids = {"appId": _number(found["app"]), "installationId": _number(found["installation"])}
+        said = "git: the app's key is looked for in Secret git-sync-secret, key privateKey"
+        return {"githubApp": {**ids, "privateKeySecretRef": key}}, said
+    if repo.scheme == "ssh":
+        key = {"name": "git-sync-secret", "key": "ssh-privatekey"}
+        return {
+            "sshKey": {"secretRef": key}
+        }, "git: the key is looked for in Secret git-sync-secret, key ssh-privatekey"
+    return (
+        {},
+        "git: nothing was made of a user name or password; say spec.git.auth where the server asks for one",
+    )
+
+
+def _first(settings: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((settings[one].strip() for one in names if settings.get(one, "").strip()), "")
+
+
+def is_git_sync(settings: Mapping[str, str]) -> bool:
+    """Whether a map is git-sync's: it names a repository."""
+    return bool(_first(settings, _NAMES["repo"]))
+
+
+def _ref(found: Mapping[str, str]) -> str:
+    """Version 3 had a branch and, of it, a revision: HEAD unless somebody said otherwise."""
+    revision = found["rev"] if found["rev"] != "HEAD" else ""
+    return found["ref"] or revision or found["branch"] or "HEAD"
+
+
+def _interval(text: str) -> tuple[str, str]:
+    """The interval, and what is to be said of it. Version 3 counted seconds without a unit."""
+    said = f"{text}s" if re.fullmatch(r"[0-9]+([.][0-9]+)?", text) else text
+    try:
+        seconds = parse_duration(said)
+    except StokerError:
+        return _USUAL, f"polling: {text} is no duration; {_USUAL} was taken"
+    if seconds < SHORTEST_POLLING:
+        return "1s", f"polling: {text} is shorter than a second; 1s was taken"
+    return said, ""
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidValue(f"the number of a GitHub App or its installation is no number: {text[:40]!r}")
+    return int(text)

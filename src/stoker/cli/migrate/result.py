@@ -1,0 +1,45 @@
+"""What comes out of a migration: manifests that the API would take, and remarks on what they do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from stoker.api.manifests.files import read_manifests
+from stoker.domain.refs import without_userinfo
+
+Manifest = dict[str, Any]
+_SECRET = ("PASSWORD", "TOKEN", "SECRET", "PRIVATE", "CREDENTIAL")
+
+
+class Migrated(NamedTuple):
+    """Manifests, and what a person has to look at before they are applied."""
+
+    manifests: tuple[Manifest, ...]
+    remarks: tuple[str, ...]
+
+    def text(self) -> str:
+        """As a file: the remarks as comments in front. What the API would refuse is refused here."""
+        documents = [
+            yaml.dump(one, sort_keys=False, Dumper=yaml.CSafeDumper, width=110) for one in self.manifests
+        ]
+        text = "".join([*(f"# {_on_one_line(one)}\n" for one in self.remarks), "---\n".join(documents)])
+        for _ in read_manifests(text.encode(), "the result"):
+            pass
+        return text
+
+
+def left_behind(settings: Mapping[str, str], taken: Sequence[str]) -> list[str]:
+    """A remark for each setting that nothing was made of; a value that may be a secret is not repeated."""
+    return [
+        f"{key} has no counterpart"
+        + ("" if any(word in key.upper() for word in _SECRET) else f"; it was: {without_userinfo(value)}")
+        for key, value in sorted(settings.items())
+        if key not in taken
+    ]
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:500]

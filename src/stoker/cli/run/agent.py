@@ -1,0 +1,108 @@
+"""`stoker agent`: run the sidecar beside one gateway until it is told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.cli.run.servers import server_options
+from stoker.domain.errors import StokerError
+
+if TYPE_CHECKING:
+    from stoker.telemetry.log_shipper import Shipper
+
+
+@click.command("agent")
+@click.option("--health-address", default=":8082", show_default=True, help="Health; 0 turns it off.")
+@click.option("--metrics-address", default=":8083", show_default=True, help="Metrics; 0 turns them off.")
+@click.option(
+    "--initial-sync", is_flag=True, help="End after the first sync: for an init container of the pod."
+)
+@click.option(
+    "--audit-syslog",
+    default="",
+    envvar="STOKER_AUDIT_SYSLOG",
+    help="Send audit records to unix:/PATH, or udp, tcp or tls://HOST:PORT. Default: STOKER_AUDIT_SYSLOG.",
+)
+@click.option(
+    "--audit-syslog-facility",
+    default="audit",
+    envvar="STOKER_AUDIT_SYSLOG_FACILITY",
+    show_default=True,
+    help="Facility of these messages, such as local3.",
+)
+@click.option(
+    "--audit-syslog-ca",
+    default="",
+    envvar="STOKER_AUDIT_SYSLOG_CA",
+    help="File with the authority of a tls server besides the system's, or the PEM text itself.",
+)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("/"),
+    show_default=True,
+    help="Folder before all places of the pod; for tests and demos.",
+)
+@server_options
+def agent_command(
+    health_address: str,
+    metrics_address: str,
+    initial_sync: bool,
+    audit_syslog: str,
+    audit_syslog_facility: str,
+    audit_syslog_ca: str,
+    root: Path,
+    kubeconfig: Path | None,
+    context: str | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Keep the gateway of this pod at the commit that the controller names.
+
+    The injector sets POD_NAME, POD_NAMESPACE, CR_NAME, CR_KIND and GATEWAY_NAME; everything
+    else comes from the pod's annotations and from the cluster.
+    """
+    import os  # noqa: PLC0415 - --help needs nothing of what follows
+
+    from stoker.agent.sidecar.memory_release import import_lightly  # noqa: PLC0415
+
+    import_lightly()
+
+    from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
+    from stoker.agent.sidecar.process import Settings, Sidecar  # noqa: PLC0415
+    from stoker.kube.config.config import load  # noqa: PLC0415
+    from stoker.kube.runtime.process import run  # noqa: PLC0415
+    from stoker.telemetry import tracing  # noqa: PLC0415
+    from stoker.telemetry.logs import configure  # noqa: PLC0415
+
+    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    tracing.begin("stoker-agent")
+    places = Places(root.absolute())
+    settings = Settings(
+        config=load(kubeconfig, context, account=places.account),
+        identity=AgentIdentity.read(os.environ),
+        places=places,
+        health_address=health_address,
+        metrics_address=metrics_address,
+        shipper=_shipper(audit_syslog, audit_syslog_facility, audit_syslog_ca),
+        only_initial=initial_sync,
+    )
+    run(lambda: Sidecar(settings).run(), lean=True)
+
+
+def _shipper(address: str, facility: str, authority: str) -> Shipper | None:
+    if not address:
+        return None
+    from stoker.agent.audit import audit_export as exporting# noqa: PLC0415 - most agents send nothing
+    from stoker.telemetry.logs import get_logger  # noqa: PLC0415
+
+    given = {exporting.ADDRESS: address, exporting.FACILITY: facility, exporting.AUTHORITY: authority}
+    try:
+        return exporting.shipper_for(given)
+    except StokerError as error:
+        # The records stand in the log and in the file; a typo must not keep a gateway from its files.
+        get_logger(__name__).error("audit.unavailable", error=error.message)
+        return None

@@ -1,0 +1,129 @@
+"""What the options of `stoker controller` mean: its settings, and what other rooms hand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from stoker.cli.run.agent_variables import agent_environment
+from stoker.cli.run.receiver import Calls, receiver_for
+from stoker.cli.run.dashboard import dashboard_parts
+from stoker.cli.run.webhook import defaults_in, secret_key_in
+from stoker.cli.common import option_types as values
+from stoker.controller.manager import Seams, Settings
+from stoker.controller.finalizer.uninstall import LettingGo
+from stoker.controller.owned.fetcher_deployments import FetcherDeployments
+from stoker.controller.owned.stale_sidecars import SidecarOf
+from stoker.controller.owned.shared_volume import Fetcher
+from stoker.controller.cache.informers import Observed
+from stoker.controller.status.status import Listener
+from stoker.domain.clock import SystemClock
+from stoker.domain.errors import Misconfigured
+from stoker.domain.images import ImageRef
+from stoker.domain.injection import Installation, sidecar_for
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.telemetry.probes import parse_address
+from stoker.webhooks.receiver.receiver import Settings as ReceiverSettings
+
+
+def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:
+    shard = values.shard(options["shard"])
+    if shard.count > 1 and not options["leader_elect"]:
+        raise Misconfigured(
+            f"--shard {shard} needs --leader-elect: by their Leases shards know of each other"
+        )
+    return Settings(
+        config=config,
+        lease_namespace=home,
+        leader_elect=options["leader_elect"],
+        shard=shard,
+        health_address=options["health_probe_bind_address"],
+        metrics_address=options["metrics_bind_address"],
+        namespaces=values.listed(options["watch_namespaces"]),
+        labels=options["watch_label_selector"],
+        workers=options["workers"],
+        git_timeout=options["git_timeout"],
+        require_known_hosts=options["require_known_hosts"],
+        cluster_name=options["cluster_name"],
+        github_app_namespaces=values.listed(",".join(options["github_app_namespace"])),
+        defaults=defaults_in(options["defaults"]),
+        forget_after=options["forget_reports_after"],
+        shared_volumes=options["shared_volumes"],
+        metadata_key=secret_key_in(options["metadata_key"]),
+        pagerduty_url=options["pagerduty_url"],
+        audit_events=options["audit_events"],
+    )
+
+
+async def let_go(settings: Settings) -> None:
+    """Take our finalizer off every resource, before the release goes."""
+    clock = SystemClock()
+    async with Client(settings.config, clock=clock, user_agent="stoker-controller") as client:
+        await LettingGo(
+            client,
+            clock,
+            leases=settings.leases,
+            manager=settings.manager,
+            namespaces=settings.namespaces,
+            labels=settings.labels,
+        ).run()
+
+
+def seams_of(settings: Settings, options: Mapping[str, Any]) -> Seams:
+    address = parse_address(options["receiver_bind_address"])
+    key_file = options["receiver_key_file"]
+    calls = Calls(
+        ReceiverSettings(
+            address=options["receiver_bind_address"], trusted_proxies=options["receiver_trusted_proxy"]
+        ),
+        settings.defaults,
+        key_file,
+        options["receiver_cert_dir"],
+    )
+    installation = _installation(settings, options)
+    return Seams(
+        sidecar=None if installation is None else _sidecar(installation),
+        listener=Listener(None if address is None else address.port, operator_key=key_file is not None),
+        receiver=None if address is None else receiver_for(calls),
+        fetcher=_fetchers(settings, installation, options["fetcher_pull_secret"]),
+        parts=dashboard_parts(options, settings.lease_namespace, settings.namespaces),
+    )
+
+
+def _installation(settings: Settings, options: Mapping[str, Any]) -> Installation | None:
+    """As the injector knows it; without the image that it takes nobody can tell."""
+    if not options["agent_image"]:
+        return None
+    size = options["repo_size"]
+    return Installation(
+        ImageRef.parse(options["agent_image"]),
+        options["require_digest"],
+        "" if size == "0" else size,
+        settings.metadata_key,
+        settings.shared_volumes,
+        agent_environment(options["agent_env"]),
+    )
+
+
+def _sidecar(installation: Installation) -> SidecarOf:
+    """What the injector would make."""
+
+    def digest(intent: ResourceIntent, image: str) -> str:
+        return sidecar_for(intent, installation, image).digest
+
+    return digest
+
+
+def _fetchers(
+    settings: Settings, installation: Installation | None, pull_secrets: Sequence[str]
+) -> Callable[[Observed, Client], Fetcher] | None:
+    """What fills shared volumes."""
+    if not settings.shared_volumes:
+        return None
+    if installation is None:
+        raise Misconfigured("--shared-volumes needs --agent-image: the fetchers run that image, too")
+    return lambda observed, client: FetcherDeployments(
+        observed, client, installation, SystemClock(), pull_secrets
+    )

@@ -1,0 +1,67 @@
+"""The dashboard's options of programs in a cluster, and the part of a process that serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from stoker.domain.clock import Clock
+    from stoker.kube.client.client import Client
+    from stoker.kube.runtime.process import Part
+    from stoker.telemetry.metrics import Metrics
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_OPTIONS = (
+    click.option(
+        "--dashboard-bind-address",
+        default="0",
+        show_default=True,
+        help="Where the dashboard is served; 0 is off.",
+    ),
+    click.option(
+        "--dashboard-cert-dir",
+        type=click.Path(path_type=Path),
+        help="tls.crt and tls.key of the dashboard; without it the port speaks plain HTTP.",
+    ),
+    click.option(
+        "--dashboard-trusted-proxy",
+        multiple=True,
+        metavar="NETWORK",
+        help="A proxy whose X-Forwarded-For is taken at its word; repeatable.",
+    ),
+)
+
+
+def dashboard_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def dashboard_parts(
+    options: Mapping[str, Any], home: str, namespaces: Collection[str], *, rules: bool = False
+) -> Callable[[Client, Clock, Metrics], Sequence[Part]]:
+    """The part that serves it; none where it is off."""
+    from stoker.telemetry.probes import parse_address  # noqa: PLC0415 - an HTTP stack, for those who serve
+
+    if parse_address(options["dashboard_bind_address"]) is None:
+        return lambda client, clock, metrics: ()
+    from stoker.kube.runtime.process import Part  # noqa: PLC0415
+    from stoker.dashboard.cluster.server import Wanted, keep_serving  # noqa: PLC0415
+
+    wanted = Wanted(
+        options["dashboard_bind_address"],
+        home,
+        namespaces,
+        options["dashboard_cert_dir"],
+        tuple(options["dashboard_trusted_proxy"]),
+        rules=rules,
+    )
+    return lambda client, clock, metrics: [
+        Part("dashboard", lambda: keep_serving(wanted, client, clock, metrics))
+    ]

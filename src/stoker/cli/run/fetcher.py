@@ -1,0 +1,55 @@
+"""`stoker fetcher`: keep the mirror of one resource on a shared volume until it is told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stoker.cli.run.servers import server_options
+
+
+@click.command("fetcher")
+@click.option("--health-address", default=":8082", show_default=True, help="Health; 0 turns it off.")
+@click.option("--metrics-address", default=":8083", show_default=True, help="Metrics; 0 turns them off.")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("/"),
+    show_default=True,
+    help="Folder before all places of the pod; for tests and demos.",
+)
+@server_options
+def fetcher_command(
+    health_address: str,
+    metrics_address: str,
+    root: Path,
+    kubeconfig: Path | None,
+    context: str | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Fill the volume at /repo with all that the repository of a resource holds.
+
+    The controller runs it for a resource with spec.storage and sets POD_NAME, POD_NAMESPACE,
+    CR_NAME and CR_KIND; everything else comes from the cluster.
+    """
+    import os  # noqa: PLC0415 - --help needs nothing of what follows
+
+    from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
+    from stoker.agent.fetcher import Fetching, Settings  # noqa: PLC0415
+    from stoker.kube.config.config import load  # noqa: PLC0415
+    from stoker.kube.runtime.process import run  # noqa: PLC0415
+    from stoker.telemetry.logs import configure  # noqa: PLC0415
+
+    configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    os.umask(0o022)  # gateways run under other users, and all of them read the volume
+    places = Places(root.absolute())
+    settings = Settings(
+        config=load(kubeconfig, context, account=places.account),
+        identity=AgentIdentity.read(os.environ),
+        places=places,
+        health_address=health_address,
+        metrics_address=metrics_address,
+    )
+    run(lambda: Fetching(settings).run())

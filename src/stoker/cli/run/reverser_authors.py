@@ -1,0 +1,166 @@
+"""The options of `stoker reverser` that are about authors, and what they mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stoker.cli.common import option_types as values
+from stoker.domain.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from stoker.kube.client.served_kinds import Catalog
+    from stoker.kube.runtime.process import Part
+    from stoker.reverser.authors.process import AuthorCapture, Settings
+    from stoker.reverser.process import Seams, Started
+    from stoker.reverser.selection.selection import Selection
+
+CERT_DIR = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108 - where the papers mount it
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--enable-author-webhook",
+        type=click.BOOL,
+        is_flag=False,
+        flag_value="true",
+        default=False,
+        show_default=True,
+        help="Be asked by the API server about changes, to know who makes them. "
+        "Without it every author is unknown.",
+    ),
+    click.option(
+        "--webhook-port",
+        type=click.IntRange(0, 65535),
+        default=9443,
+        show_default=True,
+        help="Port that the API server asks.",
+    ),
+    click.option("--webhook-host", default="", help="Address to listen at. Default: every one."),
+    click.option(
+        "--webhook-service", default="", help="Service in front of that port; its names are certified."
+    ),
+    click.option(
+        "--webhook-configuration", default="", help="ValidatingWebhookConfiguration whose rules are kept."
+    ),
+    click.option(
+        "--webhook-cert-secret",
+        default="",
+        help="Secret for a certificate that the replicas make by themselves.",
+    ),
+    click.option(
+        "--webhook-cert-dir",
+        type=click.Path(path_type=Path),
+        help=f"Folder with tls.crt, tls.key and ca.crt that somebody else renews. Default: {CERT_DIR}.",
+    ),
+    click.option("--webhook-cert-name", multiple=True, help="A further name or address to certify."),
+    click.option(
+        "--peers-service",
+        default="",
+        help="Headless Service by which replicas find each other, or HOST:PORT of each with commas between.",
+    ),
+    click.option(
+        "--peers-port",
+        type=click.IntRange(1, 65535),
+        default=9444,
+        show_default=True,
+        help="Port on which replicas tell each other what they know.",
+    ),
+    click.option(
+        "--author-patience",
+        default="100ms",
+        show_default=True,
+        help="How long a change that would be written at once waits for another replica to tell its author.",
+    ),
+    click.option(
+        "--drain-seconds",
+        type=click.FloatRange(0, 60),
+        default=5.0,
+        show_default=True,
+        help="Answer the API server on for so long when told to stop.",
+    ),
+)
+
+
+def author_options(command: Command) -> Command:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def author_seams(options: Mapping[str, Any], home: str) -> Seams:
+    """What tells authors: the API server, or nobody."""
+    from stoker.reverser.process import Seams  # noqa: PLC0415 - --help needs no HTTP stack
+
+    if not options["enable_author_webhook"]:
+        return Seams()
+    witnesses = _Witnesses(_settings(options, home))
+    return Seams(
+        authors=witnesses.authors,
+        parts=witnesses.parts,
+        selected=witnesses.selected,
+        author_patience=values.seconds("--author-patience", options["author_patience"]),
+    )
+
+
+class _Witnesses:
+    """Author capture, which can be built only when there is a client."""
+
+    def __init__(self, settings: Settings) -> None:
+        from stoker.reverser.authors.attribution import Authors  # noqa: PLC0415
+
+        self.authors = Authors()
+        self._settings = settings
+        self._capture: AuthorCapture | None = None
+
+    def parts(self, started: Started) -> Sequence[Part]:
+        from stoker.reverser.authors.process import AuthorCapture  # noqa: PLC0415
+
+        capture = self._capture = AuthorCapture(
+            started.client, self._settings, self.authors, metrics=started.metrics, clock=started.clock
+        )
+        started.health.ready.add("authors", capture.why_not)
+        return capture.parts()
+
+    def selected(self, selection: Selection, catalog: Catalog) -> None:
+        if self._capture is not None:
+            self._capture.capture(selection, catalog)
+
+
+def _settings(options: Mapping[str, Any], home: str) -> Settings:
+    from stoker.reverser.authors.process import Settings  # noqa: PLC0415
+    from stoker.http_server.tls.setup import SelfMade  # noqa: PLC0415
+    from stoker.http_server.tls.rotation import Terms  # noqa: PLC0415
+    from stoker.http_server.tls.ca_bundle import VALIDATING, Target  # noqa: PLC0415
+
+    configuration, service = options["webhook_configuration"], options["webhook_service"]
+    if not configuration:
+        raise Misconfigured("authors are told through a webhook: give --webhook-configuration its name")
+    served = (f"{service}.{home}.svc", f"{service}.{home}.svc.cluster.local") if service else ()
+    names = (*served, *options["webhook_cert_name"])
+    if not names:
+        raise Misconfigured("a certificate needs a name: give --webhook-service or --webhook-cert-name")
+    secret = options["webhook_cert_secret"]
+    made = SelfMade(secret, names, (Target(VALIDATING, configuration),), Terms(mutual=True))
+    return Settings(
+        namespace=home,
+        certificate=made if secret else options["webhook_cert_dir"] or CERT_DIR,
+        name=names[0],
+        configuration=configuration,
+        host=options["webhook_host"],
+        port=options["webhook_port"],
+        peers=_names(options["peers_service"], home),
+        peers_port=options["peers_port"],
+        own_host=os.environ.get("POD_IP", ""),
+        drain=options["drain_seconds"],
+    )
+
+
+def _names(text: str, home: str) -> tuple[str, ...]:
+    """A Service of our own namespace is written without it."""
+    return tuple(each if "." in each or ":" in each else f"{each}.{home}.svc" for each in values.listed(text))

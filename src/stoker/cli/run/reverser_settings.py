@@ -1,0 +1,92 @@
+"""What the options of `stoker reverser` mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stoker.cli.run.dashboard import dashboard_parts
+from stoker.cli.common import option_types as values
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.quantities import parse_quantity
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client.token_bucket import Rate
+from stoker.kube.runtime.process import Part
+from stoker.reverser.writer.batch import Limits
+from stoker.reverser.process import Seams, Settings, Started
+from stoker.reverser.selection.preset import excluded_with
+
+
+def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:
+    duration = _seconds(options, "lease_duration")
+    if duration != int(duration):
+        raise Misconfigured("--lease-duration must be whole seconds")
+    try:
+        excluded = excluded_with(values.listed(",".join(options["exclude"])))
+    except InvalidValue as error:
+        raise Misconfigured(f"--exclude: {error.message}") from None
+    return Settings(
+        config=config,
+        namespace=home,
+        # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
+        work_dir=options["work_dir"] / "reverser",
+        namespaces=values.listed(options["watch_namespaces"]),
+        identity=options["identity"],
+        excluded=excluded,
+        watch_all=options["watch_all"],
+        max_kinds=options["max_kinds"],
+        max_concurrent_watches=options["max_concurrent_watches"],
+        rate=Rate(options["qps"], options["burst"]),
+        discovery_refresh=_seconds(options, "discovery_refresh"),
+        branch_refresh=_seconds(options, "branch_refresh"),
+        delete_cap=options["delete_cap"],
+        max_workers=options["max_workers"],
+        max_workers_per_repo=options["max_workers_per_repo"],
+        lease_seconds=int(duration),
+        renew_seconds=_seconds(options, "lease_renew"),
+        health_address=_address(options["health_port"]),
+        metrics_address=_address(options["metrics_port"]),
+        metrics_prefix=options["metrics_prefix"],
+        include_secrets=options["include_secrets"],
+        ingest=options["enable_watch_ingestion"],
+        restrict_namespaces=options["restrict_cross_namespace"],
+        require_known_hosts=options["require_known_hosts"],
+        limits=Limits(options["batch_max_files"], _bytes(options, "batch_max_bytes"), _wait(options)),
+    )
+
+
+def with_dashboard(seams: Seams, settings: Settings, options: Mapping[str, Any]) -> Seams:
+    """The same with a dashboard beside them, where one is wanted."""
+    home = options["dashboard_stop_namespace"] or settings.namespace
+    beside = dashboard_parts(options, home, settings.namespaces, rules=True)
+
+    def parts(started: Started) -> Sequence[Part]:
+        return [*seams.parts(started), *beside(started.client, started.clock, started.metrics)]
+
+    return replace(seams, parts=parts)
+
+
+def _seconds(options: Mapping[str, Any], name: str) -> float:
+    seconds = values.seconds(f"--{name.replace('_', '-')}", options[name])
+    if seconds <= 0:
+        raise Misconfigured(f"--{name.replace('_', '-')} must be more than nothing")
+    return seconds
+
+
+def _bytes(options: Mapping[str, Any], name: str) -> int:
+    try:
+        return max(1, parse_quantity(options[name]))
+    except InvalidValue as error:
+        raise Misconfigured(f"--{name.replace('_', '-')}: {error.message}") from None
+
+
+def _wait(options: Mapping[str, Any]) -> float:
+    """How long a change waits for others; nothing is at once."""
+    text = str(options["batch_max_wait"])
+    return 0.0 if text.strip() in ("0", "0s") else _seconds(options, "batch_max_wait")
+
+
+def _address(text: str) -> str:
+    """A port alone is one of every interface."""
+    return f":{text}" if text.isdecimal() and text != "0" else text

@@ -1,0 +1,98 @@
+"""What a resource may ask for that only a cluster does.
+
+A field is never ignored in silence. What stands between a commit and a gateway is
+refused, because going on would walk around it; everything else is named in a
+warning. What is looked at is what somebody wrote: a default asks for nothing. Each
+line goes away together with the code that serves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from stoker.api.to_intent.pod_facts import Key
+from stoker.api.to_intent.requests import REQUESTED_REF
+from stoker.api.to_intent.tree_merge import Tree, found
+from stoker.domain.errors import Misconfigured
+from stoker.domain.intent.intent import Notice
+from stoker.domain.reasons import Reason
+
+_OFF: tuple[object, ...] = (None, False, "", [], {})
+
+
+class Field(NamedTuple):
+    """A path in a spec, the values with which it asks for nothing, and what holds instead."""
+
+    path: str
+    harmless: tuple[object, ...] = ()
+    instead: str = ""
+
+
+GATES = (Field("approval.required"),)
+
+WITHOUT_EFFECT = (
+    Field("agent"),
+    Field("alerting.enabled"),
+    Field("bidirectional.enabled"),
+    Field("deployment.stages"),
+    Field("deployment.syncOrder"),
+    Field("drift.mode", ("off", "report", "restore"), "capture only reports"),
+    Field("ignition.peerGatewayName"),
+    Field("ignition.redundancyRole"),
+    Field("rateLimit"),
+    Field("snapshots.storage.pvc.claimName", (), "snapshots lie in .sync-state of the data folder"),
+    Field("storage"),
+    Field("webhook.allowedNamespaces"),
+    Field("webhook.allowedRefs", (["*"],), "a request only makes it look, whatever ref it names"),
+)
+
+OF_THE_PROFILE = (
+    Field("dependsOn"),
+    Field("syncPeriod", (), "spec.polling.interval says how often the ref is looked at"),
+)
+
+ANNOTATIONS = (
+    Field(Key.DATA_VOLUME),
+    Field(Key.INJECT, ("false",)),
+    Field(Key.PEER_GATEWAY_NAME),
+    Field(Key.REDUNDANCY_ROLE),
+    Field(Key.SNAPSHOT_VOLUME),
+    Field(Key.SYNC_PERIOD, (), "spec.polling.interval says how often the ref is looked at"),
+)
+
+
+def refuse_gates(spec: Tree) -> None:
+    """What stands between a commit and a gateway must not be walked around."""
+    for field in _asked(GATES, spec):
+        raise Misconfigured(
+            f"spec.{field.path} holds changes back, and without a cluster nothing does that yet; "
+            "remove it from the file to sync all the same",
+            reason=Reason.FEATURE_NOT_RUNNING,
+        )
+
+
+def without_effect(
+    spec: Tree, profile: Tree, pod: Mapping[str, str], resource: Mapping[str, str]
+) -> Iterator[Notice]:
+    """One notice for each; `pod` and `resource` are annotations by their key, without a prefix."""
+    for field in _asked(WITHOUT_EFFECT, spec):
+        yield _notice(f"spec.{field.path}", field)
+    for field in _asked(OF_THE_PROFILE, profile):
+        yield _notice(f"spec.{field.path} of the SyncProfile", field)
+    for field in _asked(ANNOTATIONS, dict(pod)):
+        yield _notice(f"annotation {field.path}", field)
+    if resource.get(REQUESTED_REF):
+        yield _notice(f"annotation {REQUESTED_REF} of the resource", Field("", (), "--ref names another ref"))
+
+
+def _asked(fields: tuple[Field, ...], tree: Tree) -> Iterator[Field]:
+    for field in fields:
+        value = found(tree, field.path)
+        if value not in _OFF and value not in field.harmless:
+            yield field
+
+
+def _notice(name: str, field: Field) -> Notice:
+    instead = f": {field.instead}" if field.instead else ""
+    return Notice(Reason.FEATURE_NOT_RUNNING, f"{name} has no effect without a cluster{instead}")

@@ -1,0 +1,179 @@
+"""`stoker dev watch`: edits of a working copy reach a gateway as they are saved.
+
+No commit is made and git is not asked: the files lie in a folder, and what is saved
+there is copied to the data folder, only what changed and with all the guards of a
+sync, then the gateway is asked to load it. What goes wrong is said at once; the watch
+goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import options
+from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, WHAT, Given
+from stoker.cli.common.run import told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.output import complain, show_lines, show_object
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.intent.files import Mapping, WhenMissing
+from stoker.domain.paths import RelPath
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.secrets import Secret
+
+if TYPE_CHECKING:
+    from stoker.agent.sync.sync_report import SyncReport
+    from stoker.agent.loop.loop import Watcher
+    from stoker.cli.sync.sync_request import Order
+    from stoker.fs.watch.folder import FolderNotices
+
+
+@click.group("dev")
+def dev_group() -> None:
+    """Try edits on a gateway as they are saved."""
+
+
+@dev_group.command("watch", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@option("--repo", section=WHAT, metavar="PATH", help="The working copy: a folder, not an address.")
+@option("--watch-path", section=WHAT, metavar="PATH", help="The service in it, such as services/gateway.")
+@option("--deployment-mode", section=WHAT, metavar="NAME", help="Overlay of its config/resources.")
+@applied((options.DATA_DIR, *options.MAPPINGS, options.EXCLUDES, options.VARIABLES))
+@applied(options.DISK)
+@option(
+    "--api-key",
+    section=GATEWAY_SECTION,
+    metavar="KEY",
+    help="Seen by all users of this machine; prefer a file.",
+)
+@applied((*options.GATEWAY[:-1], options.OUTPUT))
+@click.pass_context
+def dev_watch_command(
+    context: click.Context,
+    /,
+    *,
+    watch_path: str | None,
+    deployment_mode: str | None,
+    api_key: str | None,
+    output: str,
+    **rest: Any,
+) -> None:
+    """Copy what is saved below a folder to a gateway's data folder, and make the gateway load it."""
+    given = Given.taken_from(rest)
+
+    def work() -> int:
+        from stoker.telemetry.logs import configure  # noqa: PLC0415 - --help needs none of it
+
+        configure(level="warning")
+        order, below = dev_order(given, watch_path, deployment_mode, api_key)
+        asyncio.run(_watch(order, folder_of(given), below, output))
+        return Exit.DONE
+
+    told(context, "dev watch", output, work)
+
+
+def dev_order(
+    given: Given, watch_path: str | None, deployment_mode: str | None, api_key: str | None
+) -> tuple[Order, RelPath]:
+    """What is kept, and the part of the working copy that it comes from."""
+    from stoker.cli.sync.job import job_from, mappings_of  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import Order, completed  # noqa: PLC0415
+    from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
+    from stoker.domain.intent.source import Source  # noqa: PLC0415
+    from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
+
+    root, below = folder_of(given), RelPath.clean(watch_path or ".")
+    mappings = mappings_of(given)
+    if watch_path is not None:
+        if mappings:
+            raise InvalidValue("--watch-path and --map both say which files go where; give one")
+        if not (root / below).is_dir():
+            raise Misconfigured(f"--watch-path {watch_path}: there is no folder {root / below}")
+        mappings = service_mappings(below, deployment_mode)
+    elif not mappings:
+        raise InvalidValue("--watch-path is missing: it says which service of the working copy is meant")
+    if api_key is not None:
+        complain(
+            f"stoker dev watch: warning: --api-key can be read by every user of this machine; "
+            f"use --api-key-file or {API_KEY}"
+        )
+        given = given._replace(api_key=Secret(api_key))
+    source = Source(RepoUrl(root.as_uri()), GitRef("HEAD"))
+    job = job_from(given._replace(repo=None), source, FilesIntent(mappings), TemplateValues())
+    return completed(given, Order(job)), below
+
+
+def folder_of(given: Given) -> Path:
+    if not given.repo:
+        raise InvalidValue("--repo is missing: it says where the working copy lies")
+    if "://" in given.repo:
+        raise InvalidValue(f"--repo {given.repo!r} is an address; dev watch reads a folder of this machine")
+    root = Path(given.repo)
+    if not root.is_dir():
+        raise Misconfigured(f"--repo {given.repo} is not a folder")
+    return root.resolve()
+
+
+def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[Mapping, ...]:
+    """The layout of a service: its projects, its core collection, and over that its deployment mode."""
+    core = "config/resources/core"
+    mappings = [
+        Mapping(service.joined("projects"), "projects"),
+        Mapping(service.joined(core), core),
+    ]
+    if deployment_mode is not None:
+        overlay = service.joined(RelPath.clean(f"config/resources/{deployment_mode}"))
+        mappings.append(Mapping(overlay, core, when_missing=WhenMissing.FAIL))
+    return tuple(mappings)
+
+
+async def _watch(order: Order, root: Path, below: RelPath, output: str) -> None:
+    from stoker.agent.loop.loop import Assignment, Watcher  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+    from stoker.domain.intent.policies import Drift, DriftMode  # noqa: PLC0415
+    from stoker.fs.folder_source import FolderSource  # noqa: PLC0415
+    from stoker.fs.watch.folder import FolderNotices  # noqa: PLC0415
+
+    loop = asyncio.get_running_loop()
+    async with Kept(order, reader=FolderSource(root, below=below)) as kept:
+
+        async def assign() -> Assignment:
+            # One walk at the start; from then on only what is saved here is looked at.
+            return Assignment(kept, math.inf, Drift(DriftMode.RESTORE, math.inf))
+
+        watcher = Watcher(assign, told=_show if output == "text" else _show_object)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, watcher.stop)
+        notices = FolderNotices(root / below)
+        noticing = asyncio.create_task(_nudge(notices, watcher))
+        if output == "text":
+            show_lines([f"watching {root / below}" + (" by looking every 0.3 s" if notices.polls else "")])
+        try:
+            await watcher.run()
+        finally:
+            noticing.cancel()
+            await asyncio.gather(noticing, return_exceptions=True)
+            notices.close()
+
+
+async def _nudge(notices: FolderNotices, watcher: Watcher) -> None:
+    while True:
+        await notices.changed()
+        watcher.nudge("edit")
+
+
+def _show(report: SyncReport) -> None:
+    """What was copied; a working copy has no commit to name."""
+    *lines, summary = report.lines()
+    show_lines([*lines, summary.removeprefix(f"{report.ref} is at {report.commit.short}: ")])
+
+
+def _show_object(report: SyncReport) -> None:
+    """The same for a program."""
+    show_object({name: value for name, value in report.as_json().items() if name not in ("commit", "ref")})

@@ -1,0 +1,49 @@
+"""The gateway of an order, opened: who looks after it around each pass is `stoker.ignition.sync.gateway_hook`."""
+
+from __future__ import annotations
+
+from stoker.cli.sync.sync_request import Order
+from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.secrets import Secret
+from stoker.engine.layout.protected_paths import STATE
+from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
+from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.client.api_key import KeyReader
+from stoker.ignition.sync.scan_and_lock import Answered
+
+# Flags name a gateway and say nothing about the people who look at it.
+NOBODY_DISTURBED = IgnitionPolicy(perspective_sessions=PerspectivePolicy.NONE)
+
+
+def attendant_for(order: Order, answered: Answered | None = None) -> Attending | None:
+    """None where only files are cared for."""
+    access = order.access
+    if access is None or not order.host:
+        return None
+    ca = order.secrets.read(access.ca) if access.ca is not None else None
+    gateway = Gateway(
+        GatewayAddress(order.host, access.port, access.tls),
+        _key(order, access.api_key),
+        header=access.api_key_header,
+        ca=ca,
+        insecure_skip_verify=access.insecure_skip_verify,
+    )
+    data_dir = order.job.data_dir
+    options = AttendOptions(
+        data_dir=data_dir,
+        state_dir=data_dir / STATE,
+        order=access.scan_order,
+        policy=order.ignition or NOBODY_DISTURBED,
+    )
+    return Attending(gateway, options, answered=answered)
+
+
+def _key(order: Order, wanted: SecretKey | None) -> KeyReader:
+    def read() -> Secret:
+        if wanted is None:
+            return Secret("")
+        return order.secrets.api_key(wanted)
+
+    return read

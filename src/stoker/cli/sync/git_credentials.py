@@ -1,0 +1,27 @@
+"""What opens the repository of an order and whose signatures count, read from files at each use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.agent.sync import credentials as logins
+from stoker.cli.sync.sync_request import Order
+
+if TYPE_CHECKING:
+    from stoker.git.auth.credentials import AccessReader
+    from stoker.git.signature.policy import KeysReader
+
+
+def access_reader(order: Order) -> AccessReader:
+    """Reads the files of the order's login whenever git is to be let in."""
+    return logins.access_reader(
+        order.job.source,
+        order.secrets,
+        username=order.username,
+        require_known_hosts=order.require_known_hosts,
+    )
+
+
+def keys_reader(order: Order) -> KeysReader:
+    """Reads the keys whose signatures count, at each use."""
+    return logins.keys_reader(order.job.source, order.secrets)

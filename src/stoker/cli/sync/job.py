@@ -1,0 +1,73 @@
+"""What flags say about files, as the job of a keeper: which of them, from where to where, and how on disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.agent.sync.jobs import SyncJob
+from stoker.cli.common import option_types as values
+from stoker.cli.common.options import Given
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.refs import GitRef, SourceUrl
+
+
+def data_dir_of(given: Given) -> Path:
+    if given.data_dir is None:
+        raise InvalidValue("--data-dir is missing: it says which folder to work on")
+    with suppress(OSError):  # whoever opens it says why that fails
+        if not stat.S_ISDIR(given.data_dir.stat().st_mode):
+            raise Misconfigured(f"--data-dir {given.data_dir} is not a folder")
+    return given.data_dir
+
+
+def cache_dir_of(given: Given) -> Path:
+    if given.cache_dir is not None:
+        return given.cache_dir
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "stoker"
+
+
+def mappings_of(given: Given) -> tuple[Mapping, ...]:
+    return (
+        *(values.mapping("--map", text, MappingKind.DIR) for text in given.folders),
+        *(values.mapping("--map-file", text, MappingKind.FILE) for text in given.singles),
+    )
+
+
+def files_from(given: Given, before: FilesIntent) -> FilesIntent:
+    """What the flags say about files, over what is known already."""
+    patterns = tuple(dict.fromkeys((*before.excludes.patterns, *given.excludes)))
+    return before._replace(
+        excludes=Excludes(patterns, before.excludes.mandatory),
+        deletion=values.deletion(given.deletion_budget, given.orphans, before.deletion),
+    )
+
+
+def job_from(given: Given, source: Source, files: FilesIntent, known: TemplateValues) -> SyncJob:
+    """The job, with what the flags say over what is known already."""
+    if given.repo is not None:
+        source = source._replace(url=SourceUrl(given.repo))
+    if given.ref is not None:
+        source = source._replace(ref=GitRef(given.ref))
+    return SyncJob(
+        source=source,
+        files=files_from(given, files),
+        values=known._replace(vars={**known.vars, **values.variables(given.variables)}),
+        data_dir=data_dir_of(given),
+        cache_dir=cache_dir_of(given),
+        hooks=tuple(_folder("--hooks-dir", place) for place in given.hooks_dirs),
+        owner=values.owner(given.owner) if given.owner is not None else None,
+        umask=values.umask(given.umask) if given.umask is not None else 0,
+    )
+
+
+def _folder(flag: str, place: Path) -> Path:
+    if not place.is_dir():
+        raise Misconfigured(f"{flag} {place} is not a folder")
+    return place.absolute()

@@ -1,0 +1,91 @@
+"""`stoker plan`: what a sync would do, without a trace on disk.
+
+Takes what `stoker sync` takes. With `--name` it is about a resource in a cluster instead:
+the plans that its gateways have reported and that wait. Exit codes as for `stoker sync`;
+with `--exit-code` a plan that has something to do ends with 10, as `git diff --exit-code`
+would tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import in_cluster
+from stoker.cli.common import options
+from stoker.cli.common.options import WHAT, Given
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.output import show_lines, show_notices, show_object
+from stoker.domain.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from stoker.agent.sync.sync_report import SyncReport
+    from stoker.cli.sync.sync_request import Order
+
+
+@click.command("plan", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((*options.JOB, options.OUTPUT))
+@option("--diff", "with_diff", section=WHAT, is_flag=True, help="Show the changes line by line.")
+@option("--exit-code", "tell", section=WHAT, is_flag=True, help="End with 10 if there is something to do.")
+@applied((in_cluster.NAME, *in_cluster.REACHING))
+@click.pass_context
+def plan_command(
+    context: click.Context,
+    /,
+    *,
+    with_diff: bool,
+    tell: bool,
+    output: str,
+    name: str | None,
+    **rest: Any,
+) -> None:
+    """Show what a sync would do, and change nothing."""
+    given = Given.taken_from(rest)
+    namespace = given.namespace if set_by_hand(context, {"namespace": "--namespace"}) else ""
+    place = in_cluster.Place.taken_from(rest, namespace, name or "")
+
+    def work() -> int:
+        if place.name:
+            return _waiting(given, place, with_diff=with_diff, tell=tell, output=output)
+        if with_diff and output == "json":
+            raise InvalidValue("--diff is text; it does not go with --output json")
+        return _plan(given, with_diff=with_diff, tell=tell, output=output)
+
+    told(context, "plan", output, work)
+
+
+def _waiting(given: Given, place: in_cluster.Place, *, with_diff: bool, tell: bool, output: str) -> int:
+    from stoker.cli.fleet.pending_plans import lines, read  # noqa: PLC0415 - --help needs none of it
+
+    given.refuse_folder()
+    if with_diff:
+        raise InvalidValue("--diff is for a folder, and --name means a resource: say one of them")
+    waiting = run(read(place.settled()))
+    show_object(waiting.as_json()) if output == "json" else show_lines(lines(waiting))
+    return Exit.DIFFERENT if tell and (waiting.waits or waiting.gateways) else Exit.DONE
+
+
+def _plan(given: Given, *, with_diff: bool, tell: bool, output: str) -> int:
+    from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.sync.sync import show_report  # noqa: PLC0415
+
+    order = order_from(given)
+    show_notices("plan", order.notices)
+    report = run(_look(order, walk=not given.trust_ledger, with_diff=with_diff))
+    show_lines(report.diff)
+    code = show_report(report, output)
+    return Exit.DIFFERENT if tell and code == Exit.DONE and report.plan.actions else code
+
+
+async def _look(order: Order, *, walk: bool, with_diff: bool) -> SyncReport:
+    from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+
+    with ProgressBar() as bar:
+        async with Kept(order, progress=bar) as kept:
+            report = await kept.sync(walk=walk, dry_run=True, diff=with_diff)
+    kept.show_warnings("plan")
+    return report

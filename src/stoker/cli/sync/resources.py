@@ -1,0 +1,240 @@
+"""Resources from disk: which of them is meant, and what it means for this one gateway.
+
+The same types and adapters as in a cluster, and the same sentences when something is
+wrong. What a pod would carry is written down by hand (`--annotation`, `--label`,
+`--gateway-name`). Where several resources or profiles could be meant, none is
+guessed: they are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from stoker.api.to_intent import (
+    MODELS,
+    PodFacts,
+    Surroundings,
+    base_wanted_by,
+    gateway_intent_for,
+    intent_for,
+    settle,
+)
+from stoker.api.to_intent.inheritance import written
+from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, Key
+from stoker.api.to_intent.tree_merge import Tree
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase
+from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.manifests.files import read_manifests
+from stoker.cli.common import option_types as values
+from stoker.cli.common.manifest_files import at_home, content_of
+from stoker.cli.common.options import STDIN, Given
+from stoker.cli.sync.job import data_dir_of, job_from
+from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.secret_files import SecretFiles
+from stoker.cli.sync.cluster_only_fields import refuse_gates, without_effect
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.delivery import Receiver
+from stoker.domain.intent.intent import Notice
+from stoker.domain.intent.policies import Drift, DriftMode, Rollback
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.reasons import Reason
+from stoker.snapshots.ids import belongs_to
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The resources of all files, each with its namespace filled in."""
+
+    mains: tuple[Resource, ...]
+    bases: tuple[IgnitionSyncBase, ...]
+    profiles: tuple[SyncProfile, ...]
+    others: tuple[Resource, ...]
+
+
+def order_from_resource(given: Given) -> Order:
+    for flag, value in (("--map", given.folders), ("--map-file", given.singles)):
+        if value:
+            raise InvalidValue(f"{flag} cannot be given beside -f: the resource says which files go where")
+    data_dir_of(given)
+    found = read_files(given.manifests, given.namespace)
+    annotations = _annotations(given)
+    main = _chosen_main(found, annotations, given.gateway_name)
+    pod = _pod(given, main, found, annotations)
+    base = _base(main, found)
+    known, spec = settle(main, base=base), written(main, base.spec if base is not None else None)
+    around = _around(found, pod)
+    intent, whole = gateway_intent_for(known, pod, around), intent_for(known)
+    refuse_gates(spec)
+    return Order(
+        job=job_from(given, intent.source, intent.files, intent.values)._replace(
+            binaries=intent.policies.ignition.binaries,
+            module_order=intent.policies.ignition.module_order,
+            ignore=intent.policies.drift.ignore,
+        ),
+        secrets=SecretFiles.given(given.secrets, given.secrets_dir),
+        namespace=pod.namespace,
+        resource=main.metadata.name,
+        owner=intent.resource,
+        gateway=intent.gateway,
+        drift=_drift(intent.policies.drift),
+        polling=whole.polling,
+        webhook_keys=_webhook_keys(whole.receiver),
+        webhook_port=whole.receiver.port,
+        host="127.0.0.1" if intent.policies.access.port else "",
+        access=intent.policies.access if intent.policies.access.port else None,
+        ignition=intent.policies.ignition,
+        # Where claims are mounted only a cluster knows.
+        snapshots=replace(intent.policies.snapshots, claim_name=""),
+        auto_rollback=whole.deployment.auto_rollback,
+        rollback=_rollback(whole.rollback, intent.gateway),
+        released_commits=intent.released_commits,
+        windows=intent.policies.maintenance_windows,
+        validation=intent.policies.validation,
+        approved_plans=intent.approved_plans,
+        paused=intent.paused or whole.paused,
+        dry_run=intent.dry_run or intent.policies.validation.dry_run_before,
+        notices=(
+            *dict.fromkeys((*known.notices, *whole.notices, *intent.notices)),
+            *_not_served(main, pod, around, spec),
+            *(_left_out(one) for one in found.others),
+        ),
+    )
+
+
+def read_files(names: Sequence[str], namespace: str) -> Found:
+    """Everything in the files, in their order."""
+    if names.count(STDIN) > 1:
+        raise InvalidValue("standard input can be read once: -f - is given twice")
+    every = [
+        at_home(one, namespace) for name in names for one in read_manifests(content_of(name), _title(name))
+    ]
+    mains = tuple(one for one in every if isinstance(one, MODELS))
+    bases = tuple(one for one in every if isinstance(one, IgnitionSyncBase))
+    profiles = tuple(one for one in every if isinstance(one, SyncProfile))
+    others = tuple(one for one in every if not isinstance(one, (*MODELS, IgnitionSyncBase, SyncProfile)))
+    seen: set[str] = set()
+    for one in every:
+        name = f"{_named(one)} in namespace {one.metadata.namespace}"
+        if name in seen:
+            raise InvalidValue(f"{name} is in the files twice")
+        seen.add(name)
+    return Found(mains, bases, profiles, others)
+
+
+def _title(name: str) -> str:
+    return "standard input" if name == STDIN else name
+
+
+def _annotations(given: Given) -> dict[str, str]:
+    """With the prefix that a pod's would have; a bare key is one of ours."""
+    found: dict[str, str] = {}
+    for name, value in values.pairs("--annotation", given.annotations).items():
+        found[name if "/" in name else PREFIX + name] = value
+    if given.gateway_name:
+        found[PREFIX + Key.GATEWAY_NAME] = given.gateway_name
+    return found
+
+
+def _chosen_main(found: Found, annotations: dict[str, str], gateway: str) -> Resource:
+    if not found.mains:
+        kinds = " or ".join(model.__name__ for model in MODELS)
+        raise InvalidValue(f"the files hold no {kinds}, so nothing says what to sync")
+    named = _annotation(annotations, Key.CR_NAME)
+    if named:
+        fitting = [one for one in found.mains if one.metadata.name == named]
+        kind = _annotation(annotations, Key.CR_KIND)
+        fitting = [one for one in fitting if not kind or type(one).__name__ == kind]
+        if len(fitting) == 1:
+            return fitting[0]
+        raise InvalidValue(
+            f"annotation {Key.CR_NAME} is {named!r}, and the files hold {_listed(found.mains)}"
+        )
+    if len(found.mains) == 1:
+        return found.mains[0]
+    fitting = [one for one in found.mains if gateway and one.metadata.name == gateway]
+    if len(fitting) == 1:
+        return fitting[0]
+    raise InvalidValue(
+        f"the files hold {_listed(found.mains)}; choose one with --annotation {Key.CR_NAME}=NAME"
+    )
+
+
+def _pod(given: Given, main: Resource, found: Found, annotations: dict[str, str]) -> PodFacts:
+    """The pod that the gateway would have. A profile that is alone, or has its name, is its profile."""
+    names = [one.metadata.name for one in found.profiles if one.metadata.namespace == main.metadata.namespace]
+    says = {_annotation(annotations, key) for key in (Key.SYNC_PROFILE, Key.SERVICE_PATH)}
+    if names and says == {""}:
+        fitting = names if len(names) == 1 else [name for name in names if name == given.gateway_name]
+        if len(fitting) != 1:
+            raise InvalidValue(
+                f"the files hold SyncProfiles {', '.join(sorted(names))}; "
+                f"choose one with --annotation {Key.SYNC_PROFILE}=NAME"
+            )
+        annotations = {**annotations, PREFIX + Key.SYNC_PROFILE: fitting[0]}
+    return PodFacts(
+        name=given.gateway_name or main.metadata.name,
+        namespace=main.metadata.namespace,
+        labels=values.pairs("--label", given.labels),
+        annotations=annotations,
+    )
+
+
+def _annotation(annotations: dict[str, str], key: Key) -> str:
+    return annotations.get(PREFIX + key, "").strip() or annotations.get(LEGACY_PREFIX + key, "").strip()
+
+
+def _base(main: Resource, found: Found) -> IgnitionSyncBase | None:
+    wanted = base_wanted_by(main)
+    if wanted is None:
+        return None
+    home = wanted.namespace or main.metadata.namespace
+    for one in found.bases:
+        if (one.metadata.namespace, one.metadata.name) == (home, wanted.name):
+            return one
+    raise InvalidValue(
+        f"IgnitionSyncBase {home}/{wanted.name}, which {_named(main)} inherits from, "
+        "is in none of the files; give it with another -f",
+        reason=Reason.BASE_NOT_FOUND,
+    )
+
+
+def _around(found: Found, pod: PodFacts) -> Surroundings:
+    return Surroundings(
+        profiles={one.metadata.name: one for one in found.profiles if one.metadata.namespace == pod.namespace}
+    )
+
+
+def _webhook_keys(receiver: Receiver) -> tuple[SecretKey, ...]:
+    return tuple(key for key in (receiver.hmac_key, receiver.bearer) if key) if receiver.enabled else ()
+
+
+def _rollback(asked: Rollback, gateway: str) -> Rollback | None:
+    """A snapshot is one gateway's, and no business of the others."""
+    mine = bool(asked.to_snapshot) and belongs_to(gateway, asked.to_snapshot)
+    return asked if asked.to_commit or mine else None
+
+
+def _drift(wanted: Drift) -> Drift:
+    return replace(wanted, mode=DriftMode.REPORT) if wanted.mode is DriftMode.CAPTURE else wanted
+
+
+def _not_served(main: Resource, pod: PodFacts, around: Surroundings, spec: Tree) -> Iterator[Notice]:
+    """Everything that was written and has no effect here, each by its name."""
+    profile = around.profiles.get(_annotation(dict(pod.annotations), Key.SYNC_PROFILE))
+    said = {str(key): value for key in Key if (value := _annotation(dict(pod.annotations), key))}
+    asked = {name.rpartition("/")[2]: value for name, value in (main.metadata.annotations or {}).items()}
+    yield from without_effect(spec, written(profile) if profile is not None else {}, said, asked)
+
+
+def _left_out(other: Resource) -> Notice:
+    return Notice(Reason.FIELD_IGNORED, f"{_named(other)} is in the files and plays no part in a sync")
+
+
+def _named(resource: Resource) -> str:
+    return f"{type(resource).__name__} {resource.metadata.name}"
+
+
+def _listed(resources: Sequence[Resource]) -> str:
+    return ", ".join(_named(one) for one in resources)

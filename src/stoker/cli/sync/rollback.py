@@ -1,0 +1,217 @@
+"""`stoker rollback`: go back to a snapshot or a commit, and stay there until somebody releases it.
+
+Without a cluster it works on a data folder: what `stoker sync` takes, `stoker rollback`
+takes too, and for a snapshot the folder alone is enough. With `--name` it writes
+`spec.rollback` of a resource, and the agents go back. Exit codes as for `stoker sync`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import in_cluster
+from stoker.cli.common import options
+from stoker.cli.common.options import WHAT, Given
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.output import show_lines, show_notices, show_object
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stoker.agent.sync.sync_report import SyncReport
+    from stoker.cli.sync.sync_setup import Kept
+    from stoker.cli.sync.sync_request import Order
+    from stoker.snapshots.types import Snapshot
+
+
+@click.command("rollback", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@option("--to", section=WHAT, metavar="SNAPSHOT|COMMIT", help="Where to go back to, and stay.")
+@option("--release", section=WHAT, is_flag=True, help="Follow the ref again, and try every commit again.")
+@option("--list", "listing", section=WHAT, is_flag=True, help="Show what there is to go back to.")
+@applied((*options.JOB, options.OUTPUT))
+@option(
+    "--replace",
+    section=in_cluster.SECTION,
+    is_flag=True,
+    help="Go elsewhere although it was taken back already: what was held there is let go.",
+)
+@applied((in_cluster.NAME, *in_cluster.REACHING))
+@click.pass_context
+def rollback_command(
+    context: click.Context,
+    /,
+    *,
+    to: str | None,
+    release: bool,
+    listing: bool,
+    replace: bool,
+    output: str,
+    name: str | None,
+    **rest: Any,
+) -> None:
+    """Go back to a snapshot or a commit, and stay there until it is released."""
+    namespace = rest["namespace"] if set_by_hand(context, {"namespace": "--namespace"}) else ""
+    place = in_cluster.Place.taken_from(rest, namespace, name or "")
+    given = Given.taken_from(rest)
+
+    def work() -> int:
+        if [to is not None, release, listing].count(True) != 1:
+            raise InvalidValue("say one of --to SNAPSHOT|COMMIT, --release and --list")
+        if replace and (to is None or name is None):
+            raise InvalidValue("--replace goes with --to and --name: it is about the way back of a resource")
+        if to is not None:
+            _check(to)
+        if name is None:
+            return _alone(given, to, release=release, output=output)
+        given.refuse_folder()
+        if listing:
+            raise InvalidValue("--list is about a data folder; what gateways have stands in their status")
+        told_by = run(_ask(place.settled(), to, replace=replace))
+        show_object({"message": told_by}) if output == "json" else show_lines([told_by])
+        return Exit.DONE
+
+    told(context, "rollback", output, work)
+
+
+async def _ask(place: in_cluster.Place, to: str | None, *, replace: bool) -> str:
+    from stoker.fleet.rollback import ask  # noqa: PLC0415 - a client of the API, for those with one
+
+    async with place.client() as client:
+        return await ask(client, place.named, to, replace=replace)
+
+
+def _check(to: str) -> None:
+    from stoker.domain.refs import CommitId  # noqa: PLC0415 - --help needs none of it
+    from stoker.snapshots.ids import is_snapshot_id  # noqa: PLC0415
+
+    try:
+        is_snapshot_id(to) or CommitId(to)
+    except InvalidValue:
+        raise InvalidValue(f"--to {to[:80]!r} is neither a snapshot nor a whole commit id") from None
+
+
+def _alone(given: Given, to: str | None, *, release: bool, output: str) -> int:
+    from stoker.snapshots.ids import is_snapshot_id  # noqa: PLC0415 - --help needs none of it
+
+    order = _order(given, needs_source=to is not None and not is_snapshot_id(to))
+    show_notices("rollback", order.notices)
+    if release:
+        return _release(order, output)
+    if to is None:
+        return _list(order, output)
+    from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
+    from stoker.cli.sync.sync import show_report  # noqa: PLC0415
+
+    with ProgressBar() as bar:
+        bar("going back", 0, 0)
+        kept, report = run(gone_back(order, to, progress=bar))
+    kept.show_warnings("rollback")
+    return show_report(report, output, f"back at {report.commit.short}")
+
+
+def _order(given: Given, *, needs_source: bool) -> Order:
+    """What `stoker sync` would do, or, where no source is said and none is needed, the folder alone."""
+    from stoker.cli.sync.job import data_dir_of, job_from  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import completed, order_from  # noqa: PLC0415
+
+    if given.manifests or given.repo is not None or needs_source:
+        return order_from(given)._replace(goes_back=True)
+    from stoker.cli.sync.sync_request import Order  # noqa: PLC0415
+    from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
+    from stoker.domain.intent.source import Source  # noqa: PLC0415
+    from stoker.domain.intent.template_values import TemplateValues  # noqa: PLC0415
+    from stoker.domain.refs import GitRef, RepoUrl  # noqa: PLC0415
+
+    nowhere = Source(RepoUrl("https://nowhere.invalid/none.git"), GitRef("HEAD"))  # nobody asks it anything
+    job = job_from(given, nowhere, FilesIntent(()), TemplateValues())
+    gateway = given.gateway_name or _only_gateway(data_dir_of(given)) or "standalone"
+    return completed(given, Order(job, gateway=gateway, goes_back=True))
+
+
+def _only_gateway(data_dir: Path) -> str:
+    """Whose snapshots lie in the folder, where it is one alone."""
+    from stoker.agent.rollback.storage import SNAPSHOTS  # noqa: PLC0415
+    from stoker.engine.layout.protected_paths import STATE  # noqa: PLC0415
+
+    try:
+        found = [one.name for one in (data_dir / STATE / SNAPSHOTS).iterdir() if one.is_dir()]
+    except OSError:
+        return ""
+    return found[0] if len(found) == 1 else ""
+
+
+async def gone_back(
+    order: Order,
+    to: str,
+    nudged_by: Callable[[], str] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[Kept, SyncReport]:
+    """Be at a snapshot or a commit, and stay there; with who did it, for what else there is to say."""
+    from stoker.agent.rollback.state import HAND  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+    from stoker.domain.refs import CommitId  # noqa: PLC0415
+    from stoker.snapshots.ids import is_snapshot_id  # noqa: PLC0415
+
+    if is_snapshot_id(to):
+        async with Kept(order, nudged_by=nudged_by, progress=progress) as kept:
+            return kept, await kept.go_back(to, HAND)
+    commit = CommitId(to)
+    source = order.job.source._replace(allow_rewrite=True)  # going back is what somebody asked for
+    order = order._replace(job=order.job._replace(source=source))
+    async with Kept(order, nudged_by=nudged_by, progress=progress) as kept:
+        report = await kept.go_to(commit)
+        if kept.undoing is not None:
+            kept.undoing.pin(commit, str(order.job.source.ref))
+    return kept, report
+
+
+def _release(order: Order, output: str) -> int:
+    from stoker.cli.sync.sync_setup import ways_back  # noqa: PLC0415
+
+    undoing = ways_back(order)
+    told = undoing.release() if undoing is not None else ()
+    show_object({"released": list(told)}) if output == "json" else show_lines(told or ["nothing was held"])
+    return Exit.DONE
+
+
+def _list(order: Order, output: str) -> int:
+    from stoker.cli.sync.sync_setup import snapshots_of  # noqa: PLC0415
+
+    found = snapshots_of(order)
+    if not found:
+        raise Stalled(
+            f"there is no snapshot of gateway {order.gateway} here", reason=Reason.SNAPSHOT_NOT_FOUND
+        )
+    if output == "json":
+        show_object({"snapshots": [_as_json(one) for one in found]})
+    else:
+        show_lines(map(_line, found))
+    return Exit.DONE
+
+
+def _line(one: Snapshot) -> str:
+    if one.trouble:
+        return f"{one.id}  cannot be used: {one.trouble}"
+    return f"{one.id}  {one.origin.commit[:8] or 'no commit'}  {one.files} files  {one.size} bytes"
+
+
+def _as_json(one: Snapshot) -> dict[str, object]:
+    taken = datetime.fromtimestamp(one.taken_at, UTC).isoformat().replace("+00:00", "Z")
+    return {
+        "id": one.id,
+        "takenAt": taken,
+        "commit": one.origin.commit,
+        "ref": one.origin.ref,
+        "files": one.files,
+        "bytes": one.size,
+        "storedBytes": one.stored,
+        "trouble": one.trouble,
+    }

@@ -1,0 +1,112 @@
+"""Secrets as files of this machine, read anew each time one is needed.
+
+A resource names Secrets of a cluster; here each of their keys is a file, named on
+the command line (`--secret NAME/KEY=FILE`) or lying in a folder as a mounted Secret
+would (`--secrets-dir`, NAME/KEY). Files that a flag names (`--token-file`) are looked
+up in the same way, under the flag's own name. Nothing is kept: whoever renews a
+credential replaces a file, and the next use has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+
+MAX_BYTES = 1 << 20
+
+
+class SecretFiles(NamedTuple):
+    """Where each key of each Secret lies."""
+
+    folder: Path | None = None
+    named: Mapping[SecretKey, Path] = MappingProxyType({})
+    held: Mapping[SecretKey, Secret] = MappingProxyType({})
+    """Those that came without a file, by a variable or, against advice, by an argument."""
+
+    @classmethod
+    def given(cls, texts: Sequence[str], folder: Path | None) -> SecretFiles:
+        if folder is not None and not folder.is_dir():
+            raise Misconfigured(f"--secrets-dir {folder} is not a folder")
+        return cls(folder, dict(_parsed(text) for text in texts))
+
+    def flag(self, name: str, path: Path | None) -> tuple[SecretFiles, SecretKey | None]:
+        """The same with the file of a flag, and the key under which it is found."""
+        if path is None:
+            return self, None
+        key = SecretKey(name, "")
+        return self._replace(named={**self.named, key: path}), key
+
+    def holding(self, key: SecretKey, value: Secret) -> SecretFiles:
+        return self._replace(held={**self.held, key: value})
+
+    def has(self, wanted: SecretKey) -> bool:
+        return wanted in self.held or self._path(wanted) is not None
+
+    def read(self, wanted: SecretKey) -> bytes:
+        if wanted in self.held:
+            return self.held[wanted].reveal_bytes()
+        path = self._path(wanted)
+        if path is None:
+            name = f"{wanted.name}/{wanted.key}"
+            raise Misconfigured(
+                f"Secret {wanted.name!r} with key {wanted.key!r} is named by the resource and not given; "
+                f"use --secret {name}=FILE, or put it into the folder of --secrets-dir as {name}",
+                reason=Reason.SECRET_NOT_FOUND,
+            )
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise Misconfigured(f"{_shown(wanted, path)} cannot be read: {error.strerror}") from None
+        if len(content) > MAX_BYTES:
+            raise Misconfigured(f"{_shown(wanted, path)} is larger than {MAX_BYTES} bytes")
+        if not content.strip():
+            raise Misconfigured(f"{_shown(wanted, path)} is empty")
+        return content
+
+    def line(self, wanted: SecretKey) -> Secret:
+        """A token, a password or a name: one line of text, without the white space around it."""
+        value = Secret(self.read(wanted).strip())
+        if not value.is_one_line:
+            path = self._path(wanted)
+            raise Misconfigured(f"{_shown(wanted, path)} does not hold one line of text")
+        return value
+
+    def api_key(self, wanted: SecretKey) -> Secret:
+        """A gateway's key, if it is of the form that a gateway accepts."""
+        from stoker.ignition.client.api_key import checked  # noqa: PLC0415 - only who asks a gateway needs it
+
+        return checked(self.line(wanted), f"the API key of {wanted.name}")
+
+    def _path(self, wanted: SecretKey) -> Path | None:
+        if wanted in self.named:
+            return self.named[wanted]
+        if (
+            self.folder is None
+            or {wanted.name, wanted.key} & {"", ".", ".."}
+            or "/" in wanted.name + wanted.key
+        ):
+            return None
+        path = self.folder / wanted.name / wanted.key
+        return path if path.is_file() else None
+
+
+def _parsed(text: str) -> tuple[SecretKey, Path]:
+    what, equals, file = text.partition("=")
+    name, slash, key = what.partition("/")
+    if not (equals and slash and name and key and file) or "/" in key:
+        raise InvalidValue(f"--secret {text!r} is not of the form NAME/KEY=FILE")
+    return SecretKey(name, key), Path(file)
+
+
+def _shown(wanted: SecretKey, path: Path | None) -> str:
+    if wanted.name.startswith("--"):
+        return f"file {path} of {wanted.name}"
+    return f"file {path} of Secret {wanted.name}/{wanted.key}"

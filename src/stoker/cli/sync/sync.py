@@ -1,0 +1,206 @@
+"""`stoker sync`: bring a data folder to what a ref of a repository says, once or for ever.
+
+Exit codes: 0 done, 1 done in part, 2 wrong input, 3 held back by a guard, 4 the
+source cannot be reached, 5 files in place and not verified by the gateway. The report
+goes to standard output, errors to standard error; with `--output json` both are one
+JSON object on standard output.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli.exit_codes import BY_RESULT
+from stoker.cli.common import options
+from stoker.cli.common.options import WHAT, Given
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied, many, option, set_by_hand
+from stoker.cli.common.output import complain, show_lines, show_notices, show_object
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.reasons import Reason
+
+if TYPE_CHECKING:
+    from stoker.agent.sync.sync_report import SyncReport
+    from stoker.cli.sync.sync_request import Order
+
+_WATCH = "With --watch"
+WATCH_FLAGS = {
+    "interval": "--interval",
+    "drift": "--drift",
+    "drift_interval": "--drift-interval",
+    "webhook_address": "--webhook-address",
+    "webhook_secret_file": "--webhook-secret-file",
+    "health_address": "--health-address",
+    "metrics_address": "--metrics-address",
+    "dashboard_address": "--dashboard-address",
+    "dashboard_token_file": "--dashboard-token-file",
+    "dashboard_cert_dir": "--dashboard-cert-dir",
+    "dashboard_host": "--dashboard-host",
+    "log_level": "--log-level",
+    "log_format": "--log-format",
+}
+WATCH_OPTIONS = (
+    option(
+        "--interval",
+        section=_WATCH,
+        metavar="TIME",
+        help="How often the ref is looked at. [default: 30s; with -f what spec.polling says]",
+    ),
+    option(
+        "--drift",
+        section=_WATCH,
+        type=click.Choice(["off", "report", "restore"]),
+        help="What happens to changes made on disk. [default: restore; with -f what spec.drift says]",
+    ),
+    option(
+        "--drift-interval",
+        section=_WATCH,
+        metavar="TIME",
+        help="How often they are looked for. [default: 5m]",
+    ),
+    option(
+        "--webhook-secret-file",
+        section=_WATCH,
+        type=Path,
+        metavar="FILE",
+        help="Serve POST /webhook for this secret.",
+    ),
+    option(
+        "--webhook-address",
+        section=_WATCH,
+        metavar="HOST:PORT",
+        help="Where it is served. [default: 127.0.0.1:8443; with -f the port of spec.webhook]",
+    ),
+    option(
+        "--health-address",
+        section=_WATCH,
+        default="127.0.0.1:8082",
+        show_default=True,
+        metavar="HOST:PORT",
+        help="Where /healthz, /readyz and /startupz are served; 0 is off.",
+    ),
+    option(
+        "--metrics-address",
+        section=_WATCH,
+        default="127.0.0.1:8083",
+        show_default=True,
+        metavar="HOST:PORT",
+        help="Where /metrics is served; 0 is off.",
+    ),
+    option(
+        "--dashboard-address",
+        section=_WATCH,
+        metavar="HOST:PORT",
+        help="Where the dashboard is served; 0 is off. [default: 127.0.0.1:8090, if it is free]",
+    ),
+    option(
+        "--dashboard-token-file",
+        section=_WATCH,
+        type=Path,
+        metavar="FILE",
+        help="The token that opens it. [default: made at each start, in .sync-state/dashboard-token]",
+    ),
+    option(
+        "--dashboard-cert-dir",
+        section=_WATCH,
+        type=Path,
+        metavar="DIR",
+        help="tls.crt and tls.key for it. [default: plain HTTP]",
+    ),
+    many(
+        "--dashboard-host",
+        section=_WATCH,
+        metavar="NAME",
+        help="A name that it is reached by, beside localhost and addresses.",
+    ),
+    option(
+        "--log-level",
+        section=_WATCH,
+        default="info",
+        show_default=True,
+        help="debug, info, warning or error.",
+    ),
+    option(
+        "--log-format",
+        section=_WATCH,
+        default="auto",
+        show_default=True,
+        help="json, console, or auto by what standard error is.",
+    ),
+)
+
+
+@click.command("sync", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((*options.JOB, options.OUTPUT))
+@option("--once", section=WHAT, is_flag=True, help="One pass and out; the default.")
+@option("--watch", section=WHAT, is_flag=True, help="Stay, and follow the ref.")
+@option("--dry-run", section=WHAT, is_flag=True, help="Show what would be done and change nothing.")
+@applied(WATCH_OPTIONS)
+@click.pass_context
+def sync_command(
+    context: click.Context, /, *, once: bool, watch: bool, dry_run: bool, output: str, **rest: Any
+) -> None:
+    """Bring a data folder to what a ref of a repository says.
+
+    The files come from flags (--repo, --ref, --map) or from a resource (-f).
+    """
+    given = Given.taken_from(rest)
+
+    def work() -> int:
+        if once and watch:
+            raise InvalidValue("--once and --watch contradict each other")
+        if not watch:
+            useless = set_by_hand(context, WATCH_FLAGS)
+            if useless:
+                raise InvalidValue(f"{useless[0]} means nothing without --watch")
+            return sync_once(given, dry_run=dry_run, output=output)
+        if dry_run:
+            raise InvalidValue("--dry-run is for one look; without --watch, or as stoker plan")
+        from stoker.cli.watch.watch import watch_order  # noqa: PLC0415 - an HTTP stack, for those who stay
+
+        return watch_order(given, rest, output)
+
+    told(context, "sync", output, work)
+
+
+def sync_once(given: Given, *, dry_run: bool, output: str) -> int:
+    from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
+
+    order = order_from(given)
+    show_notices("sync", order.notices)
+    if order.paused and not dry_run:
+        raise Stalled(
+            f"{order.resource} is paused: nothing is followed until spec.paused is false",
+            reason=Reason.PAUSED,
+        )
+    if order.dry_run and not dry_run:
+        complain(f"stoker sync: warning: gateway {order.gateway} is set to dryRun: nothing is written")
+    report = run(_pass(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
+    return show_report(report, output)
+
+
+async def _pass(order: Order, *, walk: bool, dry_run: bool) -> SyncReport:
+    from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+
+    with ProgressBar() as bar:
+        async with Kept(order, progress=bar) as kept:
+            report = await kept.sync(walk=walk, dry_run=dry_run)
+    kept.show_warnings("sync")
+    return report
+
+
+def show_report(report: SyncReport, output: str, where: str = "") -> int:
+    """The report, and the exit code that sums it up; `where` the folder is now, if not at its ref."""
+    if output == "json":
+        show_object(report.as_json())
+    else:
+        show_lines(report.lines(where))
+        if report.stalled is not None:
+            show_lines([f"would stall: {report.stalled.reason}: {report.stalled.message}"])
+        if report.waits is not None:
+            show_lines([f"waits: {report.waits.reason}: {report.waits.message}"])
+    return BY_RESULT[report.result]

@@ -1,0 +1,268 @@
+"""What a command line asks for, wherever it said it: in flags, or in a resource and flags beside it.
+
+`order_from` reads the options once and checks everything that can be checked without
+the network and without the data folder; `stoker.cli.sync.resources` does the part that
+needs the custom resources. The verbs carry the outcome out and ask nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from stoker.agent.sync.jobs import SyncJob
+from stoker.cli.common import option_types as values
+from stoker.cli.common.options import API_KEY, Given
+from stoker.cli.sync.job import job_from, mappings_of
+from stoker.cli.sync.secret_files import SecretFiles
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, SignatureMode, SignaturePolicy, Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import GitRef, SourceUrl
+from stoker.domain.secrets import Secret
+
+if TYPE_CHECKING:
+    from stoker.domain.intent.delivery import Polling, RollbackTrigger
+    from stoker.domain.intent.intent import Identity, Notice
+    from stoker.domain.intent.policies import (
+        Drift,
+        GatewayAccess,
+        IgnitionPolicy,
+        MaintenanceWindow,
+        Rollback,
+        Snapshots,
+        Validation,
+    )
+
+
+class Order(NamedTuple):
+    """One data folder, what it is to be kept at, and how."""
+
+    job: SyncJob
+    secrets: SecretFiles = SecretFiles()
+    username: str = ""
+    """The user name beside a token; empty for the usual one."""
+    require_known_hosts: bool = False
+    namespace: str = ""
+    resource: str = ""
+    owner: Identity | None = None
+    """The resource with its kind, where there is one."""
+    gateway: str = "standalone"
+    drift: Drift | None = None
+    """What a resource says of it; None where none was asked, and drift is restored."""
+    polling: Polling | None = None
+    webhook_keys: tuple[SecretKey, ...] = ()
+    webhook_port: int = 8443
+    host: str = ""
+    """Where the gateway answers; with nothing, files are all that is cared for."""
+    access: GatewayAccess | None = None
+    ignition: IgnitionPolicy | None = None
+    """How the gateway is to be treated; None: nobody said so, and nobody is disturbed."""
+    snapshots: Snapshots | None = None
+    """The copies before each sync; None: nobody asked for any."""
+    auto_rollback: tuple[RollbackTrigger, ...] = ()
+    rollback: Rollback | None = None
+    """Where the resource wants the folder to stay; None: nowhere."""
+    goes_back: bool = False
+    """Somebody goes back by hand."""
+    released_commits: tuple[str, ...] = ()
+    windows: tuple[MaintenanceWindow, ...] = ()
+    validation: Validation | None = None
+    """Who is asked before a change; None: nobody."""
+    approved_plans: tuple[str, ...] = ()
+    paused: bool = False
+    dry_run: bool = False
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def pinned_at(self) -> str:
+        """The snapshot of this gateway that the resource wants it to be at."""
+        return self.rollback.to_snapshot if self.rollback is not None else ""
+
+
+def order_from(given: Given) -> Order:
+    """Everything as one value; raises for the first thing that is wrong with it."""
+    if given.manifests:
+        from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
+
+        order = order_from_resource(given)
+    else:
+        order = _order_from_flags(given)
+    return completed(given, order)
+
+
+def completed(given: Given, order: Order) -> Order:
+    """The order with the login, the trust and the gateway that flags name, and with all secrets at hand."""
+    order = _with_login(given, _with_trust(given, _with_gateway(given, order)))
+    _require_secrets(order)
+    return order
+
+
+def _order_from_flags(given: Given) -> Order:
+    for flag, value in (("--repo", given.repo), ("--ref", given.ref)):
+        if value is None:
+            raise InvalidValue(f"{flag} is missing: give it, or -f FILE with a resource that says it")
+    alone = {"--annotation": given.annotations, "--label": given.labels, "--secret": given.secrets}
+    useless = [flag for flag, value in alone.items() if value]
+    if useless:
+        raise InvalidValue(f"{useless[0]} means nothing without -f FILE")
+    source = Source(SourceUrl(given.repo or ""), GitRef(given.ref or ""))
+    mappings = mappings_of(given)
+    if not mappings:
+        raise InvalidValue(
+            "no --map or --map-file says which files go where, such as --map services/a/projects:projects",
+            reason=Reason.NO_MAPPINGS,
+        )
+    known = TemplateValues(gateway_name=given.gateway_name or None, namespace=given.namespace)
+    job = job_from(given, source, FilesIntent(mappings), known)
+    return Order(job, gateway=given.gateway_name or "standalone")
+
+
+def _with_login(given: Given, order: Order) -> Order:
+    """A login by flag replaces the whole one of a resource; half of each would open nothing."""
+    app = (given.github_app_id, given.github_installation_id, given.github_key_file)
+    ways = {
+        "--token-file": given.token_file is not None,
+        "--ssh-key-file": given.ssh_key_file is not None,
+        "--github-key-file": any(part is not None for part in app),
+    }
+    chosen = [flag for flag, is_given in ways.items() if is_given]
+    if len(chosen) > 1:
+        raise InvalidValue(f"{' and '.join(chosen)} are two ways to log in; give one")
+    secrets, token = order.secrets.flag("--token-file", given.token_file)
+    secrets, ssh = secrets.flag("--ssh-key-file", given.ssh_key_file)
+    secrets, hosts = secrets.flag("--known-hosts-file", given.known_hosts_file)
+    secrets, key = secrets.flag("--github-key-file", given.github_key_file)
+    secrets, ca = secrets.flag("--ca-file", given.ca_file)
+    source = order.job.source
+    auth = source.auth
+    if token is not None:
+        auth = GitAuth(AuthKind.TOKEN, secret=token)
+    elif ssh is not None:
+        auth = GitAuth(AuthKind.SSH, secret=ssh, known_hosts=auth.known_hosts)
+    elif ways["--github-key-file"]:
+        if None in app:
+            raise InvalidValue("--github-app-id, --github-installation-id and --github-key-file go together")
+        auth = GitAuth(AuthKind.GITHUB_APP, key, None, given.github_app_id, given.github_installation_id)
+    if hosts is not None:
+        auth = auth._replace(known_hosts=hosts)
+    if given.require_known_hosts and auth.kind is AuthKind.SSH and auth.known_hosts is None:
+        raise InvalidValue("--require-known-hosts needs --known-hosts-file, or a resource that names them")
+    if given.username is not None and auth.kind is not AuthKind.TOKEN:
+        raise InvalidValue("--username goes with --token-file")
+    source = source._replace(
+        auth=auth,
+        ca=ca or source.ca,
+        proxy=values.proxy(given.proxy) if given.proxy is not None else source.proxy,
+    )
+    return order._replace(
+        job=order.job._replace(source=source),
+        secrets=secrets,
+        username=given.username or "",
+        require_known_hosts=given.require_known_hosts,
+    )
+
+
+def _with_trust(given: Given, order: Order) -> Order:
+    secrets, signers = order.secrets.flag("--allowed-signers-file", given.allowed_signers_file)
+    secrets, keys = secrets.flag("--gpg-keys-file", given.gpg_keys_file)
+    source = order.job.source
+    before = source.signatures
+    policy = SignaturePolicy(
+        SignatureMode(given.verify_signatures) if given.verify_signatures else before.mode,
+        signers or before.allowed_signers,
+        keys or before.gpg_keys,
+    )
+    if policy.mode is SignatureMode.NONE and (signers or keys):
+        raise InvalidValue(
+            "--allowed-signers-file and --gpg-keys-file mean nothing without --verify-signatures"
+        )
+    if policy.mode is not SignatureMode.NONE and not (policy.allowed_signers or policy.gpg_keys):
+        raise InvalidValue("--verify-signatures needs --allowed-signers-file or --gpg-keys-file")
+    source = source._replace(signatures=policy, allow_rewrite=source.allow_rewrite and not given.no_rewrite)
+    plans = (values.digest(given.approve_plan),) if given.approve_plan else order.approved_plans
+    return order._replace(job=order.job._replace(source=source), secrets=secrets, approved_plans=plans)
+
+
+def _with_gateway(given: Given, order: Order) -> Order:
+    secrets, key = order.secrets.flag("--api-key-file", given.api_key_file)
+    secrets, ca = secrets.flag("--gateway-ca-file", given.gateway_ca_file)
+    value = given.api_key if given.api_key is not None else Secret(os.environ.get(API_KEY, ""))
+    if key is None and given.gateway is not None and value:
+        key = SecretKey(API_KEY, "")
+        secrets = secrets.holding(key, value)
+    order = order._replace(secrets=secrets)
+    if given.no_gateway:
+        if given.gateway is not None:
+            raise InvalidValue("--gateway and --no-gateway contradict each other")
+        return order._replace(host="", access=None)
+    if given.gateway is None and order.access is None:
+        extras = {
+            "--api-key-file": key,
+            "--api-key-header": given.api_key_header,
+            "--gateway-ca-file": ca,
+            "--gateway-insecure": given.gateway_insecure,
+            "--no-tls": given.no_tls,
+        }
+        useless = [flag for flag, value in extras.items() if value]
+        if useless:
+            raise InvalidValue(f"{useless[0]} means nothing without --gateway HOST:PORT")
+        return order
+    return _at_gateway(given, order, key, ca)
+
+
+def _at_gateway(given: Given, order: Order, key: SecretKey | None, ca: SecretKey | None) -> Order:
+    from stoker.domain.intent.policies import GatewayAccess  # noqa: PLC0415 - only who scans needs it
+    from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
+    from stoker.ignition.client.api_key import header_named  # noqa: PLC0415
+
+    access = order.access or GatewayAccess()
+    host = order.host or "127.0.0.1"
+    if given.gateway is not None:
+        address = GatewayAddress.parse(given.gateway)
+        host, access = address.host, replace(access, port=address.port, tls=address.tls)
+    if given.no_tls:
+        access = replace(access, tls=False)
+    access = replace(
+        access,
+        api_key=key or access.api_key,
+        api_key_header=header_named(given.api_key_header) if given.api_key_header else access.api_key_header,
+        ca=ca or access.ca,
+        insecure_skip_verify=given.gateway_insecure or access.insecure_skip_verify,
+    )
+    if access.api_key is None:
+        raise InvalidValue(
+            f"--gateway needs the gateway's API key: --api-key-file, or {API_KEY}, with NAME:SECRET"
+        )
+    return order._replace(host=host, access=access)
+
+
+def _require_secrets(order: Order) -> None:
+    """All of them are there now; each is read again when it is used."""
+    source = order.job.source
+    wanted = [
+        source.auth.secret,
+        source.auth.known_hosts,
+        source.ca,
+        source.signatures.allowed_signers,
+        source.signatures.gpg_keys,
+    ]
+    for key in wanted:
+        if key is not None:
+            order.secrets.read(key)
+    if source.auth.kind is AuthKind.TOKEN and source.auth.secret is not None:
+        order.secrets.line(source.auth.secret)
+    if order.access is None:
+        return
+    try:
+        if order.access.ca is not None:
+            order.secrets.read(order.access.ca)
+        if order.access.api_key is not None:
+            order.secrets.api_key(order.access.api_key)
+    except Misconfigured as error:
+        raise Misconfigured(
+            f"{error.message}; --no-gateway leaves the gateway alone", reason=error.reason
+        ) from None

@@ -1,0 +1,277 @@
+"""A keeper for an order: the login, the keys, the gateway and the progress bar wired to it.
+
+The one place in which the command line meets the agent's pass. Verbs ask a `Kept`
+for a pass, a plan or the drift, and get values back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.gates.maintenance_window import waiting_for_window
+from stoker.agent.sync.jobs import Wish
+from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.open_source import open_keeper
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.cli.common.output import complain
+from stoker.cli.sync.git_credentials import access_reader, keys_reader
+from stoker.cli.sync.sync_request import Order
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import StokerError
+
+if TYPE_CHECKING:
+    from stoker.agent.audit.audit_log import Audit
+    from stoker.agent.audit.audit_export import Export
+    from stoker.agent.sync.hooks import Noise, PassHook
+    from stoker.agent.sync.sync_report import SyncReport
+    from stoker.agent.rollback.rollback import Undoing
+    from stoker.domain.refs import CommitId
+    from stoker.engine.plan.drift import Drift
+    from stoker.engine.plan.ledger import Ledger
+    from stoker.engine.source_protocol import SourceReader
+    from stoker.ignition.sync.gateway_hook import Attending, GatewayOutcome
+    from stoker.snapshots.types import Snapshot
+    from stoker.telemetry.log_shipper import Shipper
+
+Progress = Callable[[str, int, int], None]
+
+
+class Kept:
+    """One data folder with everything that a pass over it needs."""
+
+    def __init__(
+        self,
+        order: Order,
+        *,
+        reader: SourceReader | None = None,
+        progress: Progress | None = None,
+        clock: Clock | None = None,
+        nudged_by: Callable[[], str] | None = None,
+        answered: Callable[[float], None] | None = None,
+        shipper: Shipper | None = None,
+    ) -> None:
+        """`answered` hears how long a gateway took to answer each request for a scan.
+
+        `shipper` takes audit records to a log server and belongs to who gives it; without one
+        it is made here, if the environment names a server.
+        """
+        self.order = order
+        self._clock = clock if clock is not None else SystemClock()
+        self._nudged_by = nudged_by
+        self._audit: Audit | None = None
+        self._own_shipper = log_server() if shipper is None else None
+        self._shipper = shipper or self._own_shipper
+        self._attendant, noise = _gateway_of(order, answered)
+        self.undoing = _undoing(order, self._attendant, noise, self._clock)
+        hooks = (*self._told(), *_hooks(order, self.undoing, self._attendant, self._clock))
+        keeper = _keeper(order, hooks, noise, reader, progress)
+        self._tended = Tended(keeper, self._attendant, self.undoing)
+
+    async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> SyncReport:
+        """One pass; any of the approved plans may be the one that it comes to."""
+        if self.undoing is not None and self.order.pinned_at and not (dry_run or self.order.dry_run):
+            return await self.go_back(self.order.pinned_at)
+        back = self.order.rollback.to_commit if self.order.rollback is not None else None
+        return await self._sync(
+            Wish(
+                walk=walk,
+                dry_run=dry_run or self.order.dry_run,
+                diff=diff,
+                approved=frozenset(self.order.approved_plans),
+                commit=back,
+                released=frozenset(self.order.released_commits),
+                goes_back=back is not None,
+                waits=None if back else waiting_for_window(self.order.windows, self._clock.now()),
+            ),
+            dry_run=dry_run,
+        )
+
+    async def go_to(self, commit: CommitId) -> SyncReport:
+        """Be at a commit because somebody asked for it, whatever the ref says."""
+        return await self._sync(Wish(commit=commit, goes_back=True), dry_run=False)
+
+    async def go_back(self, snapshot_id: str, by: str = "") -> SyncReport:
+        """Be at a snapshot because somebody asked for it."""
+        if self.undoing is None:
+            raise StokerError("nobody can go back to a snapshot here")
+        job, trigger = self._tended.keeper.job, self._trigger()
+        try:
+            _, report = await self.undoing.stay(job, snapshot_id, snapshot_id, by)
+        except StokerError as error:
+            self._audited.failed(error, trigger, ref=str(job.source.ref))
+            raise
+        if report.files_changed:
+            scanned = self._attendant.outcome.result if self._attendant is not None else ""
+            self._audited.passed(report, trigger, scanned)
+        return report
+
+    async def _sync(self, wish: Wish, *, dry_run: bool) -> SyncReport:
+        trigger = self._trigger()
+        try:
+            report = await self._tended.sync(wish)
+        except StokerError as error:
+            if not dry_run:
+                self._audited.failed(error, trigger, ref=str(self.order.job.source.ref))
+            raise
+        if not dry_run and (report.files_changed or report.result is not Result.DONE or self._audit):
+            scanned = self._attendant.outcome.result if self._attendant is not None else ""
+            self._audited.passed(report, trigger, scanned)
+        return report
+
+    @property
+    def outcome(self) -> GatewayOutcome | None:
+        """What the gateway made of the last change."""
+        return self._attendant.outcome if self._attendant is not None else None
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What was written, as far as it has been read."""
+        return self._tended.keeper.ledger
+
+    def paused(self) -> None:
+        """Nothing is followed until somebody says otherwise."""
+        self._audited.paused(ref=str(self.order.job.source.ref))
+
+    @property
+    def _audited(self) -> Audit:
+        """Who writes down what was done; made when there is something to write."""
+        if self._audit is None:
+            from stoker.agent.audit.audit_log import Audit  # noqa: PLC0415 - mostly nothing happens
+
+            self._audit = Audit(
+                self.order.job.data_dir,
+                _named(self.order),
+                self._clock,
+                aloud=self._nudged_by is not None,
+                export=_export(self._shipper),
+            )
+        return self._audit
+
+    def _told(self) -> tuple[PassHook, ...]:
+        """Who stays has a log, which tells of the steps of a change."""
+        if self._nudged_by is None:
+            return ()
+        from stoker.agent.loop.change_log_lines import Chronicle  # noqa: PLC0415 - one sync alone has no log
+
+        return (Chronicle(self._clock, mappings=len(self.order.job.files.mappings), source=self._trigger),)
+
+    def _trigger(self) -> str:
+        if self._nudged_by is None:
+            return "manual"
+        from stoker.agent.audit.audit_log import trigger_of  # noqa: PLC0415 - for those who stay
+
+        return trigger_of(self._nudged_by())
+
+    async def verify(self) -> Drift:
+        return await self._tended.verify()
+
+    def show_warnings(self, verb: str) -> None:
+        """What the last pass met at the gateway and went on all the same."""
+        for warning in self._attendant.outcome.warnings if self._attendant is not None else ():
+            complain(f"stoker {verb}: warning: {warning}")
+
+    async def aclose(self) -> None:
+        await self._tended.aclose()
+        if self._own_shipper is not None:
+            await asyncio.to_thread(self._own_shipper.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def ways_back(order: Order, clock: Clock | None = None) -> Undoing | None:
+    """Who knows the snapshots of a folder and lets go of them; its gateway is not asked anything."""
+    return _undoing(order._replace(goes_back=True), None, None, clock if clock is not None else SystemClock())
+
+
+def snapshots_of(order: Order) -> list[Snapshot]:
+    """All there are, wherever they lie; for a thread."""
+    undoing = ways_back(order)
+    return [one for store in undoing.stores() for one in store.listed()] if undoing is not None else []
+
+
+def _gateway_of(
+    order: Order, answered: Callable[[float], None] | None
+) -> tuple[Attending | None, Noise | None]:
+    if not order.host:
+        return None, None
+    from stoker.cli.sync.gateway_setup import attendant_for  # noqa: PLC0415 - files alone need no gateway
+    from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415
+
+    return attendant_for(order, answered), ResourceNoise()
+
+
+def _undoing(order: Order, attendant: Attending | None, noise: Noise | None, clock: Clock) -> Undoing | None:
+    """Who takes copies and changes back; None where nothing asks for it."""
+    from stoker.agent.rollback.setup import make  # noqa: PLC0415 - beside the pass itself
+
+    return make(
+        order.snapshots,
+        order.auto_rollback,
+        data_dir=order.job.data_dir,
+        gateway=order.gateway,
+        secret=order.secrets.read,
+        attendant=attendant,
+        noise=noise,
+        clock=clock,
+        asked=order.goes_back or bool(order.pinned_at),
+        resource=order.owner,
+    )
+
+
+def _hooks(
+    order: Order, undoing: Undoing | None, attendant: Attending | None, clock: Clock
+) -> tuple[PassHook, ...]:
+    """Around each change: what a resource asks for, then the gateway."""
+    copying = undoing.hooks if undoing is not None else ()
+    mine = copying if attendant is None else (*copying, attendant)
+    if order.validation is None:
+        return mine
+    from stoker.agent.gates.setup import gates_for  # noqa: PLC0415 - flags alone ask for none
+
+    return (*gates_for(order.validation, order.job.data_dir, _named(order), clock), *mine)
+
+
+def _named(order: Order) -> Gateway:
+    return Gateway(order.gateway, order.namespace, order.resource)
+
+
+def _keeper(
+    order: Order,
+    hooks: tuple[PassHook, ...],
+    noise: Noise | None,
+    reader: SourceReader | None,
+    progress: Progress | None,
+) -> Keeper:
+    if reader is not None:
+        return Keeper(order.job, reader, hooks=hooks, noise=noise, progress=progress)
+    access, keys = access_reader(order), keys_reader(order)
+    return open_keeper(order.job, access=access, keys=keys, hooks=hooks, noise=noise, progress=progress)
+
+
+def log_server() -> Shipper | None:
+    """Who sends audit records to a log server, where the environment names one."""
+    if not os.environ.get("STOKER_AUDIT_SYSLOG"):
+        return None
+    from stoker.agent.audit.audit_export import shipper_for  # noqa: PLC0415 - few sites have one
+
+    return shipper_for(os.environ)
+
+
+def _export(shipper: Shipper | None) -> Export | None:
+    if shipper is None:
+        return None
+    from stoker.agent.audit.audit_export import exporting  # noqa: PLC0415
+
+    return exporting(shipper)

@@ -1,0 +1,74 @@
+"""`stoker verify`: what in a data folder is not as the last sync left it.
+
+Asks nobody: the ledger in the folder says what was written. What a gateway does to its
+own `resource.json` and thumbnails all day is no change; to tell that, the contents of the
+last sync are looked for in the mirrors of this machine, and where they are gone it is told
+after all. With a resource (`-f`) its `drift.ignore` counts, as in a sync. Exit codes: 0 all
+as it was, 10 something was changed, deleted or put there by others, 3 there never was a
+sync, 2 wrong input.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common import options
+from stoker.cli.common.options import Given
+from stoker.cli.common.run import run, told
+from stoker.cli.common.help_sections import SentenceCommand, applied
+from stoker.cli.common.output import show_lines, show_object
+
+if TYPE_CHECKING:
+    from stoker.engine.plan.drift import Drift
+    from stoker.engine.plan.drift_ignore import Ignored
+    from stoker.engine.plan.ledger import Ledger
+    from stoker.fs.data_folder import DataFolder
+
+
+@click.command("verify", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@applied((options.DATA_DIR, options.CACHE_DIR, *options.RESOURCE, options.OUTPUT))
+@click.pass_context
+def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> None:
+    """Find what changed in a data folder since the last sync."""
+    given = Given.taken_from(rest)
+
+    def work() -> int:
+        from stoker.agent.sync.folder import verify  # noqa: PLC0415 - --help needs none of it
+        from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
+        from stoker.cli.sync.job import cache_dir_of, data_dir_of  # noqa: PLC0415
+
+        ignored = _ignored(given)
+
+        async def quieted(found: Drift, ledger: Ledger, folder: DataFolder) -> Drift:
+            from stoker.agent.sync.noise_filter import noiseless, unignored  # noqa: PLC0415 - mostly nothing has changed
+            from stoker.git.mirror.blob_cache import Recalled  # noqa: PLC0415
+            from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415
+
+            reader = Recalled(cache_dir_of(given))
+            found = await unignored(found, ignored, ledger=ledger, folder=folder, reader=reader)
+            return await noiseless(found, ResourceNoise(), ledger=ledger, folder=folder, reader=reader)
+
+        with ProgressBar() as bar:
+            bar("comparing", 0, 0)
+            drift = run(verify(data_dir_of(given), quieted, ignored))
+        if output == "json":
+            show_object(drift.as_json())
+        else:
+            show_lines(drift.lines())
+        return Exit.DONE if drift.clean else Exit.DIFFERENT
+
+    told(context, "verify", output, work)
+
+
+def _ignored(given: Given) -> Ignored:
+    """What the resource says is nobody's drift; without one, nothing is."""
+    from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored  # noqa: PLC0415 - --help needs none of it
+
+    if not given.manifests:
+        return NOTHING_IGNORED
+    from stoker.cli.sync.resources import order_from_resource  # noqa: PLC0415 - flags alone need no YAML
+
+    return Ignored(order_from_resource(given).job.ignore)

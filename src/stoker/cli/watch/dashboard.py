@@ -1,0 +1,205 @@
+"""The dashboard of `stoker sync --watch`: its parts, wired to the watcher and to the order of now.
+
+Keeping a gateway's files comes first: where the address is taken, the certificate is not
+there or the folder cannot hold the token, the watch goes on and the page is tried again
+every 30 s. What people said on a page before this start (stop, pause) holds with and
+without one. The token is shown to a terminal alone; a log gets the name of its file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.rollback.state import Notes, Pin, Quarantine
+from stoker.agent.loop.loop import Assignment, Watcher
+from stoker.cli.common.output import complain
+from stoker.cli.sync.sync_setup import Kept, snapshots_of, ways_back
+from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.rollback import gone_back
+from stoker.cli.watch.request_reload import Orders
+from stoker.cli.watch.settings import DASHBOARD_TOKEN, USUAL, Settings
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.engine.layout.protected_paths import STATE
+from stoker.snapshots.types import Snapshot
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import Address, parse_address
+from stoker.dashboard.keep_serving import kept_open
+from stoker.dashboard.metrics import Meter
+from stoker.dashboard.server_tls import secured
+from stoker.dashboard.server import Dashboard
+from stoker.dashboard.server import Settings as WebSettings
+from stoker.dashboard.standalone.pending_actions import NOTES
+from stoker.dashboard.standalone.token_check import LocalGate, OwnToken, long_enough
+from stoker.dashboard.standalone.view import Subject
+from stoker.dashboard.standalone.setup import Stage
+
+KIND = "Folder"
+"""What a folder is called that flags describe, and no resource."""
+
+log = get_logger(__name__)
+
+
+@asynccontextmanager
+async def showing(
+    orders: Orders, settings: Settings, watcher: Watcher, clock: Clock, metrics: Metrics
+) -> AsyncIterator[None]:
+    """Serve the page while the watcher runs; a token that could be guessed is refused at once."""
+    if settings.dashboard_token_file is not None:
+        _chosen(orders, settings.dashboard_token_file)
+    data_dir = orders.order.job.data_dir
+    ways = _Ways(orders)
+    stage = Stage(subject_of(orders.order), data_dir, ways, lambda: watcher.nudge("manual"), clock)
+    for name, held in zip(NOTES, (stage.desk.stopped, stage.desk.paused), strict=True):
+        if held:
+            log.warning("dashboard.holds_still", note=str(data_dir / STATE / name))
+    orders.shown = _turns(orders, stage)
+    async with AsyncExitStack() as parts:
+        parts.push_async_callback(stage.aclose)
+        address = parse_address(settings.dashboard_address or USUAL)
+        if address is not None:
+            meter = Meter(metrics)
+            serving = kept_open(lambda: _serve(address, orders, settings, stage, meter, clock), clock)
+            parts.push_async_callback(_ended, asyncio.create_task(serving, name="dashboard"))
+        yield
+
+
+async def _ended(task: asyncio.Task[NoReturn]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _serve(
+    address: Address, orders: Orders, settings: Settings, stage: Stage, meter: Meter, clock: Clock
+) -> None:
+    """Open the page, and keep it open until cancelled."""
+    gate, file, own = _gate(orders, settings)
+    async with AsyncExitStack() as parts:
+        tls = await parts.enter_async_context(secured(settings.dashboard_cert_dir, clock))
+        server = Dashboard(
+            stage.scene,
+            stage.hands,
+            gate,
+            settings=WebSettings(settings.dashboard_address or USUAL, names=_names(address, settings)),
+            tls=tls,
+            clock=clock,
+            meter=meter,
+        )
+        await parts.enter_async_context(server)
+        if own is not None:  # only now: where the port is taken, so may be the folder with its token
+            own.write()
+            parts.callback(_cleared, own)
+        _tell(address, server.port or 0, "http" if tls is None else "https", file, own)
+        await asyncio.Event().wait()
+
+
+def subject_of(order: Order) -> Subject:
+    owner = order.owner
+    return Subject(
+        namespace=order.namespace or "local",
+        kind=str(owner.door) if owner is not None else KIND,
+        name=order.resource or order.gateway,
+        gateway=order.gateway,
+        ref=str(order.job.source.ref),
+        paused=order.paused,
+    )
+
+
+def _turns(orders: Orders, stage: Stage) -> Callable[[Assignment, Kept], Assignment]:
+    def turn(found: Assignment, kept: Kept) -> Assignment:
+        order = orders.order
+        kept.order = order._replace(approved_plans=(*order.approved_plans, *sorted(stage.desk.approved)))
+        return stage.assigned(found, kept, subject_of(order), order.job.source.ref)
+
+    return turn
+
+
+def _gate(orders: Orders, settings: Settings) -> tuple[LocalGate, Path, OwnToken | None]:
+    """The gate, where its token lies, and the token itself where nobody else chose it."""
+    file = settings.dashboard_token_file
+    if file is not None:
+        return LocalGate(partial(_chosen, orders, file)), file, None
+    own = OwnToken(orders.order.job.data_dir / STATE)
+    return LocalGate(lambda: own.value), own.file, own
+
+
+def _chosen(orders: Orders, file: Path) -> Secret:
+    return long_enough(orders.order.secrets.line(DASHBOARD_TOKEN), file)
+
+
+def _cleared(own: OwnToken) -> None:
+    with suppress(StokerError, OSError):
+        own.clear()
+
+
+def _names(address: Address, settings: Settings) -> frozenset[str]:
+    return frozenset(
+        name.lower() for name in (address.host, socket.gethostname(), *settings.dashboard_hosts) if name
+    )
+
+
+def _tell(address: Address, port: int, scheme: str, file: Path, own: OwnToken | None) -> None:
+    host = address.host
+    url = f"{scheme}://{Address(host or 'localhost', port)}/"
+    if scheme == "http" and not _is_loopback(host):
+        log.warning("dashboard.in_the_clear", address=url, why="tokens and pictures are not encrypted")
+    if own is not None and sys.stderr.isatty():
+        complain(f"stoker sync: dashboard: {url}#token={own.value.reveal()}")
+    else:
+        log.info("dashboard.open", address=url, token_file=str(file))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Ways:
+    """`stoker rollback`, for the order of now."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+
+    async def go_back(self, to: str) -> SyncReport:
+        order = self._orders.order._replace(goes_back=True)
+        if order.dry_run:
+            raise Stalled(f"nothing is written here, so {to[:40]} is not put back", reason=Reason.DRY_RUN)
+        try:
+            _, report = await gone_back(order, to, lambda: "manual")
+        finally:
+            self._orders.renew()
+        return report
+
+    def release(self) -> Sequence[str]:
+        undoing = ways_back(self._orders.order)
+        self._orders.renew()
+        return undoing.release() if undoing is not None else ()
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        return snapshots_of(self._orders.order)
+
+    @property
+    def pin(self) -> Pin | None:
+        return self._notes.pin
+
+    @property
+    def quarantine(self) -> Quarantine | None:
+        return self._notes.quarantine
+
+    @property
+    def _notes(self) -> Notes:
+        return Notes(self._orders.order.job.data_dir / STATE)

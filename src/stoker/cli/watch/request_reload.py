@@ -1,0 +1,124 @@
+"""The order of now: what flags and files say, read again when a file was edited.
+
+The watcher asks here before each pass what it is to keep. A broken edit changes nothing,
+and is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stoker.agent.loop.loop import Assignment
+from stoker.cli.common.options import STDIN, Given
+from stoker.cli.sync.sync_setup import Kept, log_server
+from stoker.cli.sync.sync_request import order_from
+from stoker.cli.watch.settings import POLL_SECONDS, Settings
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.delivery import Polling
+from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.secrets import Secret
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class Orders:
+    """The order of now, and who keeps it."""
+
+    def __init__(self, given: Given, settings: Settings, *, reader: Any = None) -> None:
+        self._given = given
+        self._settings = settings
+        self._reader = reader
+        self._seen = self._stamps()
+        self._forced = False
+        self._kept: Kept | None = None
+        self.nudged_by: Callable[[], str] = str
+        """What made the watcher look, while it does."""
+        self.answered: Callable[[float], None] | None = None
+        """Hears how long the gateway took to answer each request for a scan."""
+        self.shown: Callable[[Assignment, Kept], Assignment] | None = None
+        """Changes what the watcher does next by what people want of it."""
+        self._renewed = False
+        self.order = settings.over(order_from(given))
+        self.shipper = log_server()
+        """One for all keepers: what it counts is not forgotten when a file is read again."""
+
+    @property
+    def changed(self) -> bool:
+        return self._stamps() != self._seen
+
+    def force(self) -> None:
+        """Read again before the next pass, whatever the files' dates say."""
+        self._forced = STDIN not in self._given.manifests
+
+    async def assign(self) -> Assignment:
+        if self._forced or self.changed:
+            await self._reread()
+        if self._renewed:
+            self._renewed = False
+            await self.aclose()
+        if self._kept is None:
+            self._kept = Kept(
+                self.order,
+                reader=self._reader,
+                nudged_by=self.nudged_by,
+                answered=self.answered,
+                shipper=self.shipper,
+            )
+        order = self.order
+        now = Assignment(
+            kept=self._kept,
+            interval=_interval(order.polling),
+            drift=order.drift or Drift(DriftMode.RESTORE),
+            paused=order.paused,
+        )
+        if self.shown is not None:
+            now = self.shown(now, self._kept)
+        if now.paused:
+            self._kept.paused()
+        return now
+
+    def renew(self) -> None:
+        """Remember nothing of the folder in the next pass: somebody else was at work there."""
+        self._renewed = True
+
+    def webhook_secrets(self) -> list[Secret]:
+        return [self.order.secrets.line(key) for key in self.order.webhook_keys]
+
+    async def aclose(self) -> None:
+        if self._kept is not None:
+            await self._kept.aclose()
+            self._kept = None
+
+    async def _reread(self) -> None:
+        self._seen, self._forced = self._stamps(), False
+        try:
+            fresh = self._settings.over(order_from(self._given))
+        except StokerError as error:
+            log.warning("file.broken", reason=error.reason, error=error.message, kept="what it said before")
+            return
+        if fresh != self.order:
+            log.info("file.reread", files=list(self._given.manifests))
+            await self.aclose()
+            self.order = fresh
+
+    def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """What tells that a file was edited; standard input cannot be."""
+        return tuple(_stamp(Path(name)) for name in self._given.manifests if name != STDIN)
+
+
+def _interval(polling: Polling | None) -> float:
+    if polling is None:
+        return POLL_SECONDS
+    return polling.interval if polling.enabled else math.inf
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

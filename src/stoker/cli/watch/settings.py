@@ -1,0 +1,106 @@
+"""The options that only mean something while watching, and what they change of an order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stoker.cli.sync.sync_request import Order
+from stoker.domain.errors import InvalidValue, StokerError
+from stoker.domain.intent.delivery import SHORTEST_POLLING, Polling
+from stoker.domain.intent.intent import Notice
+from stoker.domain.intent.policies import Drift, DriftMode
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.quantities import parse_duration
+from stoker.domain.reasons import Reason
+from stoker.telemetry.probes import parse_address
+
+POLL_SECONDS = 30.0
+USUAL = "127.0.0.1:8090"
+"""Where the dashboard is, if nobody says otherwise and nobody else is there."""
+DASHBOARD_TOKEN = SecretKey("--dashboard-token-file", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """They are read once; an order that is read again gets the same."""
+
+    health_address: str
+    metrics_address: str
+    webhook_address: str | None = None
+    webhook_secret_file: Path | None = None
+    dashboard_address: str | None = None
+    """None: the usual one, if it is free."""
+    dashboard_token_file: Path | None = None
+    dashboard_cert_dir: Path | None = None
+    dashboard_hosts: tuple[str, ...] = ()
+    interval: float | None = None
+    drift: DriftMode | None = None
+    drift_interval: float | None = None
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> Settings:
+        drift = options["drift"]
+        for name in ("health_address", "metrics_address", "webhook_address", "dashboard_address"):
+            parse_address(options[name] or "")
+        return cls(
+            options["health_address"],
+            options["metrics_address"],
+            options["webhook_address"],
+            options["webhook_secret_file"],
+            options["dashboard_address"],
+            options["dashboard_token_file"],
+            options["dashboard_cert_dir"],
+            options["dashboard_host"],
+            _pause("--interval", options["interval"]),
+            DriftMode(drift) if drift else None,
+            _pause("--drift-interval", options["drift_interval"]),
+        )
+
+    def over(self, order: Order) -> Order:
+        """The order with what these settings change of it."""
+        secrets, key = order.secrets.flag("--webhook-secret-file", self.webhook_secret_file)
+        if key is not None:
+            secrets.line(key)
+        secrets, token = secrets.flag(DASHBOARD_TOKEN.name, self.dashboard_token_file)
+        if token is not None:
+            secrets.line(token)
+        given = tuple(one for one in order.webhook_keys if secrets.has(one))
+        drift = order.drift if order.drift is not None else Drift(DriftMode.RESTORE)
+        polling = order.polling if order.polling is not None else Polling(interval=POLL_SECONDS)
+        return order._replace(
+            secrets=secrets,
+            webhook_keys=(key,) if key else given,
+            notices=(
+                *order.notices,
+                *(_deaf(one) for one in order.webhook_keys if not (key or one in given)),
+            ),
+            drift=replace(
+                drift, mode=self.drift or drift.mode, interval=self.drift_interval or drift.interval
+            ),
+            polling=polling
+            if self.interval is None
+            else replace(polling, enabled=True, interval=self.interval),
+        )
+
+
+def _deaf(key: SecretKey) -> Notice:
+    return Notice(
+        Reason.SECRET_NOT_FOUND,
+        f"Secret {key.name!r} with key {key.key!r} of spec.webhook is not given: "
+        f"who knows it is not believed; use --secret {key.name}/{key.key}=FILE",
+    )
+
+
+def _pause(flag: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except StokerError as error:
+        raise InvalidValue(f"{flag}: {error.message}") from None
+    if seconds < SHORTEST_POLLING:
+        raise InvalidValue(f"{flag} {text!r} is shorter than {SHORTEST_POLLING:g} s")
+    return seconds

@@ -1,0 +1,129 @@
+"""`stoker sync --watch`: the watcher, and all that lives beside it.
+
+Health, metrics and, where there is a secret, a webhook are served beside it; signals
+nudge and stop it; a file given with -f is read again when it changes. All parts live
+in one event loop and end together. SIGTERM and SIGINT let the pass that runs finish;
+the second one does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from stoker.agent.loop.metrics import PassMetrics
+from stoker.agent.loop.local_webhook import WebhookServer
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.loop.loop import Watcher
+from stoker.cli.exit_codes import Exit
+from stoker.cli.common.options import Given
+from stoker.cli.common.output import show_notices, show_object
+from stoker.cli.sync.sync_request import Order
+from stoker.cli.watch.request_reload import Orders
+from stoker.cli.watch.settings import USUAL, Settings
+from stoker.domain.clock import SystemClock
+from stoker.domain.errors import InvalidValue
+from stoker.engine.layout.protected_paths import STATE
+from stoker.telemetry.health import Health
+from stoker.telemetry.logs import configure
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import ProbeServer, parse_address
+
+FILE_LOOK = 2.0
+
+
+def watch_order(given: Given, options: Mapping[str, Any], output: str) -> int:
+    """Run until a signal; everything that can be wrong at first is refused before anything listens."""
+    configure(level=options["log_level"], log_format=options["log_format"])
+    settings = Settings.read(options)
+    orders = Orders(given, settings)
+    if settings.webhook_address and not orders.order.webhook_keys:
+        raise InvalidValue(
+            "--webhook-address needs --webhook-secret-file: nobody is believed without a secret"
+        )
+    show_notices("sync", orders.order.notices)
+    told = (lambda report: show_object(report.as_json())) if output == "json" else None
+    asyncio.run(watch(orders, settings, told))
+    return Exit.DONE
+
+
+async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport], None] | None = None) -> None:
+    clock, metrics, health = SystemClock(), Metrics(), Health()
+    order = orders.order
+    meter = PassMetrics(metrics, clock, namespace=order.namespace, cr=order.resource, gateway=order.gateway)
+    watcher = Watcher(orders.assign, meter=meter, told=told, clock=clock)
+    orders.nudged_by = lambda: watcher.trigger
+    orders.answered = meter.scanned
+    health.live.add("watcher", watcher.heartbeat.check)
+    health.ready.add("sync", watcher.why_not_ready)
+    health.started.add("sync", watcher.why_not_ready)
+    _listen_to_signals(watcher, orders)
+    async with AsyncExitStack() as parts:
+        if orders.shipper is not None:
+            metrics.collect_from(orders.shipper.readings)
+            parts.push_async_callback(asyncio.to_thread, orders.shipper.close)
+        parts.push_async_callback(orders.aclose)
+        await parts.enter_async_context(
+            ProbeServer(
+                health,
+                metrics,
+                health_address=settings.health_address,
+                metrics_address=settings.metrics_address,
+            )
+        )
+        if order.webhook_keys:
+            server = WebhookServer(
+                settings.webhook_address or f"127.0.0.1:{order.webhook_port}",
+                orders.webhook_secrets,
+                watcher.nudge,
+                clock=clock,
+            )
+            await parts.enter_async_context(server)
+        if parse_address(settings.dashboard_address or USUAL) is not None or _is_held(order):
+            from stoker.cli.watch.dashboard import showing  # noqa: PLC0415 - for those who look
+
+            await parts.enter_async_context(showing(orders, settings, watcher, clock, metrics))
+        looking = asyncio.create_task(_look_at_files(orders, watcher))
+        try:
+            await watcher.run()
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+
+def _is_held(order: Order) -> bool:
+    """Whether somebody stopped or paused it on a page that it had before; that holds without a page."""
+    from stoker.dashboard.standalone.pending_actions import NOTES  # noqa: PLC0415
+
+    return any((order.job.data_dir / STATE / name).exists() for name in NOTES)
+
+
+async def _look_at_files(orders: Orders, watcher: Watcher) -> None:
+    while True:
+        await asyncio.sleep(FILE_LOOK)
+        if orders.changed:
+            watcher.nudge("file")
+
+
+def _listen_to_signals(watcher: Watcher, orders: Orders) -> None:
+    loop, main = asyncio.get_running_loop(), asyncio.current_task()
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked and main is not None:
+            main.cancel()
+        asked = True
+        watcher.stop()
+
+    def reread() -> None:
+        orders.force()
+        watcher.nudge("signal")
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, reread)
+    loop.add_signal_handler(signal.SIGUSR1, lambda: watcher.nudge("signal"))

@@ -1,0 +1,165 @@
+"""What is still to be told to whom, and when: bookkeeping without I/O and without a clock of its own.
+
+There is one letter at a time for each trouble and target: what is newer takes the
+place of what was not sent yet, so an end never overtakes its beginning. The same words
+go out once in ten minutes; what came again meanwhile waits for that moment, and is
+forgotten if it is over by then. It must never grow beyond its capacity: the oldest
+letters go first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stoker.controller.alerting.alarms import Alarm, Incident
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.intent.delivery import AlertTarget
+
+CAPACITY = 500
+WINDOW = 600.0
+BURST = 20
+"""Letters about one resource to one target within the window."""
+PAUSES = (15.0, 60.0, 180.0, 480.0)
+GIVE_UP_AFTER = 900.0
+
+
+class Slot(NamedTuple):
+    """One trouble of one resource, for one target."""
+
+    resource: ResourceKey
+    incident: Incident
+    target: str
+
+
+@dataclass(slots=True, eq=False)
+class Letter:
+    """One thing to send."""
+
+    slot: Slot
+    alarm: Alarm
+    target: AlertTarget
+    over: bool
+    due: float
+    first: float
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    message: str
+    at: float
+    open: bool
+
+
+class Outbox:
+    """All letters that are not sent, and what is remembered of those that were."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._letters: OrderedDict[Slot, Letter] = OrderedDict()
+        self._sent: OrderedDict[Slot, _Sent] = OrderedDict()
+        self._under_way: set[Slot] = set()
+        self._recent: dict[tuple[ResourceKey, str], deque[float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._letters)
+
+    def begins(self, slot: Slot, alarm: Alarm, target: AlertTarget, now: float) -> list[Letter]:
+        """Something is wrong; the letters that had to make room."""
+        return self._put(Letter(slot, alarm, target, False, self._not_before(slot, alarm, now), now))
+
+    def ends(
+        self, slot: Slot, alarm: Alarm, target: AlertTarget, now: float, *, presumed: bool = False
+    ) -> list[Letter]:
+        """It is over; that is said where the beginning was, or is `presumed` to have been."""
+        sent = self._sent.get(slot)
+        waiting = self._letters.get(slot)
+        if slot not in self._under_way:
+            if waiting is not None and not waiting.over:
+                self._letters.pop(slot)
+            if not (sent.open if sent is not None else presumed):
+                return []
+        return self._put(Letter(slot, alarm, target, True, now, now))
+
+    def withdraw(self, slot: Slot, now: float) -> None:
+        """It is over for somebody who hears of beginnings only: what was put off is not said after all."""
+        waiting = self._letters.get(slot)
+        if waiting is not None and not waiting.tries and waiting.due > now:
+            del self._letters[slot]
+
+    def take(self, now: float, most: int) -> Iterator[Letter]:
+        """What is due; each is under way until `sent` or `failed` is told of it."""
+        due = [one for one in self._letters.values() if one.due <= now and one.slot not in self._under_way]
+        for letter in due[: max(0, most)]:
+            self._under_way.add(letter.slot)
+            yield letter
+
+    def next_due(self) -> float:
+        waiting = (one.due for one in self._letters.values() if one.slot not in self._under_way)
+        return min(waiting, default=math.inf)
+
+    def sent(self, letter: Letter, now: float) -> None:
+        self._done(letter)
+        before = self._sent.get(letter.slot)
+        told, at = (letter.alarm.message, now) if not letter.over else ("", 0.0)
+        if letter.over and before is not None:  # what was said last is still not to be said again at once
+            told, at = before.message, before.at
+        self._sent[letter.slot] = _Sent(told, at, not letter.over)
+        self._sent.move_to_end(letter.slot)
+        while len(self._sent) > 4 * self._capacity:
+            self._sent.popitem(last=False)
+        if not letter.over:
+            times = self._recent.setdefault((letter.slot.resource, letter.slot.target), deque(maxlen=BURST))
+            times.append(now)
+
+    def failed(self, letter: Letter, now: float, *, final: bool = False, after: float | None = None) -> bool:
+        """Whether it is given up; else it comes back after a pause, or what took its place comes."""
+        letter.tries += 1
+        pause = max(PAUSES[min(letter.tries, len(PAUSES)) - 1], after or 0.0)
+        out_of_time = now + pause - letter.first > GIVE_UP_AFTER
+        if final or letter.tries > len(PAUSES) or out_of_time:
+            self._done(letter)
+            return True
+        self._under_way.discard(letter.slot)
+        letter.due = now + pause
+        return False
+
+    def hurry(self, now: float) -> None:
+        """The end has come: whatever is not sent now never is."""
+        for letter in self._letters.values():
+            letter.due = min(letter.due, now)
+
+    def forget(self, resource: ResourceKey) -> None:
+        """It is gone; what is owed about it is still sent."""
+        for slot in [slot for slot in self._sent if slot.resource == resource]:
+            del self._sent[slot]
+        for known in [known for known in self._recent if known[0] == resource]:
+            del self._recent[known]
+
+    def _put(self, letter: Letter) -> list[Letter]:
+        self._letters.pop(letter.slot, None)
+        self._letters[letter.slot] = letter
+        dropped: list[Letter] = []
+        for old in list(self._letters.values()):
+            if len(self._letters) <= self._capacity:
+                break
+            if old.slot not in self._under_way:
+                dropped.append(self._letters.pop(old.slot))
+        return dropped
+
+    def _not_before(self, slot: Slot, alarm: Alarm, now: float) -> float:
+        sent = self._sent.get(slot)
+        same = sent is not None and sent.message == alarm.message
+        due = sent.at + WINDOW if same and sent is not None else now
+        times = self._recent.get((slot.resource, slot.target))
+        return max(now, due, times[0] + WINDOW if times is not None and len(times) == BURST else now)
+
+    def _done(self, letter: Letter) -> None:
+        """Unless something newer has taken its place meanwhile."""
+        self._under_way.discard(letter.slot)
+        if self._letters.get(letter.slot) is letter:
+            del self._letters[letter.slot]

@@ -1,0 +1,97 @@
+"""One letter to one service: its secret read now, one request, and what the answer means.
+
+The address of a chat is itself a secret. It stands in no message: sentences name the
+host, and the Secret it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+
+from stoker.http_client import Answer, Request, call
+from stoker.controller.alerting.alarms import Alarm
+from stoker.controller.alerting.formats import body_for
+from stoker.controller.cache.secrets import SecretReader
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.intent.delivery import AlertKind, AlertTarget
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import HIDDEN, Secret
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import one_line
+
+PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
+TIMEOUT = 10.0
+MAX_REPLY = 16 * 1024
+LONGEST_ADDRESS = 2048
+LONGEST_QUOTE = 200
+_AGAIN = (408, 425, 429)
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Tells services."""
+
+    client: Client
+    pagerduty: str = PAGERDUTY
+    timeout: float = TIMEOUT
+
+    async def send(self, namespace: str, target: AlertTarget, alarm: Alarm, *, over: bool) -> None:
+        """Raises Retry where trying again may help, Stalled where it does not."""
+        secret = await self._secret(namespace, target)
+        address = self.pagerduty if target.kind is AlertKind.PAGERDUTY else _address(secret)
+        body = msgspec.json.encode(body_for(target.kind, alarm, over=over, key=secret))
+        answer = await call(
+            Request(
+                address,
+                "POST",
+                {"Content-Type": "application/json"},
+                body,
+                timeout=self.timeout,
+                max_reply=MAX_REPLY,
+            )
+        )
+        if not answer.ok:
+            raise _refusal(answer, urlsplit(address).hostname or "", secret)
+
+    async def _secret(self, namespace: str, target: AlertTarget) -> Secret:
+        if target.inline is not None:
+            return target.inline
+        if target.secret is None:
+            raise Stalled("the target names no Secret", reason=Reason.INVALID_SPEC)
+        try:
+            return await SecretReader(self.client, namespace).value(target.secret)
+        except Stalled as error:  # somebody may be about to make it
+            raise Retry(error.message, reason=error.reason) from None
+
+
+def called(target: AlertTarget) -> str:
+    """The target as a sentence names it."""
+    if target.secret is None:
+        return f"{target.kind} (its secret stands in the resource)"
+    return f"{target.kind} (key {target.secret.key!r} of Secret {target.secret.name!r})"
+
+
+def _address(secret: Secret) -> str:
+    text = secret.reveal() if secret.is_one_line else ""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.username is not None or not text.isprintable() or len(text) > LONGEST_ADDRESS:
+        raise Stalled("the secret is no http or https address", reason=Reason.INVALID_VALUE)
+    return text
+
+
+def _refusal(answer: Answer, host: str, secret: Secret) -> StokerError:
+    said = one_line(answer.body.decode(errors="replace"), LONGEST_QUOTE)
+    hidden = secret.reveal()
+    for part in (hidden, urlsplit(hidden).path if "://" in hidden else ""):
+        said = said.replace(part, HIDDEN) if len(part) > 1 else said
+    sentence = f"{host} answered with status {answer.status}" + (f": {said}" if said else "")
+    if answer.status >= 500 or answer.status in _AGAIN:
+        return Retry(sentence, after=answer.wait, reason=Reason.ALERT_FAILED)
+    return Stalled(sentence, reason=Reason.ALERT_FAILED)

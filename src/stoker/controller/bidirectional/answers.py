@@ -1,0 +1,119 @@
+"""What a gateway is answered, and what is said about it, once its set was recorded or refused. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stoker.controller.bidirectional.holds import holds_after
+from stoker.controller.bidirectional.branch_name import is_direct
+from stoker.controller.bidirectional.commit import Recorded
+from stoker.controller.bidirectional.types import Ask, Standing
+from stoker.domain.protocol import ChangesAnswer, ChangeSet, ChangesResult
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import Note, shown
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of something."""
+
+    answer: ChangesAnswer | None
+    """None: the one before stays."""
+    standing: Standing
+
+
+def outcome_of(
+    ask: Ask,
+    branch: str,
+    changes: ChangeSet,
+    recorded: Recorded,
+    last: ChangesAnswer | None,
+    before: Standing,
+) -> Outcome:
+    """Of a set that was recorded, as far as it may be; `last` and `before` are how it stood until now."""
+    held = last.holds if last is not None else ()
+    refused = tuple(dict.fromkeys(note.path for note in recorded.refused))
+    verdict = recorded.verdict
+    open_before = not recorded.anew and (bool(before.branch) or recorded.ground.branch is not None)
+    proposed = [one.path for one in verdict.changed if one.path not in refused]
+    direct = is_direct(ask.policy, ask.source.ref)
+    holds = () if direct else holds_after(ask.policy.conflicts, held if open_before else (), proposed)
+    conflicts = {
+        *(before.conflicts if open_before else ()),
+        *(one.path for one in verdict.conflicts),
+        *verdict.kept,
+    }
+    everything = len(refused) == len(changes.files) and bool(refused)
+    answer = ChangesAnswer(
+        changes.id,
+        ChangesResult.REFUSED if everything else ChangesResult.RECORDED,
+        _sentence(recorded.refused, [*(one.path for one in verdict.conflicts), *verdict.kept]),
+        refused,
+        holds,
+        _over(last, ended=recorded.anew and bool(before.branch)),
+    )
+    stays = not direct and (open_before or bool(verdict.edits))
+    standing = Standing(
+        branch if stays else "",
+        before.request if open_before else "",
+        tuple(sorted(conflicts)) if stays or verdict.refused else (),
+        refused,
+        _reason(refused, conflicts),
+        answer.message,
+    )
+    return Outcome(answer, standing)
+
+
+def refusal(set_id: str, why: str, before: ChangesAnswer | None, standing: Standing) -> Outcome:
+    """Of a set that cannot be read, or of which nothing may go; what is held stays so."""
+    holds = before.holds if before is not None else ()
+    answer = ChangesAnswer(set_id, ChangesResult.REFUSED, why, (), holds, _over(before))
+    return Outcome(answer, replace(standing, reason=Reason.CHANGE_REFUSED, message=why))
+
+
+def freed(answer: ChangesAnswer | None) -> ChangesAnswer | None:
+    """Once a request is over nothing is held for it, and what it had no room for may be asked again."""
+    return replace(answer, holds=(), over=answer.id) if answer is not None else None
+
+
+def _over(last: ChangesAnswer | None, *, ended: bool = False) -> str:
+    """What was said of a request that is over stays said: its agent may not have read it yet."""
+    if last is None:
+        return ""
+    return last.id if ended else last.over
+
+
+def _reason(refused: tuple[str, ...], conflicts: set[str]) -> Reason | None:
+    if conflicts:
+        return Reason.CONFLICT_DETECTED
+    return Reason.CHANGE_REFUSED if refused else None
+
+
+def _sentence(refused: tuple[Note, ...], conflicts: list[str]) -> str:
+    parts = []
+    if conflicts:
+        parts.append(f"changed in git as well: {_some([shown(path) for path in conflicts])}")
+    if refused:
+        parts.append(f"not taken: {_some([f'{shown(note.path)} {note.why}' for note in refused])}")
+    return "; ".join(parts)
+
+
+def _some(words: list[str]) -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more
+
+
+def well(standing: Standing, url: str, warning: str = "") -> Standing:
+    """With an open request; what was said about conflicts and refusals stays said."""
+    reason = _reason(standing.refused, set(standing.conflicts))
+    message = standing.message if reason is not None else ""
+    return replace(standing, request=url, reason=reason, message=message or warning)
+
+
+def over(standing: Standing) -> Standing:
+    """Nothing is proposed any more; what git did not get is still named."""
+    if not standing.refused:
+        return Standing()
+    return Standing(refused=standing.refused, reason=Reason.CHANGE_REFUSED, message=standing.message)

@@ -1,0 +1,63 @@
+"""The branch on which a gateway's changes are proposed. Pure.
+
+Each gateway has one of its own, or the changes of one would wait for the review of
+another's: where the template does not name the gateway, its name is appended. The ref
+that is followed is written only if the template says so in plain words and nobody is
+to review it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intent import GatewayIntent
+from stoker.domain.intent.policies import Bidirectional
+from stoker.domain.refs import GitRef
+from stoker.engine.transform.template_language import render, template
+
+_HEADS = "refs/heads/"
+_NAMES_GATEWAY = frozenset({"GatewayName", "PodName"})
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def branch_for(intent: GatewayIntent, policy: Bidirectional, followed: GitRef) -> str:
+    """Without `refs/heads/`; raises where no branch comes out of it."""
+    compiled = template(policy.target_branch)
+    short = followed.removeprefix(_HEADS)
+    if is_direct(policy, followed):
+        return short
+    values = intent.values
+    safe = values._replace(
+        gateway_name=_fit(values.gateway_name or intent.gateway),
+        namespace=_fit(values.namespace or intent.resource.namespace),
+        pod_name=_fit(values.pod_name) if values.pod_name else None,
+        ref=short,
+        commit=None,  # or each commit would have a branch of its own
+    )
+    name = render(policy.target_branch, safe)
+    if not compiled.names & _NAMES_GATEWAY:
+        name = f"{name}/{_fit(intent.gateway)}"
+    branch = str(GitRef(name)).removeprefix(_HEADS)
+    if branch.startswith("refs/") or branch == "HEAD":
+        raise InvalidValue(f"bidirectional.targetBranch gives {branch!r}, which is no branch")
+    if branch == short:
+        raise InvalidValue(
+            f"bidirectional.targetBranch gives {branch!r}, which is the ref that is followed; "
+            "name another, or write exactly that and set createPR to false"
+        )
+    return branch
+
+
+def is_direct(policy: Bidirectional, followed: GitRef) -> bool:
+    """Whether changes go to the followed branch itself."""
+    return not policy.create_pr and policy.target_branch.removeprefix(_HEADS) == followed.removeprefix(_HEADS)
+
+
+def _fit(name: str) -> str:
+    """A name from a pod as a part of a branch's name; two names never become the same."""
+    fit = _UNFIT.sub("-", name).replace("..", "-").strip(".-")[:100].removesuffix(".lock")
+    if fit == name:
+        return fit
+    return f"{fit or 'gateway'}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"

@@ -1,0 +1,42 @@
+"""The forge of a source, with the token that opens it, read anew for every use.
+
+The token is the one that `bidirectional.forge` names, else the password that git is let
+in with; for a GitHub App that is the token which was made for it.
+"""
+
+from __future__ import annotations
+
+from stoker.controller.bidirectional.proposal import AccessOf, ForgeOf
+from stoker.controller.cache.secrets import SecretReader
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.policies import Bidirectional
+from stoker.domain.intent.source import Source
+from stoker.domain.reasons import Reason
+from stoker.forges import Forge, forge_for
+from stoker.git.auth.credentials import Password
+from stoker.kube.client.client import Client
+
+
+def forge_reader(client: Client, access: AccessOf) -> ForgeOf:
+    async def forge(namespace: str, source: Source, policy: Bidirectional) -> Forge:
+        wanted = policy.forge
+        given = await access(namespace, source)
+        if wanted is not None and wanted.token is not None:
+            token = await SecretReader(client, namespace).value(wanted.token)
+        elif isinstance(given.login, Password):
+            token = given.login.password
+        else:
+            raise Stalled(
+                "git.auth has no token for pull requests; name one in bidirectional.forge.tokenSecretRef",
+                reason=Reason.INVALID_SPEC,
+            )
+        return forge_for(
+            source.url,
+            token,
+            kind=wanted.kind if wanted is not None else None,
+            url=wanted.url if wanted is not None else "",
+            ca=given.ca,
+            proxy=given.proxy,
+        )
+
+    return forge

@@ -1,0 +1,82 @@
+"""Which files of a set may go to git. Pure.
+
+A pod is not believed: whoever can write into the maps of a resource could otherwise
+have anything committed anywhere. A file passes if the resource lets its live path flow
+back, nobody excludes it, it is of a size that is allowed, and a mapping of this very
+gateway puts this file of the repository in this place. What does not pass is named
+with its reason, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stoker.domain.intent.intent import GatewayIntent
+from stoker.domain.intent.policies import Bidirectional
+from stoker.domain.protocol import Action, ChangedFile
+from stoker.engine.match.globs import Globs
+from stoker.engine.layout.desired_files import Route
+from stoker.domain.git_objects import Note
+from stoker.engine.layout.protected_paths import Protection
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A set, sorted."""
+
+    taken: tuple[ChangedFile, ...]
+    refused: tuple[Note, ...]
+    """By live path."""
+
+
+class Rules:
+    """What one gateway may send."""
+
+    def __init__(self, intent: GatewayIntent, policy: Bidirectional) -> None:
+        self._watched = Globs(policy.watch_paths)
+        self._excluded = Globs(policy.excludes)
+        self._protection = Protection(intent.files.excludes)
+        self._routes = tuple(Route.of(mapping, intent.values) for mapping in intent.files.mappings)
+        self._most_bytes = policy.max_file_bytes
+        self.most_files = policy.max_files_per_pr
+        self.opens_requests = policy.create_pr
+
+    def judge(self, files: Sequence[ChangedFile]) -> Judged:
+        taken: list[ChangedFile] = []
+        refused: list[Note] = []
+        places: set[str] = set()
+        for one in sorted(files, key=lambda it: it.path):
+            why = self._why_not(one) or ("comes twice" if one.repo_path in places else "")
+            if not why and len(taken) >= self.most_files:
+                why = f"is more than the {self.most_files} files that a pull request may have"
+            if why:
+                refused.append(Note(one.path, why))
+            else:
+                places.add(one.repo_path)
+                taken.append(one)
+        return Judged(tuple(taken), tuple(refused))
+
+    def origins(self, path: str) -> Iterator[str]:
+        """Files of the repository that may stand behind a live path."""
+        yield from (origin for route in self._routes if (origin := route.origin(path)))
+
+    def _why_not(self, one: ChangedFile) -> str:
+        if not self._watched.matches(one.path):
+            return "is not in watchPaths"
+        if self._excluded.matches(one.path) or self._excluded.matches(one.repo_path):
+            return "is excluded by the guardrails"
+        if self._protection.covers(one.path):
+            return "is excluded, or a place that the gateway keeps for itself"
+        if one.action is Action.WRITTEN and len(one.content) > self._most_bytes:
+            return f"has {len(one.content)} bytes; {self._most_bytes} are allowed"
+        if one.repo_path not in self.origins(one.path):
+            return f"does not come from {one.repo_path} by any mapping of this gateway"
+        if _steers_a_forge(one.repo_path):
+            return "would be read by git or by a forge, which might run it before anybody has looked"
+        return ""
+
+
+def _steers_a_forge(path: str) -> bool:
+    """Whether the path means something to git, or to what a forge runs for each push."""
+    return any(part.startswith(".git") for part in path.lower().split("/"))

@@ -1,0 +1,100 @@
+"""The eight maps of a resource into which its agents put what was changed on their gateways.
+
+They are made before anybody is told of them, with the resource as owner. The watch keeps
+only the names of their keys; what stands under them can be 1 MiB for each map and is read
+when it is worked on. Keys are taken out once the answer stands in the metadata map, each
+by its name: an agent that writes another one in the same moment is not in the way.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from stoker.controller.bidirectional.types import Parcel
+from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.cache.objects import Kept, ResourceKey, belongs_to, head_of
+from stoker.controller.cache.informers import Observed
+from stoker.domain.protocol import CHANGE_MAPS
+from stoker.domain.protocol.names import changes_map
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.watch.store import ObjectKey
+
+
+class _Contents(msgspec.Struct, rename="camel"):
+    binary_data: dict[str, msgspec.Raw] = {}
+
+
+class Reader(Protocol):
+    """Reads what lies under some keys of the maps."""
+
+    async def read(self, key: ResourceKey, parcel: Parcel) -> list[bytes] | None:
+        """The parts of a set; None where one is gone meanwhile."""
+        ...
+
+
+class Postbox:
+    """The maps of all resources."""
+
+    def __init__(self, observed: Observed, client: Client, writer: Writer) -> None:
+        self._observed = observed
+        self._client = client
+        self._writer = writer
+
+    def keys(self, key: ResourceKey) -> dict[str, Collection[str]]:
+        """The names of what lies in the maps."""
+        found: dict[str, Collection[str]] = {}
+        for name in names_of(key):
+            seen = self._observed.maps.get(ObjectKey(key.object.namespace, name))
+            if seen is not None and seen.sizes:
+                found[name] = tuple(seen.sizes)
+        return found
+
+    async def prepare(self, key: ResourceKey, kept: Kept) -> None:
+        """Make those that are missing."""
+        for name in names_of(key):
+            where = ObjectKey(key.object.namespace, name)
+            seen = self._observed.maps.get(where)
+            body = {"metadata": head_of(key, kept, name)}
+            if seen is None:
+                await self._writer.create(self._observed.maps, CONFIG_MAPS, body)
+            elif not belongs_to(seen.metadata, key, kept):
+                await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, body)
+
+    async def read(self, key: ResourceKey, parcel: Parcel) -> list[bytes] | None:
+        parts: dict[tuple[str, str], bytes] = {}
+        for name in dict.fromkeys(name for name, _ in parcel.chunks):
+            try:
+                found = await self._client.get(CONFIG_MAPS, name, key.object.namespace, into=_Contents)
+            except NotFound:
+                return None
+            for place in parcel.chunks:
+                if place[0] == name and place[1] in found.binary_data:
+                    parts[place] = _bytes(found.binary_data[place[1]])
+        return [parts[place] for place in parcel.chunks] if len(parts) == len(parcel.chunks) else None
+
+    async def empty(self, key: ResourceKey, keys: Mapping[str, Iterable[str]]) -> None:
+        """Take these keys out."""
+        for name, gone in keys.items():
+            where = ObjectKey(key.object.namespace, name)
+            body = {"binaryData": dict.fromkeys(gone)}
+            request = self._client.patch(CONFIG_MAPS, body, where.name, where.namespace, into=msgspec.Raw)
+            await self._observed.maps.write(where, request)
+
+
+def names_of(key: ResourceKey) -> tuple[str, ...]:
+    return tuple(changes_map(key.door, key.object.name, number) for number in range(CHANGE_MAPS))
+
+
+def _bytes(raw: msgspec.Raw) -> bytes:
+    """What is no base64 cannot come from an API server; it is as good as damaged."""
+    try:
+        return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        return b""

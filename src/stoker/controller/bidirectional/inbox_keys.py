@@ -1,0 +1,46 @@
+"""Which sets of changes lie in the maps, told by the names of their keys alone. Pure.
+
+Keys are `{gateway}.{set}.{number}` (C-037). A gateway's own key may hold dots, hence
+they are read from the right; what is no such key is nobody's and is taken out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from stoker.controller.bidirectional.types import Parcel
+from stoker.domain.protocol.changes import MAX_CHUNKS
+
+_KEY = re.compile(r"(?P<gateway>.+)\.(?P<set>\d{8}-\d{6}(?:-\d{1,4})?)\.(?P<number>\d)")
+
+
+def parcels_in(maps: Mapping[str, Collection[str]]) -> tuple[Parcel, ...]:
+    """All sets, oldest first; `maps` has the keys of each map."""
+    found: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
+    for name, keys in maps.items():
+        for key in keys:
+            said = _KEY.fullmatch(key)
+            if said is not None and int(said["number"]) < MAX_CHUNKS:
+                parts = found.setdefault((said["set"], said["gateway"]), {})
+                parts.setdefault(int(said["number"]), (name, key))
+    return tuple(
+        Parcel(
+            gateway,
+            set_id,
+            tuple(parts[number] for number in sorted(parts)),
+            set(parts) == set(range(len(parts))),
+        )
+        for (set_id, gateway), parts in sorted(found.items())
+    )
+
+
+def strays_in(maps: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Keys that belong to no set, by map."""
+    strays = {name: [key for key in keys if not _is_part(key)] for name, keys in maps.items()}
+    return {name: keys for name, keys in strays.items() if keys}
+
+
+def _is_part(key: str) -> bool:
+    said = _KEY.fullmatch(key)
+    return said is not None and int(said["number"]) < MAX_CHUNKS

@@ -1,0 +1,148 @@
+"""What commits and pull requests say. Pure.
+
+Paths and names come from pods: they are shown as one printable line, and in a
+description as code, so that nothing in them is read as a mention, a link or HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stoker.controller.bidirectional.three_way_decision import Verdict
+from stoker.domain.clock import parse_rfc3339
+from stoker.domain.intent.intent import Identity
+from stoker.domain.intent.policies import ConflictStrategy
+from stoker.domain.protocol import Action, ChangedFile, ChangeSet
+from stoker.domain.git_objects import shown
+from stoker.git.commit.types import Author, FileEdit, NewCommit
+
+DOMAIN = "stoker.invalid"
+COMMITTER = Author("Stoker", f"controller@{DOMAIN}")
+MAX_LISTED = 200
+_SHARED = "Branch-Shared: yes"
+
+_WORDS = {Action.WRITTEN: "changed", Action.DELETED: "deleted"}
+_THEN = {
+    ConflictStrategy.GIT_WINS: "Until this is merged, syncs put git's version on the gateway.",
+    ConflictStrategy.GATEWAY_WINS: "As long as this is open, syncs leave these files on the gateway alone.",
+    ConflictStrategy.MANUAL: "As long as this is open, syncs leave these files on the gateway alone.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a set comes from."""
+
+    resource: Identity
+    gateway: str
+
+
+def commit_of(changes: ChangeSet, verdict: Verdict, origin: Origin, *, shared: bool = False) -> NewCommit:
+    """The same set on the same ground is the same commit, whoever makes it and when.
+
+    `shared`: others have written to the branch, which every later commit on it goes on saying.
+    """
+    edits = tuple(
+        FileEdit(path, content, path in verdict.programs) for path, content in sorted(verdict.edits.items())
+    )
+    author = Author(f"Gateway {shown(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
+    message = _message(changes, verdict, origin) + (f"\n{_SHARED}" if shared else "")
+    return NewCommit(author, COMMITTER, message, edits, _when(changes))
+
+
+def is_ours_alone(commit: bytes) -> bool:
+    """Whether a branch that ends with this commit has nothing but ours; the commit as git keeps it."""
+    head, _, message = commit.partition(b"\n\n")
+    ours = f"committer {COMMITTER.name} <{COMMITTER.email}> ".encode()
+    return any(line.startswith(ours) for line in head.splitlines()) and _SHARED.encode() not in (
+        message.splitlines()
+    )
+
+
+def title_of(origin: Origin) -> str:
+    return f"Changes from gateway {shown(origin.gateway)}"
+
+
+def description_of(
+    origin: Origin,
+    followed: str,
+    strategy: ConflictStrategy,
+    *,
+    changes: ChangeSet | None = None,
+    verdict: Verdict | None = None,
+    conflicts: Sequence[str] = (),
+) -> str:
+    """For the person who reviews; without a set only what holds for all of them."""
+    resource = origin.resource
+    whose = f"{resource.door} {_code(f'{resource.namespace}/{resource.name}')}"
+    lines = [f"Somebody changed files on gateway {_code(origin.gateway)} ({whose}).", ""]
+    if changes is not None and verdict is not None:
+        lines += [
+            f"Set {_code(changes.id)}, made on top of commit {_code(changes.base_commit)}:",
+            "",
+            *_table(verdict),
+            "",
+        ]
+    lines += ["Each set is a commit of its own; its message lists its files.", ""]
+    if conflicts:
+        lines += [
+            f"**{len(conflicts)} files are in conflict**: git and the gateway have both changed them.",
+            "Merging this as it is takes the gateway's version. Compare them first:",
+            "",
+            *(f"- {_code(path)}" for path in conflicts[:MAX_LISTED]),
+            "",
+        ]
+    lines += [
+        f"Merged into {_code(followed)}, they come back as they are and nothing changes there.",
+        "Closed without merging, the next sync of these files takes git's version.",
+        _THEN[strategy],
+    ]
+    return "\n".join(lines).strip() + "\n"
+
+
+def _table(verdict: Verdict) -> list[str]:
+    lines = ["| file | place on the gateway | |", "|---|---|---|"]
+    lines += [
+        f"| {_code(one.repo_path)} | {_code(one.path)} | {_word(one, verdict)} |"
+        for one in verdict.changed[:MAX_LISTED]
+    ]
+    if len(verdict.changed) > MAX_LISTED:
+        lines.append(f"| and {len(verdict.changed) - MAX_LISTED} more | | |")
+    return lines
+
+
+def _message(changes: ChangeSet, verdict: Verdict, origin: Origin) -> str:
+    listed = [f"{_word(one, verdict)}: {shown(one.repo_path)}" for one in verdict.changed[:MAX_LISTED]]
+    if len(verdict.changed) > MAX_LISTED:
+        listed.append(f"and {len(verdict.changed) - MAX_LISTED} more")
+    listed += [f"kept, in conflict: {shown(path)}" for path in verdict.kept[:MAX_LISTED]]
+    trailers = [
+        f"Gateway: {shown(origin.gateway)}",
+        f"Resource: {origin.resource.namespace}/{origin.resource.name}",
+        f"Base-Commit: {changes.base_commit}",
+        f"Change-Set: {changes.id}",
+    ]
+    return "\n".join([title_of(origin), "", *listed, "", *trailers])
+
+
+def _word(one: ChangedFile, verdict: Verdict) -> str:
+    word = "added" if not one.base and one.action is Action.WRITTEN else _WORDS[one.action]
+    if one.changes_mode and one.blob == one.base:
+        word = "made executable" if one.executable else "made not executable"
+    if one in verdict.conflicts:
+        return f"{word}, in conflict"
+    return f"{word}, merged with git's change" if one in verdict.merged else word
+
+
+def _code(text: str) -> str:
+    """As code in Markdown, also in a table; a backtick would end it."""
+    return "`" + shown(text).replace("`", "'").replace("|", "\\|") + "`"
+
+
+def _when(changes: ChangeSet) -> int:
+    """When it was noticed; what cannot be a time is the beginning of time."""
+    try:
+        return max(0, int(parse_rfc3339(changes.detected_at).timestamp()))
+    except (ValueError, OverflowError):
+        return 0

@@ -1,0 +1,301 @@
+"""One gateway's set from the maps to git and to its forge, and what has to follow.
+
+    read → unpack → record on the branch → answer → pull request
+
+The answer comes before the pull request: git has the change then, and a forge that
+refuses must not keep the next set waiting. Nothing here remembers anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from stoker.controller.bidirectional.holds import MAX_REFUSED_BYTES, check_room, holds_after, never_fits
+from stoker.controller.bidirectional.guardrails import Rules
+from stoker.controller.bidirectional.branch_name import branch_for, is_direct
+from stoker.controller.bidirectional.answers import Outcome, freed, outcome_of, over, refusal, well
+from stoker.controller.bidirectional.inbox import Reader
+from stoker.controller.bidirectional.commit import Recorded, record
+from stoker.controller.bidirectional.pull_request import Course, Requests
+from stoker.controller.bidirectional.types import Ask, Parcel, Sender, Standing
+from stoker.controller.bidirectional.messages import Origin, description_of, title_of
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.intent import GatewayIntent
+from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
+from stoker.domain.intent.source import Source
+from stoker.domain.protocol import ChangesAnswer, ChangeSet
+from stoker.domain.protocol.changes import Chunk, complete, decode
+from stoker.forges import Forge
+from stoker.git.remote.remote import Remote
+from stoker.git.auth.credentials import Access
+from stoker.git.process.runner import GitRunner
+from stoker.git.commit.proposal_branch import Ground, Proposals
+from stoker.telemetry.logs import get_logger
+
+AccessOf = Callable[[str, Source], Awaitable[Access]]
+"""What opens a source for a namespace, as its Secrets are now."""
+ForgeOf = Callable[[str, Source, Bidirectional], Awaitable[Forge]]
+"""Where the pull requests of a source are; raises `Stalled` where there can be none."""
+
+log = get_logger(__name__)
+
+
+Answered = Callable[[Outcome], None]
+
+
+class Carrier:
+    """Does the work; one call for a resource at a time."""
+
+    def __init__(
+        self,
+        git: GitRunner,
+        cache: Path,
+        access: AccessOf,
+        forges: ForgeOf,
+        reader: Reader,
+        clock: Clock,
+        *,
+        opened: Callable[[ResourceKey], None] = lambda key: None,
+    ) -> None:
+        """`opened` is told of each new pull request."""
+        self._git = git
+        self._cache = cache
+        self._access = access
+        self._forges = forges
+        self._reader = reader
+        self._clock = clock
+        self._opened = opened
+
+    async def carry(
+        self,
+        key: ResourceKey,
+        ask: Ask,
+        sender: Sender,
+        parcel: Parcel,
+        answers: Mapping[str, ChangesAnswer],
+        before: Standing | None,
+        answered: Answered,
+    ) -> bool:
+        """Take a set to git and tell `answered`; False while parts of it are missing."""
+        standing = before if before is not None else Standing()
+        raw = await self._reader.read(key, parcel)
+        if raw is None:
+            return False
+        try:
+            changes = await asyncio.to_thread(_unpacked, raw, sender)
+        except InvalidValue as error:
+            answered(refusal(parcel.id, error.message, answers.get(sender.target), standing))
+            return True
+        if changes is None:
+            return False
+        intent = sender.intent()
+        ask = _own(ask, intent)
+        rules, branch = Rules(intent, ask.policy), branch_for(intent, ask.policy, ask.source.ref)
+        judged = rules.judge(changes.files)
+        if sum(len(note.path.encode()) for note in judged.refused) > MAX_REFUSED_BYTES:
+            message = f"{len(judged.refused)} files may not go to git, more than can be named"
+            answered(refusal(parcel.id, message, answers.get(sender.target), standing))
+            return True
+        last = answers.get(sender.target)
+        held = last.holds if last is not None else ()
+        new = [it.path for it in judged.taken]
+        to_hold = () if is_direct(ask.policy, ask.source.ref) else holds_after(ask.policy.conflicts, (), new)
+        if to_hold and never_fits(answers, sender.target, to_hold, len(ask.senders)):
+            message = (
+                f"{len(new)} files at once are more than agents can be told to leave alone until a review"
+            )
+            answered(refusal(parcel.id, message, answers.get(sender.target), standing))
+            return True
+        if to_hold:
+            holds = holds_after(ask.policy.conflicts, held, new)
+            check_room(answers, sender.target, holds, len(ask.senders))
+        origin = Origin(key.identity, sender.name)
+        recorded = await self._record(key, ask, branch, changes, rules, origin)
+        outcome = outcome_of(ask, branch, changes, recorded, last, standing)
+        log.info(
+            "changes.recorded",
+            key=str(key),
+            gateway=sender.name,
+            id=changes.id,
+            branch=branch,
+            commit=recorded.tip,
+            files=len(recorded.verdict.changed),
+            conflicts=len(recorded.verdict.conflicts),
+            refused=len(recorded.refused),
+        )
+        answered(outcome)
+        if outcome.standing.branch and recorded.verdict.edits:
+            answered(await self._requested(key, ask, origin, outcome.standing, changes, recorded))
+        return True
+
+    async def follow(
+        self,
+        key: ResourceKey,
+        ask: Ask,
+        sender: Sender | None,
+        answer: ChangesAnswer | None,
+        standing: Standing,
+        *,
+        behind: bool = False,
+    ) -> Outcome:
+        """Look after what is open; `sender` is None while its pod is away.
+
+        `behind`: the gateway may not apply the resource's commit yet.
+        """
+        branch = standing.branch
+        if sender is not None:
+            intent = sender.intent()
+            ask = _own(ask, intent)
+            branch = branch or branch_for(intent, ask.policy, ask.source.ref)
+        if not branch:
+            return Outcome(None, standing)
+        standing = replace(standing, branch=branch)
+        proposals = self._proposals(key, ask)
+        async with proposals.held():
+            ground = await proposals.look(branch)
+            over_by_itself = await self._is_in(proposals, ground, ask, sender, answer)
+        requests, why = await self._requests(key, ask, ground, branch)
+        course = Course.CLOSED if ground.branch is None else Course.WANTED
+        if requests is not None:
+            course, request = await requests.course(ground)
+            if course is Course.OPEN and request is not None:
+                return Outcome(None, well(standing, request.url))
+        if course is Course.WANTED and over_by_itself:
+            course = Course.MERGED
+        if course is Course.MERGED and ask.commit is not None and (behind or ask.commit != ground.tip):
+            # No hold ends before the gateway may have the merge, or it would go back first.
+            return Outcome(None, standing)
+        if course in (Course.MERGED, Course.CLOSED):
+            return Outcome(freed(answer), over(standing))
+        if requests is None:
+            return Outcome(None, replace(standing, request="", reason=None, message=why))
+        origin = Origin(key.identity, sender.name if sender is not None else branch.rpartition("/")[2])
+        return await self._put(key, ask, origin, standing, requests)
+
+    async def _record(
+        self,
+        key: ResourceKey,
+        ask: Ask,
+        branch: str,
+        changes: ChangeSet,
+        rules: Rules,
+        origin: Origin,
+    ) -> Recorded:
+        direct = is_direct(ask.policy, ask.source.ref)
+
+        async def decided(ground: Ground) -> bool:
+            if direct:
+                return False
+            requests, _ = await self._requests(key, ask, ground, branch)
+            return requests is not None and await requests.decided(ground)
+
+        return await record(
+            self._proposals(key, ask),
+            branch,
+            changes,
+            rules,
+            origin,
+            takes_conflicts=not direct or ask.policy.conflicts is ConflictStrategy.GATEWAY_WINS,
+            decided=decided,
+        )
+
+    async def _requested(
+        self,
+        key: ResourceKey,
+        ask: Ask,
+        origin: Origin,
+        standing: Standing,
+        changes: ChangeSet,
+        recorded: Recorded,
+    ) -> Outcome:
+        requests, why = await self._requests(key, ask, recorded.ground, standing.branch)
+        if requests is None:
+            return Outcome(None, replace(standing, message=standing.message or why))
+        return await self._put(key, ask, origin, standing, requests, changes, recorded)
+
+    async def _put(
+        self,
+        key: ResourceKey,
+        ask: Ask,
+        origin: Origin,
+        standing: Standing,
+        requests: Requests,
+        changes: ChangeSet | None = None,
+        recorded: Recorded | None = None,
+    ) -> Outcome:
+        body = description_of(
+            origin,
+            requests.base,
+            ask.policy.conflicts,
+            changes=changes,
+            verdict=recorded.verdict if recorded is not None else None,
+            conflicts=standing.conflicts,
+        )
+        fresh = recorded is not None and recorded.ground.branch is None
+        request, new = await requests.put(title_of(origin), body, ask.policy.pr_labels, fresh=fresh)
+        if new:
+            self._opened(key)
+            log.info("request.opened", key=str(key), branch=standing.branch, url=request.url)
+        return Outcome(None, well(standing, request.url, request.warning))
+
+    async def _requests(
+        self, key: ResourceKey, ask: Ask, ground: Ground, branch: str
+    ) -> tuple[Requests | None, str]:
+        """None with the reason where branches are only pushed."""
+        if not ask.policy.create_pr:
+            return None, ""
+        if not ground.followed:
+            return None, f"pushed only: ref {ask.source.ref} is no branch, so nothing can be merged into it"
+        try:
+            forge = await self._forges(key.object.namespace, ask.source, ask.policy)
+        except Stalled as error:
+            return None, f"pushed only: {error.message}"
+        return Requests(forge, branch, ground.followed), ""
+
+    async def _is_in(
+        self,
+        proposals: Proposals,
+        ground: Ground,
+        ask: Ask,
+        sender: Sender | None,
+        answer: ChangesAnswer | None,
+    ) -> bool:
+        """Whether the ref has by itself what the branch proposes, as far as anything is held for it."""
+        if ground.branch in (None, ground.tip):
+            return ground.branch is not None
+        if sender is None or answer is None or not answer.holds:
+            return False
+        rules = Rules(sender.intent(), ask.policy)
+        paths = {origin for path in answer.holds for origin in rules.origins(path)}
+        ours = await proposals.versions(ground.branch, paths) if ground.branch is not None else {}
+        return ours == await proposals.versions(ground.tip, paths)
+
+    def _proposals(self, key: ResourceKey, ask: Ask) -> Proposals:
+        async def access() -> Access:
+            return await self._access(key.object.namespace, ask.source)
+
+        remote = Remote(self._git, ask.source.url, access)
+        return Proposals(remote, self._cache, ask.source.ref, clock=self._clock)
+
+
+def _own(ask: Ask, intent: GatewayIntent) -> Ask:
+    """A gateway with a ref of its own proposes its changes to that one."""
+    if not intent.ref_overridden:
+        return ask
+    return replace(ask, source=ask.source._replace(ref=intent.source.ref), commit=None)
+
+
+def _unpacked(raw: list[bytes], sender: Sender) -> ChangeSet | None:
+    """None while it is not whole; raises for what is none, or is somebody else's."""
+    chunks = [Chunk.parse(one) for one in raw]
+    if not complete(chunks):
+        return None
+    changes = decode(chunks)
+    if changes.gateway not in (sender.name, sender.target, sender.key):
+        raise InvalidValue(f"a set of changes under the key of {sender.key} is of another gateway")
+    return changes

@@ -1,0 +1,89 @@
+"""What is known of the way back of one resource between two steps of its work, and what follows from it.
+
+It is only ever a saving of work: whoever begins without it finds everything in the published
+map, in the status, in git and at the forge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stoker.controller.bidirectional.types import Ask, Parcel, Standing
+from stoker.domain.errors import StokerError
+from stoker.domain.protocol import ChangesAnswer
+
+
+class Rest(NamedTuple):
+    """How often something failed, and until when it is left alone."""
+
+    failures: int = 0
+    until: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Desk:
+    """What is known of one resource."""
+
+    ask: Ask
+    answers: dict[str, ChangesAnswer]
+    standings: dict[str, Standing]
+    troubles: dict[str, StokerError] = field(default_factory=dict)
+    """By target: what is in the way now."""
+    halves: set[Parcel] = field(default_factory=set)
+    """Looked at, and parts of them are still to come."""
+    since: dict[Parcel, float] = field(default_factory=dict)
+    stuck: dict[Parcel, Rest] = field(default_factory=dict)
+    """Sets that did not go; each waits for itself, and keeps nobody else's."""
+    look_at: float = 0.0
+    """When open requests are looked after next."""
+    lost: int = 0
+    """How often in a row that failed."""
+    task: asyncio.Task[None] | None = None
+
+
+def waiting(desk: Desk) -> list[Parcel]:
+    """The oldest set of each gateway that has no answer yet."""
+    found: dict[str, Parcel] = {}
+    for parcel in desk.ask.parcels:
+        sender = desk.ask.senders.get(parcel.gateway_key)
+        if sender is None or is_unfit(desk, parcel):
+            continue
+        answer = desk.answers.get(sender.target)
+        if answer is not None and answer.id == parcel.id:
+            continue
+        found.setdefault(parcel.gateway_key, parcel)
+    return list(found.values())
+
+
+def rest(desk: Desk, parcel: Parcel) -> Rest:
+    return desk.stuck.get(parcel, Rest())
+
+
+def held(desk: Desk) -> int:
+    """How many files agents are told to leave alone."""
+    return sum(len(answer.holds) for answer in desk.answers.values())
+
+
+def is_unfit(desk: Desk, parcel: Parcel) -> bool:
+    """Whether nothing can be made of it as it is."""
+    return parcel.gateway_key not in desk.ask.senders or not parcel.complete or parcel in desk.halves
+
+
+def followed(desk: Desk) -> list[str]:
+    """Gateways whose changes somebody has still to decide about."""
+    holding = [target for target, answer in desk.answers.items() if answer.holds]
+    proposed = [target for target, standing in desk.standings.items() if standing.branch]
+    return sorted({*holding, *proposed})
+
+
+def differs(old: Ask, new: Ask) -> bool:
+    """In something that ends all pauses."""
+    return (old.policy, old.source, old.commit, old.secrets, old.behind) != (
+        new.policy,
+        new.source,
+        new.commit,
+        new.secrets,
+        new.behind,
+    )

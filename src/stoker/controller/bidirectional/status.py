@@ -1,0 +1,109 @@
+"""How it stands with the way back, as the status and the conditions say it. Pure.
+
+The status is also where a new leader finds which branches and requests there are, so
+what is written here can be read here again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stoker.api.spec.status import GatewayStatus, OwnChanges, SyncStatus
+from stoker.controller.bidirectional.types import Accepted, Standing
+from stoker.controller.cache.gateways import Fleet, Gateway
+from stoker.controller.cache.pods import AgentState
+from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.reasons import Reason
+
+MAX_PATHS = 20
+_SHOWN = 5
+_NOTHING = Standing()
+_LONGEST_WORD, _LONGEST_LINE = 253, 1024
+# What a gateway sent is the trouble, and nothing keeps the others.
+_OF_ITS_OWN = frozenset({None, Reason.CONFLICT_DETECTED, Reason.CHANGE_REFUSED})
+
+
+def standings_in(status: SyncStatus, fleet: Fleet) -> dict[str, Standing]:
+    """What an earlier leader wrote down, by target."""
+    written = {(one.name, one.pod_name): one for one in status.discovered_gateways or ()}
+    found = {}
+    for gateway in fleet.gateways:
+        entry = written.get((gateway.name, gateway.pod.name))
+        if entry is not None and entry.changes is not None and entry.changes.branch:
+            found[gateway.target] = _read(entry, entry.changes)
+    return found
+
+
+def changes_of(
+    gateway: Gateway, standing: Standing | None, answer: ChangesAnswer | None
+) -> OwnChanges | None:
+    """What the agent says of its gateway, and what is known here."""
+    said = gateway.report.changes if gateway.report is not None else None
+    here = standing or _NOTHING
+    pending, refused, held = (said.pending, said.refused, said.held) if said is not None else (0, 0, 0)
+    refused = max(refused, len(here.refused))
+    held = held or (len(answer.holds) if answer is not None else 0)
+    reason = here.reason or (said.reason if said is not None else "")
+    message = here.message or (said.message if said is not None else "")
+    if not (pending or refused or held or here.branch or reason or message):
+        return None
+    paths = here.conflicts or (said.paths if said is not None else ()) or here.refused
+    return OwnChanges(
+        pending=pending or None,
+        refused=refused or None,
+        held=held or None,
+        paths=tuple(path[:_LONGEST_LINE] for path in paths[:MAX_PATHS]) or None,
+        reason=str(reason)[:_LONGEST_WORD] or None,
+        message=message[:_LONGEST_LINE] or None,
+        branch=here.branch[:_LONGEST_WORD] or None,
+        pull_request=here.request[:_LONGEST_LINE] or None,
+    )
+
+
+def watching(fleet: Fleet, standings: Mapping[str, Standing]) -> tuple[bool, Reason, str]:
+    """The condition BidirectionalReady."""
+    stuck = [
+        (target, standing)
+        for target, standing in sorted(standings.items())
+        if standing.reason not in _OF_ITS_OWN
+    ]
+    if stuck:
+        reason = stuck[0][1].reason or Reason.CHANGE_PENDING
+        return False, reason, _some([f"{target}: {standing.message}" for target, standing in stuck])
+    tended = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
+    waiting = [one.name for one in tended if one.report is None or one.report.changes is None]
+    message = f"{len(tended) - len(waiting)} of {len(tended)} gateways watched"
+    if waiting:  # what is saved there now is not held yet, and whoever waits for this condition must know
+        return False, Reason.AGENT_STARTING, f"{message}; not yet {_some(waiting)}"
+    refused = [target for target, standing in sorted(standings.items()) if standing.refused]
+    if refused:
+        message += f"; not everything was taken of {_some(refused)}"
+    return True, Reason.WATCHERS_ACTIVE, message
+
+
+def conflicting(accepted: Accepted) -> tuple[bool, Reason, str]:
+    """The condition ConflictDetected."""
+    told = [
+        f"{target} ({_some(standing.conflicts)})"
+        for target, standing in sorted(accepted.standings.items())
+        if standing.conflicts
+    ]
+    if not told:
+        return False, Reason.NONE_FOUND, "no file was changed on both sides"
+    return True, Reason.CONFLICT_DETECTED, f"git and the gateway changed the same files: {_some(told)}"
+
+
+def _read(entry: GatewayStatus, changes: OwnChanges) -> Standing:
+    conflict = changes.reason == Reason.CONFLICT_DETECTED
+    return Standing(
+        branch=changes.branch or "",
+        request=changes.pull_request or "",
+        conflicts=changes.paths or () if conflict else (),
+        reason=Reason.CONFLICT_DETECTED if conflict else None,
+        message=changes.message or "" if conflict else "",
+    )
+
+
+def _some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more

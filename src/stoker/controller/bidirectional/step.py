@@ -1,0 +1,116 @@
+"""The way back as steps of a pass: what is asked for, and what is done with what was found.
+
+Before agents are told anything the maps are there and the newest answers are known;
+after they were told, what is answered is taken out. A pass never waits for git here.
+While a resource is paused nothing goes to git, and what was said stays said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from stoker.api.to_intent import Surroundings, gateway_intent_for
+from stoker.controller.bidirectional.worker import Acceptor
+from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
+from stoker.controller.bidirectional.inbox import Postbox
+from stoker.controller.bidirectional.status import standings_in
+from stoker.controller.bidirectional.types import Accepted, Ask, Sender
+from stoker.controller.context import Context, known
+from stoker.controller.owned.configmaps import Publisher
+from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.cache.informers import Observed
+from stoker.controller.spec.references import Validator
+from stoker.domain.protocol import Mode, Target
+from stoker.domain.refs import CommitId
+
+
+class WayBack:
+    """The steps."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        publisher: Publisher,
+        validator: Validator,
+        postbox: Postbox,
+        acceptor: Acceptor,
+        cluster_name: str,
+    ) -> None:
+        self._observed = observed
+        self._publisher = publisher
+        self._validator = validator
+        self._postbox = postbox
+        self._acceptor = acceptor
+        self._cluster_name = cluster_name
+
+    async def prepare(self, context: Context) -> None:
+        if is_on(context):
+            await self._postbox.prepare(context.key, context.kept)
+
+    def accept(self, context: Context) -> Accepted:
+        """What agents are told of what they sent."""
+        if not is_on(context):
+            self._acceptor.forget(context.key)
+            return Accepted()
+        before = accepted_in(context)
+        if context.paused_by:
+            return before
+        return self._acceptor.look(context.key, self._ask(context), before)
+
+    async def empty(self, context: Context) -> None:
+        """Take out of the maps what agents were told of."""
+        if not is_on(context) or context.paused_by:
+            return
+        published = self._publisher.published(context.key)
+        out = strays_in(self._postbox.keys(context.key))
+        for parcel in self._acceptor.settled(context.key, dict(published.changes) if published else {}):
+            for name, key in parcel.chunks:
+                out.setdefault(name, []).append(key)
+        if out:
+            await self._postbox.empty(context.key, out)
+
+    def forget(self, key: ResourceKey) -> None:
+        self._acceptor.forget(key)
+
+    def _ask(self, context: Context) -> Ask:
+        understood, effective = known(context.understood), known(context.effective)
+        intent = understood.intent
+        profiles = self._observed.profiles_in(context.key.object.namespace)
+        around = Surroundings(profiles, self._cluster_name, len(context.fleet.gateways) <= 1)
+        commit = context.what.commit if context.what is not None else None
+        return Ask(
+            policy=intent.policies.bidirectional,
+            source=intent.source._replace(ref=effective.ref),
+            commit=commit,
+            interval=intent.polling.interval if intent.polling.enabled else None,
+            secrets=self._validator.secret_versions(context.key, understood),
+            senders={
+                one.key: Sender(
+                    one.key,
+                    one.target,
+                    one.name,
+                    partial(gateway_intent_for, understood.settled, one.pod.facts, around),
+                )
+                for one in context.fleet.gateways
+            },
+            parcels=parcels_in(self._postbox.keys(context.key)),
+            behind=behind(context.release.targets if context.release is not None else {}, commit),
+        )
+
+
+def behind(orders: Mapping[str, Target], commit: CommitId | None) -> frozenset[str]:
+    """Who may not apply the commit yet."""
+    return frozenset(name for name, one in orders.items() if one.commit != commit or one.mode is Mode.PLAN)
+
+
+def accepted_in(context: Context) -> Accepted:
+    """What this pass has found; before it came that far, what the one before has written down."""
+    if context.accepted is not None:
+        return context.accepted
+    answers = context.published.changes if context.published is not None else {}
+    return Accepted(answers, standings_in(context.status, context.fleet))
+
+
+def is_on(context: Context) -> bool:
+    return context.understood is not None and context.understood.intent.policies.bidirectional.enabled

@@ -1,0 +1,236 @@
+"""Takes what gateways changed to git, beside the passes and never in their way.
+
+A pass tells what lies in the maps and gets what has become of it so far; it publishes
+the answers and then takes the keys out (`settled`). The work itself is one task for a
+resource, a few at once over all: read a set, record it on the branch of its gateway,
+answer, then see to the pull request. Requests that are open are looked after at the
+polling interval and when the ref moves. Whatever fails is tried again with growing
+pauses, and says so in the status; the set stays in the maps meanwhile.
+
+What is remembered here can be found out anew: answers stand in the published map,
+branches and requests in the status, and a set that was recorded already changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random as chance
+from collections.abc import Callable
+from dataclasses import replace
+
+from stoker.controller.bidirectional.proposal import Carrier
+from stoker.controller.bidirectional.state import Desk, Rest, differs, followed, held, is_unfit, rest, waiting
+from stoker.controller.bidirectional.answers import Outcome
+from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, Standing
+from stoker.controller.host_limits import Turns
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.protocol import ChangesAnswer
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.runtime.result import understood
+from stoker.kube.runtime.workqueue import WorkQueue
+from stoker.telemetry.logs import get_logger
+
+AT_ONCE = 2
+"""Resources that are worked on; a set can be 64 MiB once it is unpacked."""
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+LOOK_AFTER = 60.0
+"""Seconds between two looks at open requests where the ref is not polled."""
+STALE = 600.0
+"""Seconds after which parts of sets are taken out that never became whole, or are from nobody we know."""
+MOST_ANSWERS = 500
+
+log = get_logger(__name__)
+
+
+class Acceptor:
+    """Works for all resources of a term."""
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        clock: Clock,
+        *,
+        found: Callable[[ResourceKey], None],
+        random: Callable[[], float] = chance.random,
+    ) -> None:
+        """`found` is told whenever there is something new to publish."""
+        self._carrier = carrier
+        self._clock = clock
+        self._found = found
+        self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.1, random=random)
+        self._desks: dict[ResourceKey, Desk] = {}
+        self._timers: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
+        self._places = Turns(AT_ONCE)
+
+    async def run(self) -> None:
+        """Come back to what has to wait, until cancelled."""
+        try:
+            while True:
+                key = await self._timers.get()
+                self._timers.done(key)
+                desk = self._desks.get(key)
+                if desk is not None:
+                    self._go_on(key, desk)
+                    if self._stale(desk):
+                        self._found(key)
+        finally:
+            await self.close()
+
+    def look(self, key: ResourceKey, ask: Ask, before: Accepted) -> Accepted:
+        """What has become of everything; `before` is what an earlier leader left behind."""
+        desk = self._desks.get(key)
+        if desk is None:
+            desk = Desk(ask, dict(before.answers), dict(before.standings))
+            self._desks[key] = desk
+        elif differs(desk.ask, ask):
+            desk.look_at = 0.0
+            desk.stuck.clear()
+        desk.ask = ask
+        now = self._clock.monotonic()
+        desk.since = {parcel: desk.since.get(parcel, now) for parcel in ask.parcels}
+        desk.halves &= set(ask.parcels)
+        desk.stuck = {parcel: rest for parcel, rest in desk.stuck.items() if parcel in desk.since}
+        self._go_on(key, desk)
+        return self._said(desk)
+
+    def settled(self, key: ResourceKey, published: dict[str, ChangesAnswer]) -> list[Parcel]:
+        """What may be taken out of the maps: answered where agents can read it, or nobody's."""
+        desk = self._desks.get(key)
+        if desk is None:
+            return []
+        out = self._stale(desk)
+        for parcel in desk.ask.parcels:
+            sender = desk.ask.senders.get(parcel.gateway_key)
+            answer = published.get(sender.target) if sender is not None else None
+            if answer is not None and answer.id == parcel.id and parcel not in out:
+                out.append(parcel)
+        return out
+
+    def forget(self, key: ResourceKey) -> None:
+        desk = self._desks.pop(key, None)
+        if desk is not None and desk.task is not None:
+            desk.task.cancel()
+
+    async def close(self) -> None:
+        tasks = [desk.task for desk in self._desks.values() if desk.task is not None]
+        self._desks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _said(self, desk: Desk) -> Accepted:
+        standings = dict(desk.standings)
+        for target, error in desk.troubles.items():
+            standing = standings.get(target, Standing())
+            standings[target] = replace(standing, reason=error.reason, message=error.message)
+        targets = {sender.target for sender in desk.ask.senders.values()}
+        answers = desk.answers
+        if len(answers) > MOST_ANSWERS:  # those who are gone and hold nothing need none
+            answers = {name: one for name, one in answers.items() if name in targets or one.holds}
+        return Accepted(dict(answers), standings)
+
+    def _go_on(self, key: ResourceKey, desk: Desk) -> None:
+        if desk.task is not None:
+            return
+        now = self._clock.monotonic()
+        due = min((rest(desk, parcel).until for parcel in waiting(desk)), default=math.inf)
+        if followed(desk):
+            due = min(due, desk.look_at)
+        if due <= now:
+            desk.task = asyncio.create_task(self._work(key, desk), name=f"accept {key}")
+        elif due < math.inf:
+            self._timers.add_after(key, due - now)
+        unfit = [desk.since[parcel] + STALE - now for parcel in desk.ask.parcels if is_unfit(desk, parcel)]
+        if unfit:
+            self._timers.add_after(key, max(1.0, min(unfit)))
+
+    def _stale(self, desk: Desk) -> list[Parcel]:
+        now = self._clock.monotonic()
+        unfit = (parcel for parcel in desk.ask.parcels if is_unfit(desk, parcel))
+        return [parcel for parcel in unfit if now - desk.since[parcel] >= STALE]
+
+    async def _work(self, key: ResourceKey, desk: Desk) -> None:
+        try:
+            async with self._places.turn():
+                await self._carry_all(key, desk)
+                if self._clock.monotonic() >= desk.look_at:
+                    # Also where a set is stuck: what it waits for may be a request that is over by now.
+                    before = held(desk)
+                    await self._follow_all(key, desk)
+                    if held(desk) < before:
+                        desk.stuck.clear()
+        finally:
+            desk.task = None
+        if self._desks.get(key) is desk:
+            self._found(key)
+
+    async def _carry_all(self, key: ResourceKey, desk: Desk) -> None:
+        now = self._clock.monotonic()
+        for parcel in [one for one in waiting(desk) if rest(desk, one).until <= now]:
+            sender = desk.ask.senders[parcel.gateway_key]
+            target = sender.target
+
+            def answered(outcome: Outcome, target: str = target) -> None:
+                self._keep(key, desk, target, outcome)
+
+            try:
+                whole = await self._carrier.carry(
+                    key, desk.ask, sender, parcel, desk.answers, desk.standings.get(target), answered
+                )
+                if not whole:
+                    desk.halves.add(parcel)
+                desk.troubles.pop(target, None)
+                desk.stuck.pop(parcel, None)
+            except Exception as error:
+                failures = rest(desk, parcel).failures + 1
+                desk.stuck[parcel] = self._rest(failures, self._trouble(key, desk, target, error))
+                desk.look_at = 0.0  # it may have got as far as the forge
+
+    async def _follow_all(self, key: ResourceKey, desk: Desk) -> None:
+        ask = desk.ask
+        desk.look_at = self._clock.monotonic() + (ask.interval or LOOK_AFTER)
+        senders = {sender.target: sender for sender in ask.senders.values()}
+        stuck = {ask.senders[one.gateway_key].target for one in waiting(desk) if one in desk.stuck}
+        failed: StokerError | None = None
+        for target in followed(desk):
+            try:
+                outcome = await self._carrier.follow(
+                    key,
+                    ask,
+                    senders.get(target),
+                    desk.answers.get(target),
+                    desk.standings.get(target, Standing()),
+                    behind=target in ask.behind,
+                )
+                if target not in stuck:  # else that is what a person has to hear of
+                    desk.troubles.pop(target, None)
+                self._keep(key, desk, target, outcome)
+            except Exception as error:
+                failed = self._trouble(key, desk, target, error)
+        desk.lost = desk.lost + 1 if failed is not None else 0
+        if failed is not None:
+            desk.look_at = self._rest(desk.lost, failed).until
+
+    def _keep(self, key: ResourceKey, desk: Desk, target: str, outcome: Outcome) -> None:
+        if outcome.answer is not None:
+            desk.answers[target] = outcome.answer
+        if outcome.standing == Standing():
+            desk.standings.pop(target, None)
+        else:
+            desk.standings[target] = outcome.standing
+        if self._desks.get(key) is desk:
+            self._found(key)
+
+    def _trouble(self, key: ResourceKey, desk: Desk, target: str, error: Exception) -> StokerError:
+        known = understood(error)
+        log.warning("changes.waiting", key=str(key), gateway=target, reason=known.reason, error=known.message)
+        desk.troubles[target] = known
+        return known
+
+    def _rest(self, failures: int, error: StokerError) -> Rest:
+        asked = error.after if isinstance(error, Retry) and error.after is not None else 0.0
+        pause = max(self._backoff.delay(failures), min(asked, LONGEST_PAUSE))
+        return Rest(failures, self._clock.monotonic() + pause)

@@ -1,0 +1,173 @@
+"""The gateways of a resource: who they are, where each reports, and what it said last. Pure.
+
+One identity function serves injector, agent and controller (`stoker.api.to_intent.pod_facts`),
+so that a pod, its report and its place in the status cannot be told apart wrongly.
+Where several active pods are called the same, all report under the names of their
+pods (C-035).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stoker.api.to_intent.annotation_values import object_name
+from stoker.api.to_intent.pod_facts import Annotation, Key, gateway_name, status_key
+from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.domain.errors import InvalidValue
+from stoker.domain.protocol import GatewayReport, StatusKeyMode, SyncStatus
+
+PER_MAP = 20
+"""An apply costs by the managers that an object has (DECISIONS part 0, 6)."""
+SMALL_AGAIN = 10
+"""So few gateways go back to one map; between this and the limit nobody moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One pod of a resource."""
+
+    pod: SeenPod
+    name: str
+    key: str
+    """Of its report in the status map."""
+    profile: str = ""
+    override: str = ""
+    """A ref of its own, which its agent resolves by itself."""
+    mistake: str = ""
+    """What is wrong with its annotations."""
+    report: GatewayReport | None = None
+    target: str = ""
+    """Its name in the release map, where it may have a commit of its own."""
+
+    @property
+    def synced_commit(self) -> str:
+        return self.report.synced_commit if self.report is not None else ""
+
+    def is_at(self, commit: str) -> bool:
+        """Whether it is done with this commit; with a ref of its own it is where it wants to be."""
+        report = self.report
+        if report is None or report.sync_status is not SyncStatus.SYNCED:
+            return False
+        return bool(self.override) or (bool(commit) and report.synced_commit == commit)
+
+    @property
+    def failed(self) -> bool:
+        return self.report is not None and self.report.sync_status is SyncStatus.ERROR
+
+
+class Neighbour(NamedTuple):
+    """A gateway of any resource of a namespace, and the commit that it shall be at."""
+
+    gateway: Gateway
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All gateways of a resource."""
+
+    gateways: tuple[Gateway, ...] = ()
+    """Those that can be expected to be there, by name."""
+    mode: StatusKeyMode = StatusKeyMode.GATEWAY
+    accounts: tuple[str, ...] = ()
+    """Service accounts of all pods in any phase: an agent that may not read its map can never start."""
+    accounted: frozenset[str] = field(default_factory=frozenset)
+    """Keys under which somebody may still report, pods that are leaving included."""
+    pods: frozenset[str] = field(default_factory=frozenset)
+    """The names of those pods."""
+
+    @property
+    def without_agent(self) -> tuple[Gateway, ...]:
+        return tuple(one for one in self.gateways if one.pod.agent is AgentState.NONE)
+
+
+def fleet_of(pods: Sequence[SeenPod], reports: Mapping[str, GatewayReport]) -> Fleet:
+    """Put pods and reports together."""
+    active = [pod for pod in pods if pod.active]
+    names = {pod.name: _name(pod) for pod in pods}
+    counts = Counter(names[pod.name] for pod in active)
+    mode = StatusKeyMode.POD if any(count > 1 for count in counts.values()) else StatusKeyMode.GATEWAY
+
+    def gateway(pod: SeenPod) -> Gateway:
+        name = names[pod.name]
+        key = status_key(pod.name if mode is StatusKeyMode.POD else name)
+        own = reports.get(key)
+        if own is None or own.pod_name not in ("", pod.name):
+            # It may still report under the key of the other mode, and a predecessor's word is not its own.
+            # Nor is what somebody says in its name under a key of his own.
+            said = (reports.get(status_key(each)) for each in (pod.name, name))
+            own = next((one for one in said if one is not None and one.pod_name == pod.name), None)
+        return Gateway(
+            pod=pod,
+            name=name,
+            key=key,
+            profile=_profile(pod),
+            override=pod.annotated(Key.REF_OVERRIDE),
+            mistake=_mistake(pod),
+            report=own,
+            target=pod.name if mode is StatusKeyMode.POD else name,
+        )
+
+    gateways = sorted(map(gateway, active), key=lambda one: (one.name, one.pod.name))
+    staying = [pod for pod in pods if not pod.finished]
+    keys = {status_key(each) for pod in staying for each in (pod.name, names[pod.name])}
+    return Fleet(
+        gateways=tuple(gateways),
+        mode=mode,
+        accounts=tuple(sorted({pod.account for pod in staying if _may_have_agent(pod)})),
+        accounted=frozenset(keys),
+        pods=frozenset(pod.name for pod in staying),
+    )
+
+
+def shards_for(keys: Sequence[str], before: Mapping[str, int]) -> dict[str, int]:
+    """Which report goes to which map; empty where one is enough. Nobody moves without need."""
+    if len(keys) <= PER_MAP and (not before or len(keys) <= SMALL_AGAIN):
+        return {}
+    room: Counter[int] = Counter()
+    placed: dict[str, int] = {}
+    for key in keys:
+        shard = before.get(key)
+        if shard is not None and room[shard] < PER_MAP:
+            placed[key] = shard
+            room[shard] += 1
+    for key in keys:
+        if key not in placed:
+            shard = next(number for number in range(len(keys) + 1) if room[number] < PER_MAP)
+            placed[key] = shard
+            room[shard] += 1
+    return {key: placed[key] for key in sorted(placed)}
+
+
+def _name(pod: SeenPod) -> str:
+    try:
+        return gateway_name(pod.facts)
+    except InvalidValue:
+        return pod.name
+
+
+def _profile(pod: SeenPod) -> str:
+    named = pod.facts.annotation(Key.SYNC_PROFILE)
+    try:
+        return object_name(named) if named is not None else ""
+    except InvalidValue:
+        return ""
+
+
+def _mistake(pod: SeenPod) -> str:
+    """Only what makes the pod somebody else than it wants to be; the rest is the agent's to report."""
+    try:
+        gateway_name(pod.facts)
+        named: Annotation | None = pod.facts.annotation(Key.SYNC_PROFILE)
+        if named is not None:
+            object_name(named)
+    except InvalidValue as error:
+        return error.message
+    return ""
+
+
+def _may_have_agent(pod: SeenPod) -> bool:
+    return pod.agent is not AgentState.NONE or pod.wants_agent

@@ -1,0 +1,289 @@
+"""Which resources, and which profiles, a change concerns.
+
+A change of status alone concerns nobody, or writing one would cause the next pass
+(C-052); nor does the echo of our own write, a heartbeat, or a pod that changed in
+something that nobody looks at. What agents report is looked at a moment later, so
+that the reports of a whole fleet are one visit.
+
+Nobody is told anything while this replica does not lead: a term begins with a visit
+to everything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from stoker.api.to_intent.pod_facts import Key
+from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.controller.cache.objects import (
+    SYNCED_KINDS,
+    Kept,
+    ResourceKey,
+    SeenBinding,
+    SeenClaim,
+    SeenMap,
+    SeenRole,
+    SeenSecret,
+)
+from stoker.controller.cache.informers import Observed, listen
+from stoker.controller.cache.pods import NAMELESS, SeenPod
+from stoker.controller.cache.reports import report_in
+from stoker.controller.cache.store import Shelf
+from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL, metadata_map
+from stoker.kube.watch.store import Change, ObjectKey
+
+_Ours = SeenMap | SeenRole | SeenBinding | SeenClaim
+Made = TypeVar("Made", SeenRole, SeenBinding, SeenClaim)
+
+_OURS = ("stoker.io/", "sync.ignition.io/")
+_BARE = frozenset({APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN})
+
+
+class Sink(NamedTuple):
+    """Where keys go."""
+
+    now: Callable[[ResourceKey], None]
+    soon: Callable[[ResourceKey], None]
+    profile: Callable[[ObjectKey], None]
+
+    def only(self, may: Callable[[str], bool]) -> Sink:
+        """Takes the keys of these namespaces and drops all others."""
+
+        def within(take: Callable[[ResourceKey], None]) -> Callable[[ResourceKey], None]:
+            return lambda key: take(key) if may(key.object.namespace) else None
+
+        profile = self.profile
+        return Sink(
+            within(self.now), within(self.soon), lambda key: profile(key) if may(key.namespace) else None
+        )
+
+
+class References:
+    """Which resources name which Secrets, as the last pass over each has found."""
+
+    def __init__(self) -> None:
+        self._names: dict[ResourceKey, frozenset[str]] = {}
+        self._users: defaultdict[ObjectKey, set[ResourceKey]] = defaultdict(set)
+
+    def put(self, key: ResourceKey, names: Iterable[str]) -> None:
+        self.forget(key)
+        self._names[key] = frozenset(names)
+        for name in self._names[key]:
+            self._users[ObjectKey(key.object.namespace, name)].add(key)
+
+    def forget(self, key: ResourceKey) -> None:
+        for name in self._names.pop(key, ()):
+            secret = ObjectKey(key.object.namespace, name)
+            self._users[secret].discard(key)
+            if not self._users[secret]:
+                del self._users[secret]
+
+    def users(self, secret: ObjectKey) -> tuple[ResourceKey, ...]:
+        return tuple(self._users.get(secret, ()))
+
+
+class Waiting:
+    """Resources of which a gateway waits for others, which may be another resource's."""
+
+    def __init__(self) -> None:
+        self._keys: set[ResourceKey] = set()
+
+    def put(self, key: ResourceKey, waits: bool) -> None:
+        if waits:
+            self._keys.add(key)
+        else:
+            self._keys.discard(key)
+
+    def in_namespace(self, namespace: str) -> tuple[ResourceKey, ...]:
+        return tuple(key for key in self._keys if key.object.namespace == namespace)
+
+    def forget(self, key: ResourceKey) -> None:
+        self._keys.discard(key)
+
+
+class Concerns:
+    """Listens to everything that is observed and passes keys on."""
+
+    def __init__(self, observed: Observed, references: References) -> None:
+        self._observed = observed
+        self.references = references
+        self.waiting = Waiting()
+        self.unseen: set[ResourceKey] = set()
+        """Those that went out of our sight without being deleted; who looks after them takes them out."""
+        self._sink: Sink | None = None
+        for kind, shelf in observed.resources.items():
+            listen(shelf, self._on_resource(kind))
+        listen(observed.bases, self._on_base)
+        listen(observed.profiles, self._on_profile)
+        listen(observed.pods, self._on_pod)
+        listen(observed.maps, self._on_map)
+        listen(observed.roles, self._on_ours(observed.roles))
+        listen(observed.bindings, self._on_ours(observed.bindings))
+        listen(observed.claims, self._on_ours(observed.claims))
+        listen(observed.secrets, self._on_secret)
+        listen(observed.pause, self._on_pause)
+
+    def tell(self, sink: Sink) -> None:
+        """Begin a term, or go on with more namespaces: everything is to be looked at once."""
+        self._sink = sink
+        for key in self._observed.every():
+            sink.now(key)
+        for profile in self._observed.profiles.each():
+            sink.profile(profile)
+
+    def lost(self, key: ResourceKey) -> None:
+        """One that was ours before anybody watched: as if it went out of our sight just now."""
+        if self._sink is not None:
+            self.unseen.add(key)
+            self._sink.now(key)
+
+    def hush(self) -> None:
+        self._sink = None
+        self.unseen.clear()
+
+    def _now(self, keys: Iterable[ResourceKey]) -> None:
+        if self._sink is not None:
+            for key in keys:
+                self._sink.now(key)
+
+    def _profiles(self, keys: Iterable[ObjectKey]) -> None:
+        if self._sink is not None:
+            for key in keys:
+                self._sink.profile(key)
+
+    def _on_resource(self, kind: str) -> Callable[[Change[Kept]], None]:
+        def on_change(change: Change[Kept]) -> None:
+            if change.new is None and self._sink is not None and _is_tied(change.old):
+                self.unseen.add(ResourceKey(kind, change.key))
+            if change.old is None or change.new is None or asks_for_more(change.old, change.new):
+                self._now((ResourceKey(kind, change.key),))
+            come_or_gone = change.old is None or change.new is None
+            if come_or_gone and self._sink is not None and self._observed.has_nameless(change.key.namespace):
+                # A pod that names no resource belongs to the only one of its namespace.
+                self._now(list(self._observed.every(change.key.namespace)))
+
+        return on_change
+
+    def _on_base(self, change: Change[Kept]) -> None:
+        if self._sink is not None:
+            self._now(list(self._observed.heirs(change.key)))
+
+    def _on_profile(self, change: Change[Kept]) -> None:
+        if self._sink is None:
+            return
+        before, after = change.old, change.new
+        if before and after and before.header.metadata.generation == after.header.metadata.generation:
+            return
+        self._now(list(self._observed.every(change.key.namespace)))
+        # Whoever depends on it, or is in a circle with it, has to be judged anew.
+        self._profiles((change.key, *self._profiles_in(change.key.namespace)))
+
+    def _on_pod(self, change: Change[SeenPod | None]) -> None:
+        if self._sink is None or change.old == change.new:
+            return
+        for pod in (change.old, change.new):
+            if pod is not None:
+                self._now(list(self._meant_by(pod)))
+                named = pod.annotated(Key.SYNC_PROFILE)
+                self._profiles((ObjectKey(pod.namespace, named),) if named else ())
+
+    def _meant_by(self, pod: SeenPod) -> Iterator[ResourceKey]:
+        if pod.resource == NAMELESS:
+            yield from self._observed.every(pod.namespace)
+            return
+        for kind in (pod.resource_kind,) if pod.resource_kind in SYNCED_KINDS else SYNCED_KINDS:
+            yield ResourceKey(kind, ObjectKey(pod.namespace, pod.resource))
+
+    def _on_map(self, change: Change[SeenMap]) -> None:
+        if self._sink is None:
+            return
+        for key in _owners(change.key.namespace, change.new or change.old):
+            told = change.key.name == metadata_map(key.door, key.object.name)
+            if told and _commit(change.old) != _commit(change.new):
+                self._profiles(self._depending(change.key.namespace))
+            if self._observed.maps.is_echo(change):
+                continue
+            if told or change.new is None or _got_changes(change):
+                self._sink.now(key)
+            elif change.old is None or has_news(change.old.data or {}, change.new.data or {}):
+                for each in (key, *self.waiting.in_namespace(change.key.namespace)):
+                    self._sink.soon(each)
+                self._profiles(self._depending(change.key.namespace))
+
+    def _depending(self, namespace: str) -> list[ObjectKey]:
+        profiles = self._observed.profiles_in(namespace)
+        return [ObjectKey(namespace, name) for name, one in profiles.items() if one.spec.depends_on]
+
+    def _profiles_in(self, namespace: str) -> list[ObjectKey]:
+        return [key for key in self._observed.profiles.each() if key.namespace == namespace]
+
+    def _on_ours(self, shelf: Shelf[Made]) -> Callable[[Change[Made]], None]:
+        """What somebody else did to an object that we make is undone."""
+
+        def on_change(change: Change[Made]) -> None:
+            if self._sink is not None and not shelf.is_echo(change):
+                self._now(list(_owners(change.key.namespace, change.new or change.old)))
+
+        return on_change
+
+    def _on_secret(self, change: Change[SeenSecret]) -> None:
+        if change.old is None or change.new is None or change.old.version != change.new.version:
+            self._now(self.references.users(change.key))
+
+    def _on_pause(self, change: Change[SeenMap]) -> None:
+        if self._sink is not None:
+            self._now(list(self._observed.every()))
+
+
+def _is_tied(old: Kept | None) -> bool:
+    """Whether something holds it that nobody was about to take off."""
+    meta = old.header.metadata if old is not None else None
+    return meta is not None and meta.deletion_timestamp is None and bool(meta.finalizers)
+
+
+def _got_changes(change: Change[SeenMap]) -> bool:
+    """Whether a gateway has sent something for git; somebody waits for that."""
+    before = change.old.sizes if change.old is not None else {}
+    return change.new is not None and not change.new.sizes.keys() <= before.keys()
+
+
+def asks_for_more(old: Kept, new: Kept) -> bool:
+    """Whether a resource changed in something that is wanted, and not only in what was said about it."""
+    before, after = old.header.metadata, new.header.metadata
+    return (
+        before.generation != after.generation
+        or _asked(before.annotations) != _asked(after.annotations)
+        or before.deletion_timestamp != after.deletion_timestamp
+        or bool(set(before.finalizers) - set(after.finalizers))
+    )
+
+
+def has_news(before: dict[str, str], after: dict[str, str]) -> bool:
+    """Whether a status map says something new; a heartbeat is none."""
+    if before.keys() != after.keys():
+        return True
+    changed = (name for name, text in after.items() if before[name] != text)
+    return any(_calm(before[name]) != _calm(after[name]) for name in changed)
+
+
+def _calm(text: str) -> object:
+    report = report_in(text)
+    return text if report is None else report.without_heartbeat()
+
+
+def _commit(seen: SeenMap | None) -> str:
+    return (seen.data or {}).get("commit", "") if seen is not None else ""
+
+
+def _asked(annotations: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in annotations.items() if name.startswith(_OURS) or name in _BARE}
+
+
+def _owners(namespace: str, seen: _Ours | None) -> Iterator[ResourceKey]:
+    labels = seen.metadata.labels if seen is not None else {}
+    kind, name = labels.get(CR_KIND_LABEL, ""), labels.get(CR_NAME_LABEL, "")
+    if name:
+        for each in (kind,) if kind in SYNCED_KINDS else SYNCED_KINDS:
+            yield ResourceKey(each, ObjectKey(namespace, name))

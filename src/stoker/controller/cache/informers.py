@@ -1,0 +1,280 @@
+"""What the controller watches: one reflector for each kind and scope, on every replica.
+
+A replica that waits for the lease sees all of it too, so that it can take over at
+once and knows whom a webhook may call. Nothing is told to anybody before every kind
+has been listed once: a pass that ran earlier would take a base or a pod for missing
+that had only not been read yet. Which resource a change concerns is decided in
+`stoker.controller.cache.handlers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any, TypeVar
+
+import msgspec
+
+from stoker.api.to_intent import base_wanted_by
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase
+from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.controller.cache.objects import (
+    BASES,
+    PROFILES,
+    SYNCED_KINDS,
+    Kept,
+    ResourceKey,
+    SeenBinding,
+    SeenClaim,
+    SeenMap,
+    SeenRole,
+    SeenSecret,
+    keep_binding,
+    keep_claim,
+    keep_map,
+    keep_object,
+    keep_role,
+    keep_secret,
+    read,
+)
+from stoker.controller.cache.pods import SeenPod, by_namespace, by_resource, keep_pod
+from stoker.controller.cache.store import Shelf
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue
+from stoker.domain.protocol import CR_NAME_LABEL
+from stoker.domain.shards import ALL, Shard
+from stoker.kube.client.client import Client
+from stoker.kube.client.kinds import rest
+from stoker.kube.watch.namespace_access import Reach, nobody
+from stoker.kube.watch.reflector import Listener, Reflector
+from stoker.kube.client.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, Resource
+from stoker.kube.watch.store import ObjectKey
+from stoker.telemetry.logs import get_logger
+
+T = TypeVar("T")
+
+PAUSE_MAP = "ignition-sync-global-pause"
+"""In the operator's namespace; `paused: "true"` in it stops everything (R-CM-26)."""
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is looked at."""
+
+    home: str
+    """The operator's own namespace."""
+    namespaces: Collection[str] = ()
+    """Namespaces whose resources are worked on; none named means all."""
+    labels: str = ""
+    """A selector that resources must fit."""
+    shared_volumes: bool = False
+    """Whether volumes are made for resources that ask for one; their claims are watched then."""
+    shard: Shard = ALL
+    """Whose namespaces are worked on. Resources, bases and Secrets are seen beyond them: webhooks are
+    answered for all resources, whichever replica they reach."""
+
+
+class Observed:
+    """The stores behind all passes."""
+
+    def __init__(self, client: Client, scope: Scope, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._namespaces: Collection[str | None] = scope.namespaces or (None,)
+        self._own: Collection[str | None] = [each for each in scope.namespaces if scope.shard.has(each)]
+        self._own = self._own if scope.namespaces else (None,)
+        self._wanted = None if scope.shard == ALL else _in_shard(scope.shard)
+        self.listed = asyncio.Event()
+        """Every kind has been listed once, but in namespaces that refuse us everything."""
+        self.reach = Reach(scope.home)
+        self.recovered: Callable[[], None] = nobody
+        """Told that a watch is open again: the API server was away, and what failed meanwhile may go well."""
+        self.resources: Mapping[str, Shelf[Kept]] = {
+            name: self._shelf(rest(kind), keep_object, labels=scope.labels)
+            for name, kind in SYNCED_KINDS.items()
+        }
+        self.bases = self._shelf(rest(BASES), keep_object)
+        self.profiles = self._shelf(rest(PROFILES), keep_object, scopes=self._own)
+        self.pods: Shelf[SeenPod | None] = self._shelf(
+            PODS, keep_pod, scopes=self._own, indexes={"resource": by_resource, "namespace": by_namespace}
+        )
+        self.maps: Shelf[SeenMap] = self._of_ours(CONFIG_MAPS, keep_map)
+        self.roles: Shelf[SeenRole] = self._of_ours(ROLES, keep_role)
+        self.bindings: Shelf[SeenBinding] = self._of_ours(ROLE_BINDINGS, keep_binding)
+        self.shared_volumes = scope.shared_volumes
+        self.claims: Shelf[SeenClaim] = self._of_ours(CLAIMS, keep_claim, watched=scope.shared_volumes)
+        self.secrets: Shelf[SeenSecret] = self._shelf(SECRETS, keep_secret, metadata_only=True)
+        self.pause: Shelf[SeenMap] = self._shelf(
+            CONFIG_MAPS, keep_map, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
+        )
+        self._pause_key = ObjectKey(scope.home, PAUSE_MAP)
+        self.reach.watch(self.reflectors)
+
+    @property
+    def shelves(self) -> tuple[Shelf[Any], ...]:
+        return (
+            *self.resources.values(),
+            self.bases,
+            self.profiles,
+            self.pods,
+            self.maps,
+            self.roles,
+            self.bindings,
+            self.claims,
+            self.secrets,
+            self.pause,
+        )
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        return tuple(chain.from_iterable(shelf.reflectors for shelf in self.shelves))
+
+    async def run(self) -> None:
+        """Keep the stores right until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run(), name=str(reflector.resource))
+            await self.reach.until_judged(group)
+            self.listed.set()
+
+    def begin_term(self) -> None:
+        """What an earlier term of ours wrote was written over by others since."""
+        for shelf in self.shelves:
+            shelf.forget_writes()
+
+    def _tell_recovered(self) -> None:
+        self.recovered()  # whoever works at that time
+
+    def at_rest(self) -> None:
+        """Nobody works any more."""
+        self.recovered = self.reach.lit = nobody
+
+    def find(self, key: ResourceKey) -> Kept | None:
+        return self.resources[key.kind].get(key.object)
+
+    def every(self, namespace: str | None = None) -> Iterator[ResourceKey]:
+        """All resources, or those of a namespace."""
+        for kind, shelf in self.resources.items():
+            for key in shelf.each():
+                if namespace in (None, key.namespace):
+                    yield ResourceKey(kind, key)
+
+    def heirs(self, base: ObjectKey) -> Iterator[ResourceKey]:
+        """The resources that inherit from a base."""
+        for kind, shelf in self.resources.items():
+            for key, kept in shelf.items():
+                try:
+                    wanted = base_wanted_by(read(kept, SYNCED_KINDS[kind].model))
+                except InvalidValue:
+                    continue  # its own pass says so
+                if wanted is not None and base == ObjectKey(wanted.namespace or "", wanted.name):
+                    yield ResourceKey(kind, key)
+
+    def base_for(self, resource: Model) -> tuple[IgnitionSyncBase | None, bytes]:
+        """The base that a resource inherits from, where it names one and that exists, and its bytes."""
+        wanted = base_wanted_by(resource)
+        kept = self.bases.get(ObjectKey(wanted.namespace or "", wanted.name)) if wanted else None
+        return (None, b"") if kept is None else (read(kept, IgnitionSyncBase), kept.raw)
+
+    def profiles_in(self, namespace: str) -> dict[str, SyncProfile]:
+        """Those that can be read, by name; what is wrong with another is said on that one."""
+        found: dict[str, SyncProfile] = {}
+        for key, kept in self.profiles.items():
+            if key.namespace == namespace:
+                profile = _profile(kept.raw)
+                if profile is not None:
+                    found[key.name] = profile
+        return found
+
+    def pods_of(self, key: ResourceKey) -> list[SeenPod]:
+        """The pods that belong to a resource, in every phase (C-073)."""
+        namespace, name = key.object
+        named = [pod for _, pod in self.pods.find("resource", f"{namespace}/{name}") if pod is not None]
+        found = [pod for pod in named if self._meant(pod, key)]
+        nameless = [pod for _, pod in self.pods.find("resource", f"{namespace}/*") if pod is not None]
+        if nameless and list(self.every(namespace)) == [key]:
+            found += nameless
+        return sorted(found, key=lambda pod: pod.name)
+
+    def has_nameless(self, namespace: str) -> bool:
+        """Whether a pod there leaves it open which resource it means."""
+        return any(True for _ in self.pods.find("resource", f"{namespace}/*"))
+
+    def _meant(self, pod: SeenPod, key: ResourceKey) -> bool:
+        if pod.resource_kind:
+            return pod.resource_kind == key.kind
+        others = (kind for kind in self.resources if kind != key.kind)
+        return not any(self.resources[kind].get(key.object) for kind in others)
+
+    def paused_by(self) -> str:
+        """Why everything is paused; empty if it is not."""
+        seen = self.pause.get(self._pause_key)
+        paused = seen is not None and (seen.data or {}).get("paused", "").strip() == "true"
+        return f"ConfigMap {self._pause_key} pauses everything" if paused else ""
+
+    def _of_ours(self, resource: Resource, keep: Callable[[bytes], T], *, watched: bool = True) -> Shelf[T]:
+        """What is made for resources carries a label of ours."""
+        return self._shelf(resource, keep, scopes=self._own if watched else (), labels=CR_NAME_LABEL)
+
+    def _shelf(
+        self,
+        resource: Resource,
+        keep: Callable[[bytes], T],
+        *,
+        scopes: Collection[str | None] | None = None,
+        labels: str | None = None,
+        fields: str | None = None,
+        metadata_only: bool = False,
+        indexes: Mapping[str, Callable[[ObjectKey, T], Iterator[str]]] | None = None,
+    ) -> Shelf[T]:
+        def reflector(namespace: str | None) -> Reflector[T]:
+            return Reflector(
+                self._client,
+                resource,
+                namespace=namespace,
+                labels=labels or None,
+                fields=fields,
+                metadata_only=metadata_only,
+                keep=keep,
+                on_error=partial(self.reach.failed, namespace),
+                on_recovered=self._tell_recovered,
+                on_refused=_unreadable(resource),
+                indexes=indexes,
+                # A selector cannot say a hash, so where no namespaces are named all of them come by.
+                wanted=self._wanted if scopes is self._own else None,
+                clock=self._clock,
+            )
+
+        return Shelf([reflector(each) for each in (self._namespaces if scopes is None else scopes)], keep)
+
+
+def _in_shard(shard: Shard) -> Callable[[ObjectKey], bool]:
+    return lambda key: shard.has(key.namespace)
+
+
+@lru_cache(maxsize=512)
+def _profile(raw: bytes) -> SyncProfile | None:
+    """Every pass looks at the profiles of its namespace, and they change seldom."""
+    try:
+        return msgspec.json.decode(raw, type=SyncProfile)
+    except msgspec.ValidationError:
+        return None
+
+
+def listen(shelf: Shelf[T], listener: Listener[T]) -> None:
+    for reflector in shelf.reflectors:
+        reflector.listen(listener)
+
+
+def _unreadable(resource: Resource) -> Callable[[ObjectKey, Exception], None]:
+    def refused(key: ObjectKey, error: Exception) -> None:
+        kind = type(error).__name__ if not isinstance(error, msgspec.ValidationError) else str(error)
+        log.warning("object.unreadable", kind=resource.kind, key=str(key), error=kind)
+
+    return refused

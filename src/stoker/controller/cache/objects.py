@@ -1,0 +1,182 @@
+"""Objects that the controller keeps in its stores: resources as they came, the rest as far as it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from stoker.api.to_intent import MODELS
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase
+from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.registry import KINDS
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.protocol import labels_of
+from stoker.domain.reasons import Reason
+from stoker.kube.events.series import ObjectRef
+from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.watch.store import ObjectKey
+
+M = TypeVar("M", bound=Model)
+
+SYNCED_KINDS = {kind.name: kind for kind in KINDS if kind.model in MODELS}
+BASES = next(kind for kind in KINDS if kind.model is IgnitionSyncBase)
+PROFILES = next(kind for kind in KINDS if kind.model is SyncProfile)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class OwnedMeta(HeaderMeta, frozen=True, rename="camel", gc=False):
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[Owner, ...] = ()
+
+
+class OwnedHeader(msgspec.Struct, frozen=True, gc=False):
+    metadata: OwnedMeta = OwnedMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One object of our own kinds as it came: one that cannot be read must still get a status."""
+
+    header: OwnedHeader
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKey:
+    """One resource of one of the kinds that are synced."""
+
+    kind: str
+    object: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.object}"
+
+    @property
+    def door(self) -> FrontDoor:
+        return FrontDoor(self.kind)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.door, self.object.namespace, self.object.name)
+
+
+class SeenMap(msgspec.Struct, frozen=True):
+    """A ConfigMap; of what is binary in it only the names and how much it is."""
+
+    metadata: OwnedMeta = OwnedMeta()
+    data: dict[str, str] | None = None
+    sizes: dict[str, int] = {}
+
+
+class _WholeMap(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: OwnedMeta = OwnedMeta()
+    data: dict[str, str] | None = None
+    binary_data: dict[str, msgspec.Raw] | None = None
+
+
+class SeenRole(msgspec.Struct, frozen=True):
+    metadata: OwnedMeta = OwnedMeta()
+    rules: list[dict[str, Any]] | None = None
+
+
+class SeenBinding(msgspec.Struct, frozen=True, rename="camel"):
+    metadata: OwnedMeta = OwnedMeta()
+    role_ref: dict[str, str] = {}
+    subjects: list[dict[str, str]] | None = None
+
+
+class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
+    storage_class_name: str | None = None
+    resources: dict[str, dict[str, Any]] = {}
+
+
+class SeenClaim(msgspec.Struct, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: OwnedMeta = OwnedMeta()
+    spec: ClaimSpec = ClaimSpec()
+
+
+class SeenSecret(msgspec.Struct, frozen=True):
+    """The head of a Secret; what it holds never comes here."""
+
+    uid: str
+    version: str
+    annotations: dict[str, str] = {}
+
+
+_header = msgspec.json.Decoder(OwnedHeader)
+_OURS = ("stoker.io/", "sync.ignition.io/")
+
+
+def keep_object(raw: bytes) -> Kept:
+    return Kept(_header.decode(raw), raw)
+
+
+_whole_map = msgspec.json.Decoder(_WholeMap)
+keep_role = msgspec.json.Decoder(SeenRole).decode
+keep_claim = msgspec.json.Decoder(SeenClaim).decode
+keep_binding = msgspec.json.Decoder(SeenBinding).decode
+
+
+def keep_map(raw: bytes) -> SeenMap:
+    """What is binary can be a megabyte for each map, and is read when somebody wants it."""
+    whole = _whole_map.decode(raw)
+    sizes = {name: len(bytes(value)) for name, value in (whole.binary_data or {}).items()}
+    return SeenMap(whole.metadata, whole.data, sizes)
+
+
+def keep_secret(raw: bytes) -> SeenSecret:
+    """Annotations of others may hold the Secret itself (`last-applied-configuration`): left out."""
+    meta = _header.decode(raw).metadata
+    ours = {name: value for name, value in meta.annotations.items() if name.startswith(_OURS)}
+    return SeenSecret(meta.uid, meta.resource_version, ours)
+
+
+def read(kept: Kept, model: type[M]) -> M:
+    """The whole object; one that does not fit its own schema is refused with the path of the field."""
+    try:
+        return msgspec.json.decode(kept.raw, type=model)
+    except msgspec.ValidationError as error:
+        raise InvalidValue(f"the resource cannot be read: {error}", reason=Reason.INVALID_SPEC) from None
+
+
+def head_of(key: ResourceKey, kept: Kept, name: str, more: dict[str, str] | None = None) -> dict[str, Any]:
+    """The metadata of an object that belongs to a resource and goes away with it."""
+    return {
+        "name": name,
+        "namespace": key.object.namespace,
+        "labels": {**labels_of(key.door, key.object.name), **(more or {})},
+        "ownerReferences": [owner_reference(key, kept)],
+    }
+
+
+def owner_reference(key: ResourceKey, kept: Kept) -> dict[str, Any]:
+    return {
+        "apiVersion": SYNCED_KINDS[key.kind].api_version,
+        "kind": key.kind,
+        "name": key.object.name,
+        "uid": kept.header.metadata.uid,
+        "controller": True,
+    }
+
+
+def belongs_to(metadata: OwnedMeta, key: ResourceKey, kept: Kept) -> bool:
+    """Whether an object carries our labels and our owner reference."""
+    owned = any(owner.uid == kept.header.metadata.uid for owner in metadata.owner_references)
+    labels = labels_of(key.door, key.object.name)
+    return owned and all(metadata.labels.get(name) == value for name, value in labels.items())
+
+
+def ref_to(key: ResourceKey, kept: Kept) -> ObjectRef:
+    """The resource as an Event names it."""
+    metadata = kept.header.metadata
+    kind = SYNCED_KINDS[key.kind]
+    return ObjectRef(kind.api_version, kind.name, metadata.name, metadata.namespace, metadata.uid)

@@ -1,0 +1,190 @@
+"""Pods that want an agent or have one, as much of each as the controller decides by.
+
+All pods of the scope pass by, because one that was made while the injector was away
+carries an annotation and no label, and annotations cannot be selected (C-073). The
+others are not even decoded. What is kept of a pod is small and can be compared: a
+change that means nothing here wakes nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, Key, PodFacts
+from stoker.domain.injection import AGENTS
+from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL
+from stoker.kube.watch.store import ObjectKey
+
+_MARKS = (PREFIX.encode(), LEGACY_PREFIX.encode())
+_FINISHED = frozenset({"Succeeded", "Failed"})
+_DEFAULT_ACCOUNT = "default"
+
+NAMELESS = "*"
+"""Stands where a pod does not say which resource of its namespace it means."""
+
+
+class AgentState(StrEnum):
+    """How the agent's container is doing; its readiness is the sign of life (DECISIONS part 0, 6)."""
+
+    NONE = "none"
+    STARTING = "starting"
+    READY = "ready"
+    LOST = "lost"
+
+
+class SeenPod(msgspec.Struct, frozen=True):
+    """A pod of ours."""
+
+    name: str
+    namespace: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    """Those under our prefixes."""
+    account: str
+    agent: AgentState
+    finished: bool = False
+    """It has ended for good and was not deleted."""
+    leaving: bool = False
+
+    @property
+    def facts(self) -> PodFacts:
+        return PodFacts(self.name, self.namespace, self.labels, self.annotations)
+
+    @property
+    def active(self) -> bool:
+        """Whether a gateway can be expected in it."""
+        return not self.finished and not self.leaving
+
+    @property
+    def wants_agent(self) -> bool:
+        asked = self.facts.annotation(Key.INJECT)
+        return asked is not None and asked.value != "false"
+
+    def annotated(self, key: Key) -> str:
+        found = self.facts.annotation(key)
+        return "" if found is None else found.value
+
+    @property
+    def resource(self) -> str:
+        """The name of the resource that it belongs to: the injector's label, else what it says itself."""
+        return self.labels.get(CR_NAME_LABEL) or self.annotated(Key.CR_NAME) or NAMELESS
+
+    @property
+    def resource_kind(self) -> str:
+        return self.labels.get(CR_KIND_LABEL) or self.annotated(Key.CR_KIND)
+
+
+def keep_pod(raw: bytes) -> SeenPod | None:
+    """What is remembered of a pod; nothing of one that is none of ours."""
+    if not any(mark in raw for mark in _MARKS):
+        return None
+    pod = _decode(raw)
+    meta = pod.metadata
+    annotations = {
+        name: value
+        for name, value in (meta.annotations or {}).items()
+        if name.startswith((PREFIX, LEGACY_PREFIX))
+    }
+    seen = SeenPod(
+        name=meta.name,
+        namespace=meta.namespace,
+        labels=meta.labels or {},
+        annotations=annotations,
+        account=pod.spec.service_account_name or _DEFAULT_ACCOUNT,
+        agent=_agent_state(pod),
+        finished=pod.status.phase in _FINISHED,
+        leaving=meta.deletion_timestamp is not None,
+    )
+    ours = seen.wants_agent or CR_NAME_LABEL in seen.labels or seen.agent is not AgentState.NONE
+    return seen if ours else None
+
+
+def by_resource(_: ObjectKey, pod: SeenPod | None) -> Iterator[str]:
+    """For an index: pods by the resource that they name."""
+    if pod is not None:
+        yield f"{pod.namespace}/{pod.resource}"
+
+
+def by_namespace(_: ObjectKey, pod: SeenPod | None) -> Iterator[str]:
+    if pod is not None:
+        yield pod.namespace
+
+
+class _Shape(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class _Meta(_Shape, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Container(_Shape, frozen=True):
+    name: str = ""
+
+
+class _Spec(_Shape, frozen=True):
+    containers: tuple[_Container, ...] | None = None
+    init_containers: tuple[_Container, ...] | None = None
+    service_account_name: str = ""
+
+
+class _Waiting(_Shape, frozen=True):
+    reason: str = ""
+
+
+class _Terminated(_Shape, frozen=True):
+    exit_code: int = 0
+
+
+class _State(_Shape, frozen=True):
+    waiting: _Waiting | None = None
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(_Shape, frozen=True):
+    name: str = ""
+    ready: bool = False
+    started: bool | None = None
+    state: _State = _State()
+
+
+class _Status(_Shape, frozen=True):
+    phase: str = ""
+    container_statuses: tuple[_ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[_ContainerStatus, ...] | None = None
+
+
+class _Pod(_Shape, frozen=True):
+    metadata: _Meta
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_decode = msgspec.json.Decoder(_Pod).decode
+
+
+def _agent_state(pod: _Pod) -> AgentState:
+    spec, status = pod.spec, pod.status
+    names = {one.name for one in (*(spec.containers or ()), *(spec.init_containers or ()))} & AGENTS
+    if not names:
+        return AgentState.NONE
+    if status.phase in _FINISHED:
+        return AgentState.LOST
+    told = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    agent = next((one for one in told if one.name in names), None)
+    if agent is None:
+        return AgentState.STARTING
+    if agent.ready:
+        return AgentState.READY
+    waiting = agent.state.waiting
+    crashed = agent.state.terminated is not None or (
+        waiting is not None and waiting.reason == "CrashLoopBackOff"
+    )
+    return AgentState.LOST if crashed or agent.started else AgentState.STARTING

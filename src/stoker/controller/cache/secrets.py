@@ -1,0 +1,136 @@
+"""Secrets that a resource names, read when they are needed and never kept.
+
+A Secret that is missing, or lacks the key, is refused by its exact name: that is
+what the person who made the resource has to mend. Only the resource's own
+namespace is ever read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+
+import msgspec
+
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.git.auth.credentials import TOKEN_USER, Access, Login, Password, SshKey
+from stoker.git.auth.github_app import AppTokens, GitHubApp
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.client.resources import SECRETS
+from stoker.kube.watch.store import ObjectKey
+
+
+class _SecretObject(msgspec.Struct):
+    """As much of a Secret as is needed; it lives no longer than one call."""
+
+    data: dict[str, str] = {}
+    metadata: HeaderMeta = HeaderMeta()
+
+
+class KeyNames:
+    """Which keys Secrets have; what stands under them is not remembered.
+
+    The watch tells when a Secret changes, so each version is asked for once.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[ObjectKey, tuple[str, frozenset[str]]] = {}
+
+    async def of(self, secret: ObjectKey, version: str) -> frozenset[str]:
+        """The keys that hold something; raises NotFound where the Secret is gone."""
+        known = self._known.get(secret)
+        if known is not None and known[0] == version:
+            return known[1]
+        found = await self._client.get(SECRETS, secret.name, secret.namespace, into=_SecretObject)
+        names = frozenset(name for name, value in found.data.items() if value)
+        self._known[secret] = found.metadata.resource_version, names
+        return names
+
+    def forget_others(self, named: Callable[[ObjectKey], bool]) -> None:
+        """Drop what nobody names any more."""
+        for secret in [secret for secret in self._known if not named(secret)]:
+            del self._known[secret]
+
+
+class SecretReader:
+    """Reads Secrets of one namespace."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+
+    async def value(self, wanted: SecretKey) -> Secret:
+        return (await self._values(wanted.name, wanted.key))[0]
+
+    async def access(self, source: Source, apps: AppTokens, *, require_known_hosts: bool = False) -> Access:
+        """What git needs to reach a source, as the Secrets are now."""
+        ca = None if source.ca is None else (await self.value(source.ca)).reveal_bytes()
+        app = await self._app(source.auth)
+        if app is not None:
+            return await apps.access(app, source.url, ca=ca, proxy=source.proxy)
+        login = await self._login(source.auth)
+        return Access(login, ca=ca, proxy=source.proxy, require_known_hosts=require_known_hosts)
+
+    async def _login(self, auth: GitAuth) -> Login | None:
+        """Nothing where no login was asked for."""
+        if auth.kind is AuthKind.NONE or auth.secret is None:
+            return None
+        if auth.kind is AuthKind.SSH:
+            hosts = None if auth.known_hosts is None else await self.value(auth.known_hosts)
+            return SshKey(await self.value(auth.secret), None if hosts is None else hosts.reveal_bytes())
+        if auth.kind is AuthKind.BASIC:
+            values = await self._values(auth.secret.name, "username", "password")
+            username, password = (self._line(value, auth.secret.name) for value in values)
+            return Password(username.reveal(), password)
+        return Password(TOKEN_USER, self._line(await self.value(auth.secret), auth.secret.name))
+
+    async def _app(self, auth: GitAuth) -> GitHubApp | None:
+        if auth.kind is not AuthKind.GITHUB_APP or auth.secret is None:
+            return None
+        if auth.app_id is None or auth.installation_id is None:
+            raise Stalled("git.auth.githubApp names no app or no installation", reason=Reason.INVALID_SPEC)
+        return GitHubApp(auth.app_id, auth.installation_id, await self.value(auth.secret))
+
+    async def _values(self, name: str, *keys: str) -> list[Secret]:
+        try:
+            found = await self._client.get(SECRETS, name, self._namespace, into=_SecretObject)
+        except NotFound:
+            raise no_secret(self._namespace, name) from None
+        return [self._decoded(found, name, key) for key in keys]
+
+    def _line(self, value: Secret, name: str) -> Secret:
+        """What git is handed in a variable; anything else could not even be tried."""
+        if not value.is_one_line:
+            where = f"Secret {name!r} in namespace {self._namespace!r}"
+            raise Stalled(f"{where} holds more or other than a line of text", reason=Reason.INVALID_VALUE)
+        return value
+
+    def _decoded(self, found: _SecretObject, name: str, key: str) -> Secret:
+        if not found.data.get(key):
+            raise no_key(self._namespace, SecretKey(name, key))
+        try:
+            return Secret(base64.b64decode(found.data[key]).strip())
+        except binascii.Error:
+            raise Stalled(
+                f"key {key!r} of Secret {name!r} is not base64", reason=Reason.SECRET_NOT_FOUND
+            ) from None
+
+
+def no_secret(namespace: str, name: str) -> Stalled:
+    return Stalled(
+        f"Secret {name!r} does not exist in namespace {namespace!r}", reason=Reason.SECRET_NOT_FOUND
+    )
+
+
+def no_key(namespace: str, wanted: SecretKey) -> Stalled:
+    return Stalled(
+        f"Secret {wanted.name!r} in namespace {namespace!r} has nothing under key {wanted.key!r}",
+        reason=Reason.SECRET_NOT_FOUND,
+    )

@@ -1,0 +1,60 @@
+"""What is known of a resource in the course of a pass: each step adds to it, none changes what is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from stoker.api.spec.status import SyncStatus
+from stoker.controller.bidirectional.types import Accepted
+from stoker.controller.ref_resolution.lookup import Answer
+from stoker.controller.owned.metadata import Delivery
+from stoker.controller.rollout import Release
+from stoker.controller.cache.gateways import Fleet
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.spec.effective_ref import Effective
+from stoker.controller.spec.load import Understood
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.protocol import Metadata
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known of a resource so far."""
+
+    key: ResourceKey
+    kept: Kept
+    status: SyncStatus
+    understood: Understood | None = None
+    paused_by: str = ""
+    fleet: Fleet = field(default_factory=Fleet)
+    outdated: tuple[str, ...] = ()
+    """Pods whose agent is not what would be injected now."""
+    missing: tuple[SecretKey, ...] = ()
+    effective: Effective | None = None
+    answer: Answer | None = None
+    published: Metadata | None = None
+    """What agents were told before this pass."""
+    what: Delivery | None = None
+    """What is delivered from now on."""
+    release: Release = field(default_factory=Release)
+    shards: dict[str, int] = field(default_factory=dict)
+    highest_shard: int = 0
+    accepted: Accepted | None = None
+    """What became of what gateways changed by themselves; None: the pass did not come that far."""
+    again_in: float | None = None
+    findings: tuple[StokerError, ...] = ()
+
+    @property
+    def group(self) -> str:
+        return SYNCED_KINDS[self.key.kind].group
+
+
+def known(value: T | None) -> T:
+    """What an earlier step has found; the order of the steps is what makes it so."""
+    if value is None:
+        raise AssertionError("a step was taken before the one that it builds on")
+    return value

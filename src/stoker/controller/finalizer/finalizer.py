@@ -1,0 +1,132 @@
+"""The beginning and the end of a resource: its finalizer, and the farewell to its agents (C-043).
+
+The finalizer is there so that agents hear of the end; nothing else is owed, and the
+files of the gateways stay as they are. So it is bounded: when every agent that is alive
+has answered, or after thirty seconds in any case, it goes. The wait is by coming back
+and never by sleeping.
+
+A resource that loses the label by which it was ours loses the finalizer as well: nobody
+here would see its end. Another installation that works on it from then on puts its own there.
+`stoker.controller.finalizer.orphaned` finds those that lost it while nobody looked.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from stoker.controller.finalizer.finalizer_removal import finalizer, read, untie
+from stoker.controller.owned.configmaps import Publisher
+from stoker.controller.cache.gateways import Fleet, fleet_of
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.pods import AgentState
+from stoker.controller.cache.reports import entries
+from stoker.domain.clock import Clock, parse_rfc3339
+from stoker.domain.errors import Wait
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.kinds import rest
+from stoker.telemetry.logs import get_logger
+
+PATIENCE = 30.0
+LOOK_AGAIN = 2.0
+
+log = get_logger(__name__)
+
+
+class Finalizer:
+    """Puts the finalizer on resources, and takes it off."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        client: Client,
+        publisher: Publisher,
+        clock: Clock,
+        *,
+        manager: str,
+        labels: str = "",
+    ) -> None:
+        """`labels` are those by which resources are ours; none: all are. `manager` is as whom we tie them."""
+        self._observed = observed
+        self._client = client
+        self._publisher = publisher
+        self._clock = clock
+        self._manager = manager
+        self._labels = labels
+        self._leaving: dict[ResourceKey, float] = {}
+
+    async def ensure(self, key: ResourceKey, kept: Kept) -> Kept:
+        """The resource with our finalizer on it."""
+        finalizers = kept.header.metadata.finalizers
+        if finalizer(key) in finalizers:
+            return kept
+        return await self._write(key, kept, (*finalizers, finalizer(key)))
+
+    async def part(self, key: ResourceKey, kept: Kept) -> None:
+        """Let a deleted resource go, or raise Wait while agents have not answered."""
+        finalizers = kept.header.metadata.finalizers
+        if finalizer(key) not in finalizers:
+            return
+        since = self._leaving.setdefault(key, self._clock.monotonic())
+        told = await self._publisher.say_goodbye(key)
+        silent = self._silent(key) if told else ()
+        left = self._left(kept, since)
+        if silent and left > 0:
+            raise Wait(
+                f"waiting for the agents of {', '.join(silent[:5])} to say goodbye",
+                after=min(LOOK_AGAIN, left),
+                reason=Reason.TERMINATING,
+            )
+        log.info("resource.released", silent=len(silent))
+        rest_of = tuple(name for name in finalizers if name != finalizer(key))
+        with suppress(NotFound):
+            await self._write(key, kept, rest_of)
+        self._leaving.pop(key, None)
+
+    async def outgrown(self, key: ResourceKey) -> None:
+        """One that is not seen any more: if it is still there without our labels, it is let go."""
+        if not self._labels or await read(self._client, key, self._labels) is not None:
+            return
+        found = await read(self._client, key)
+        if found is not None and await untie(self._client, key, found):
+            log.info("resource.unselected", labels=self._labels)
+
+    def forget(self, key: ResourceKey) -> None:
+        self._leaving.pop(key, None)
+
+    def _silent(self, key: ResourceKey) -> tuple[str, ...]:
+        fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
+        return silent_in(fleet)
+
+    def _left(self, kept: Kept, since: float) -> float:
+        """Seconds left by the server's clock or by ours, whichever is over first."""
+        own = PATIENCE - (self._clock.monotonic() - since)
+        told = kept.header.metadata.deletion_timestamp
+        if told is None:
+            return own
+        return min(own, PATIENCE - (self._clock.now() - parse_rfc3339(told)).total_seconds())
+
+    async def _write(self, key: ResourceKey, kept: Kept, finalizers: tuple[str, ...]) -> Kept:
+        metadata = {"finalizers": list(finalizers), "resourceVersion": kept.header.metadata.resource_version}
+        patch = self._client.patch(
+            rest(SYNCED_KINDS[key.kind]),
+            {"metadata": metadata},
+            key.object.name,
+            key.object.namespace,
+            into=msgspec.Raw,
+            manager=self._manager,
+        )
+        return await self._observed.resources[key.kind].write(key.object, patch)
+
+
+def silent_in(fleet: Fleet) -> tuple[str, ...]:
+    """Agents that are alive and have not said goodbye."""
+    return tuple(
+        one.name
+        for one in fleet.gateways
+        if one.pod.agent is AgentState.READY and not (one.report is not None and one.report.terminating_ack)
+    )

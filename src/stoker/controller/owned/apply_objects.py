@@ -1,0 +1,71 @@
+"""Writing the objects that belong to a resource, only when they are not as they should be.
+
+Each write is made against the version that was seen: somebody who wrote meanwhile,
+or the next leader, wins, and the pass is repeated. An object that exists although the
+watch does not show it (somebody took its label away) is taken over by its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from stoker.controller.cache.objects import OwnedMeta
+from stoker.controller.cache.store import Shelf
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import AlreadyExists
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import Resource
+from stoker.kube.watch.store import ObjectKey
+
+
+class Owned(Protocol):
+    @property
+    def metadata(self) -> OwnedMeta: ...
+
+
+T = TypeVar("T", bound=Owned)
+
+
+class Writer:
+    """Creates, replaces and patches, and puts the answer on the shelf."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def put(self, shelf: Shelf[T], resource: Resource, body: dict[str, Any]) -> T:
+        """The object exactly so: what else stood in it is gone."""
+        key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        seen = shelf.get(key)
+        version = seen.metadata.resource_version if seen is not None else ""
+        if seen is None:
+            try:
+                request = self._client.create(resource, whole, key.namespace, into=msgspec.Raw)
+                return await shelf.write(key, request)
+            except AlreadyExists:
+                found = await self._client.get(resource, key.name, key.namespace, into=Header)
+                version = found.metadata.resource_version
+        whole["metadata"] = {**body["metadata"], "resourceVersion": version}
+        request = self._client.replace(resource, whole, key.name, key.namespace, into=msgspec.Raw)
+        return await shelf.write(key, request)
+
+    async def create(self, shelf: Shelf[T], resource: Resource, body: dict[str, Any]) -> None:
+        """The object, unless it is there; what others wrote into it stays and only its head is put right."""
+        key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        try:
+            request = self._client.create(resource, whole, key.namespace, into=msgspec.Raw)
+            await shelf.write(key, request)
+        except AlreadyExists:
+            await self.patch(shelf, resource, key, {"metadata": body["metadata"]})
+
+    async def patch(self, shelf: Shelf[T], resource: Resource, key: ObjectKey, body: dict[str, Any]) -> None:
+        """A merge patch; against the version that was seen, where one was."""
+        seen = shelf.get(key)
+        if seen is not None:
+            version = {"resourceVersion": seen.metadata.resource_version}
+            body = {**body, "metadata": {**body.get("metadata", {}), **version}}
+        request = self._client.patch(resource, body, key.name, key.namespace, into=msgspec.Raw)
+        await shelf.write(key, request)

@@ -1,0 +1,155 @@
+"""The maps of a resource: what agents are told, where they report, and what is left of those that are gone.
+
+Status maps are made before anybody is told to use them, with the resource as owner
+(C-041); agents only ever touch their own key. A key whose pod is gone stays for a
+little while, because the pod that follows goes on with what its predecessor reported,
+and is then taken out against the version that was seen. Nothing is written when
+nothing changed, by content and not by version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+from stoker.controller.owned.metadata import parsed
+from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.cache.gateways import Fleet, Neighbour, fleet_of
+from stoker.controller.cache.objects import Kept, ResourceKey, SeenMap, belongs_to, head_of
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.reports import entries, report_in, status_maps
+from stoker.domain.clock import Clock
+from stoker.domain.protocol import Metadata, metadata_map, signed, status_map
+from stoker.domain.protocol.signing import SIGNATURE
+from stoker.domain.secrets import Secret
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.watch.store import ObjectKey
+
+FORGET_AFTER = 30.0
+
+SigningKey = Callable[[str], Awaitable[Secret | None]]
+"""What the maps of a namespace are signed with; None: they are not."""
+
+
+class Publisher:
+    """Writes maps."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        writer: Writer,
+        clock: Clock,
+        *,
+        signing_key: SigningKey | None = None,
+        forget_after: float = FORGET_AFTER,
+    ) -> None:
+        self._observed = observed
+        self._writer = writer
+        self._clock = clock
+        self._signing_key = signing_key
+        self._forget_after = forget_after
+        self._gone: dict[ResourceKey, dict[str, float]] = {}
+
+    def published(self, key: ResourceKey) -> Metadata | None:
+        """What agents are told now; None where that is nothing, or nothing sensible."""
+        seen = self._observed.maps.get(_metadata_key(key))
+        return parsed(seen.data) if seen is not None else None
+
+    def neighbours(self, namespace: str, but: ResourceKey | None = None) -> Iterator[Neighbour]:
+        """All gateways of a namespace, whichever resource they belong to."""
+        for key in list(self._observed.every(namespace)):
+            if key != but:
+                published = self.published(key)
+                commit = str(published.commit or "") if published is not None else ""
+                fleet = fleet_of(self._observed.pods_of(key), entries(self._observed.maps, key))
+                yield from (Neighbour(one, commit) for one in fleet.gateways)
+
+    async def prepare(self, key: ResourceKey, kept: Kept, shards: Mapping[str, int]) -> int:
+        """Make the status maps that are needed; the highest number that there is."""
+        there = dict(status_maps(self._observed.maps, key))
+        for shard in sorted({0, *shards.values()}):
+            name = status_map(key.door, key.object.name, shard)
+            seen = there.get(shard)
+            if seen is None:
+                body = {"metadata": head_of(key, kept, name)}
+                await self._writer.create(self._observed.maps, CONFIG_MAPS, body)
+            elif not belongs_to(seen.metadata, key, kept):
+                where = ObjectKey(key.object.namespace, name)
+                body = {"metadata": head_of(key, kept, name)}
+                await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, body)
+        return max({0, *there, *shards.values()})
+
+    async def publish(self, key: ResourceKey, kept: Kept, metadata: Metadata) -> bool:
+        """Tell the agents, unless they know; whether anything was written."""
+        where = _metadata_key(key)
+        data = await self._signed(metadata.data(), where)
+        seen = self._observed.maps.get(where)
+        if seen is not None and seen.data == data and belongs_to(seen.metadata, key, kept):
+            return False
+        body = {"metadata": head_of(key, kept, where.name), "data": data}
+        await self._writer.put(self._observed.maps, CONFIG_MAPS, body)
+        return True
+
+    async def say_goodbye(self, key: ResourceKey) -> bool:
+        """Tell the agents that the resource goes away; False where there is nobody to be told by a map."""
+        where = _metadata_key(key)
+        seen = self._observed.maps.get(where)
+        if seen is None:
+            return False
+        told = {**(seen.data or {}), "terminating": "true"}
+        data = await self._signed({name: text for name, text in told.items() if name != SIGNATURE}, where)
+        if seen.data != data:
+            await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, {"data": data})
+        return True
+
+    async def tidy(self, key: ResourceKey, fleet: Fleet, shards: Mapping[str, int]) -> float | None:
+        """Take out the reports of those that are gone; seconds until there is more to take out."""
+        now = self._clock.monotonic()
+        before = self._gone.pop(key, {})
+        waiting: dict[str, float] = {}
+        for shard, seen in status_maps(self._observed.maps, key):
+            out = []
+            for name in self._strangers(key, seen, shard, fleet, shards):
+                since = before.get(name, now)
+                if now - since >= self._forget_after:
+                    out.append(name)
+                else:
+                    waiting[name] = since
+            if out:
+                where = ObjectKey(key.object.namespace, seen.metadata.name)
+                patch = {"data": dict.fromkeys(out)}
+                await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, patch)
+        if waiting:
+            self._gone[key] = waiting
+            return max(0.1, self._forget_after - (now - min(waiting.values())))
+        return None
+
+    def forget(self, key: ResourceKey) -> None:
+        self._gone.pop(key, None)
+
+    def _strangers(
+        self, key: ResourceKey, seen: SeenMap, shard: int, fleet: Fleet, shards: Mapping[str, int]
+    ) -> list[str]:
+        """Keys of pods that are gone, and second copies of a report that has moved to another map."""
+        found = []
+        for name, text in (seen.data or {}).items():
+            report = report_in(text)
+            pod = report.pod_name if report is not None else ""
+            gone = name not in fleet.accounted and pod not in fleet.pods
+            home = shards.get(name, 0)
+            if gone or (home != shard and self._is_in(key, name, home)):
+                found.append(name)
+        return found
+
+    def _is_in(self, key: ResourceKey, name: str, shard: int) -> bool:
+        where = ObjectKey(key.object.namespace, status_map(key.door, key.object.name, shard))
+        seen = self._observed.maps.get(where)
+        return seen is not None and name in (seen.data or {})
+
+    async def _signed(self, data: dict[str, str], where: ObjectKey) -> dict[str, str]:
+        """Signed where the installation has a key in the namespace; agents then believe nothing else."""
+        secret = None if self._signing_key is None else await self._signing_key(where.namespace)
+        return data if secret is None else signed(data, secret, of=str(where))
+
+
+def _metadata_key(key: ResourceKey) -> ObjectKey:
+    return ObjectKey(key.object.namespace, metadata_map(key.door, key.object.name))

@@ -1,0 +1,105 @@
+"""Keeps the fetcher of every resource that has a shared volume: its account, its rights, its Deployment.
+
+What was made is told by a digest on the binding, which is watched anyway and written
+last, so a pass over a resource whose fetcher is as it should be asks nothing. Only every
+few minutes it is looked whether somebody took the Deployment away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from stoker.controller.owned import fetcher_manifests as pods
+from stoker.controller.owned.shared_volume import LOOK_EVERY
+from stoker.controller.cache.objects import Kept, ResourceKey
+from stoker.controller.cache.informers import Observed
+from stoker.domain.clock import Clock
+from stoker.domain.injection import Installation
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import DEPLOYMENTS, ROLE_BINDINGS, ROLES, Resource
+from stoker.kube.watch.store import ObjectKey
+from stoker.telemetry.logs import get_logger
+
+MANAGER = "stoker-controller"
+
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+
+log = get_logger(__name__)
+
+
+class FetcherDeployments:
+    """The `Fetcher` of `stoker.controller.owned.shared_volume`."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        client: Client,
+        installation: Installation,
+        clock: Clock,
+        pull_secrets: Sequence[str] = (),
+    ) -> None:
+        """`pull_secrets` name Secrets of the resources' namespaces; nodes pass by one that is not there."""
+        self._observed = observed
+        self._client = client
+        self._installation = installation
+        self._clock = clock
+        self._pull_secrets = tuple(pull_secrets)
+        self._looked: dict[ResourceKey, float] = {}
+
+    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent, claim: str) -> None:
+        account, role = pods.account(key, kept), pods.role(key, kept)
+        deployment = pods.fetcher_deployment(key, kept, intent, self._installation, claim, self._pull_secrets)
+        digest = pods.digest_of(account, role, deployment)
+        where = ObjectKey(key.object.namespace, pods.fetcher_name(key))
+        seen = self._observed.bindings.get(where)
+        if (
+            seen is not None
+            and seen.metadata.annotations.get(pods.DIGEST) == digest
+            and await self._runs(key, where)
+        ):
+            return
+        bound = pods.binding(key, kept, digest)
+        await self._apply(ACCOUNTS, where, account)
+        await self._observed.roles.write(where, self._apply(ROLES, where, role))
+        await self._apply(DEPLOYMENTS, where, deployment)
+        await self._observed.bindings.write(where, self._apply(ROLE_BINDINGS, where, bound))
+        self._looked[key] = self._clock.monotonic()
+        log.info("fetcher.provided", kind=key.kind, resource=str(key.object), claim=claim)
+
+    async def withdraw(self, key: ResourceKey) -> None:
+        where = ObjectKey(key.object.namespace, pods.fetcher_name(key))
+        self._looked.pop(key, None)
+        if self._observed.roles.get(where) is None and self._observed.bindings.get(where) is None:
+            return
+        for resource in (DEPLOYMENTS, ACCOUNTS):
+            with suppress(NotFound):
+                await self._delete(resource, where)
+        await self._observed.bindings.remove(where, self._delete(ROLE_BINDINGS, where))
+        await self._observed.roles.remove(where, self._delete(ROLES, where))
+
+    async def _runs(self, key: ResourceKey, where: ObjectKey) -> bool:
+        now = self._clock.monotonic()
+        if now - self._looked.get(key, -LOOK_EVERY) < LOOK_EVERY:
+            return True
+        try:
+            await self._client.get(DEPLOYMENTS, where.name, where.namespace, into=Header)
+        except NotFound:
+            return False
+        self._looked[key] = now
+        return True
+
+    async def _apply(self, resource: Resource, where: ObjectKey, body: dict[str, Any]) -> msgspec.Raw:
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        return await self._client.apply(
+            resource, whole, where.name, where.namespace, manager=MANAGER, into=msgspec.Raw
+        )
+
+    async def _delete(self, resource: Resource, where: ObjectKey) -> None:
+        await self._client.delete(resource, where.name, where.namespace)

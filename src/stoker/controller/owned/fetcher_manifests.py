@@ -1,0 +1,171 @@
+"""The objects of a fetcher, which fills the shared volume of one resource (C-018); no I/O.
+
+One Deployment in the resource's namespace, with an account of its own that may read the
+metadata map of the resource and nothing else: gateways do not share it. The pod carries
+no label by which gateways are found. All of it belongs to the resource and goes with it,
+and passes Pod Security `restricted`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from stoker.controller.cache.objects import Kept, ResourceKey, head_of
+from stoker.domain.images import agent_image
+from stoker.domain.injection import Installation, secrets_of
+from stoker.domain.intent.intent import FrontDoor, ResourceIntent
+from stoker.domain.secret_volumes import secret_volume, secrets_volume
+from stoker.domain.protocol import metadata_map
+
+Json = dict[str, Any]
+
+CONTAINER = "fetcher"
+DIGEST = "stoker.io/fetcher-digest"
+"""Annotation of the binding, which is written last: what the whole was made of."""
+HEALTH_PORT = 8082
+METRICS_PORT = 8083
+USER = 65532
+
+_PREFIX = {FrontDoor.STOKER: "stoker", FrontDoor.IGNITION_SYNC: "ignition-sync"}
+_COMPONENT = {"app.kubernetes.io/component": "fetcher"}
+# A first clone of a large repository takes its time, and the pod is not to be ended for it.
+_STARTS_WITHIN = 3600
+_PERIOD = 10
+
+
+def fetcher_name(key: ResourceKey) -> str:
+    return f"{_PREFIX[key.door]}-fetcher-{key.object.name}"
+
+
+def account(key: ResourceKey, kept: Kept) -> Json:
+    return {"metadata": _head(key, kept), "automountServiceAccountToken": False}
+
+
+def role(key: ResourceKey, kept: Kept) -> Json:
+    rule = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [metadata_map(key.door, key.object.name)],
+        "verbs": ["get", "list", "watch"],
+    }
+    return {"metadata": _head(key, kept), "rules": [rule]}
+
+
+def binding(key: ResourceKey, kept: Kept, digest: str) -> Json:
+    name = fetcher_name(key)
+    return {
+        "metadata": {**_head(key, kept), "annotations": {DIGEST: digest}},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": key.object.namespace}],
+    }
+
+
+def fetcher_deployment(
+    key: ResourceKey,
+    kept: Kept,
+    intent: ResourceIntent,
+    installation: Installation,
+    claim: str,
+    pull_secrets: Sequence[str] = (),
+) -> Json:
+    """One pod at a time: two that write would wait for each other."""
+    labels = {
+        "app.kubernetes.io/name": "stoker",
+        **_COMPONENT,
+        # A name may be longer than the value of a label.
+        "stoker.io/fetcher": hashlib.sha256(str(key).encode()).hexdigest()[:16],
+    }
+    volumes = list(_volumes(intent, installation, claim))
+    return {
+        "metadata": _head(key, kept),
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "serviceAccountName": fetcher_name(key),
+                    "automountServiceAccountToken": True,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": 30,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": USER,
+                        "runAsGroup": USER,
+                        "fsGroup": USER,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [_container(key, intent, installation, [mount for mount, _ in volumes])],
+                    "volumes": [volume for _, volume in volumes],
+                    **({"imagePullSecrets": [{"name": one} for one in pull_secrets]} if pull_secrets else {}),
+                },
+            },
+        },
+    }
+
+
+def digest_of(*bodies: Json) -> str:
+    return hashlib.sha256(json.dumps(bodies, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _container(
+    key: ResourceKey, intent: ResourceIntent, installation: Installation, mounts: list[Json]
+) -> Json:
+    def look(path: str) -> Json:
+        return {"httpGet": {"path": path, "port": HEALTH_PORT}, "periodSeconds": _PERIOD}
+
+    return {
+        "name": CONTAINER,
+        "image": str(agent_image(intent.agent.image, installation.image)),
+        "imagePullPolicy": intent.agent.image.pull_policy,
+        "args": ["fetcher", "--log-format=json"],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "CR_NAME", "value": key.object.name},
+            {"name": "CR_KIND", "value": key.kind},
+            {"name": "TMPDIR", "value": "/tmp"},  # noqa: S108 - a volume of the pod's own
+        ],
+        "ports": [
+            {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+        ],
+        "startupProbe": {**look("/startupz"), "failureThreshold": _STARTS_WITHIN // _PERIOD},
+        "livenessProbe": look("/healthz"),
+        "readinessProbe": look("/readyz"),
+        # Packing and unpacking is what takes memory; git itself is held to a gigabyte.
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "64Mi"},
+            "limits": {"cpu": "1", "memory": "1280Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+
+
+def _volumes(intent: ResourceIntent, installation: Installation, claim: str) -> Iterator[tuple[Json, Json]]:
+    def entry(name: str, path: str, source: Json, *, writable: bool = False) -> tuple[Json, Json]:
+        mount = {"name": name, "mountPath": path, **({} if writable else {"readOnly": True})}
+        return mount, {"name": name, **source}
+
+    needed = secrets_of(intent, installation)
+    yield entry("repo", "/repo", {"persistentVolumeClaim": {"claimName": claim}}, writable=True)
+    yield entry("tmp", "/tmp", {"emptyDir": {"sizeLimit": "256Mi"}}, writable=True)  # noqa: S108
+    for place, secret in (("git-credentials", needed.git), ("metadata-key", needed.metadata_key)):
+        if secret is not None:
+            yield entry(place, f"/etc/stoker/{place}", secret_volume(secret))
+    if needed.trust:
+        yield entry("secrets", "/etc/stoker/secrets", secrets_volume(needed.trust))
+
+
+def _head(key: ResourceKey, kept: Kept) -> Json:
+    return head_of(key, kept, fetcher_name(key), _COMPONENT)

@@ -1,0 +1,160 @@
+"""What the agents of a resource are told: the metadata map as a value. Pure (C-030 … C-032).
+
+Commit and ref change together or not at all: while a ref cannot be found, agents keep
+what they were told before, and a repository that is away takes nothing from them. Only
+a new address makes the old commit meaningless. Which trigger it was, and when, is said
+of the commit and so changes with it alone; everything else changes when the resource
+does. Equal input gives equal text, or every pass would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF, RELEASED
+from stoker.api.agent_spec import AgentSpec, encode
+from stoker.api.spec.git import GitAuth, TokenAuth
+from stoker.api.kinds.resource import Resource as Model
+from stoker.api.meta import SecretKeyRef
+from stoker.controller.rollout import Release
+from stoker.controller.cache.gateways import Fleet
+from stoker.controller.spec.load import Understood
+from stoker.domain.errors import InvalidValue
+from stoker.domain.injection import MINTED_KEY, minted_secret
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.domain.intent.policies import Rollback
+from stoker.domain.intent.source import AuthKind, SecretKey
+from stoker.domain.protocol import Metadata, RollbackRequest
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+
+# What asks for a sync is the controller's business, and changes with every webhook.
+_FOR_AGENTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN, RELEASED)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What holds for all resources."""
+
+    cluster_name: str = ""
+    require_known_hosts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A commit on its way: which, by which ref, and why now."""
+
+    commit: CommitId | None = None
+    ref: GitRef | None = None
+    trigger: str = ""
+    triggered_at: str = ""
+    traceparent: str = ""
+
+
+def delivery(
+    found: CommitId | None,
+    ref: GitRef,
+    url: RepoUrl,
+    published: Metadata | None,
+    *,
+    trigger: str,
+    now: str,
+    traceparent: str = "",
+) -> Delivery:
+    """What is delivered from now on; `found` is None while the ref is not resolved."""
+    before = published if published is not None and published.git_url == url else None
+    if found is None:
+        if before is None or before.commit is None:
+            return Delivery(None, ref)
+        return Delivery(before.commit, before.ref, before.trigger, before.triggered_at, before.traceparent)
+    if before is not None and (before.commit, before.ref) == (found, ref):
+        return Delivery(found, ref, before.trigger, before.triggered_at, before.traceparent)
+    return Delivery(found, ref, trigger, now, traceparent)
+
+
+def instructions(
+    understood: Understood,
+    fleet: Fleet,
+    what: Delivery,
+    release: Release,
+    shards: Mapping[str, int],
+    *,
+    paused: bool,
+    installation: Installation,
+) -> Metadata:
+    """The whole map."""
+    intent = understood.intent
+    resource = understood.settled.resource
+    auth, access = login_for_agents(intent), intent.policies.access
+    spec: Any = resource  # every kind among MODELS has a spec
+    told = AgentSpec(
+        resource=_lean(resource, intent),
+        cluster_name=installation.cluster_name,
+        alone=len(fleet.gateways) <= 1,
+        require_known_hosts=installation.require_known_hosts,
+    )
+    return Metadata(
+        commit=what.commit,
+        ref=what.ref,
+        trigger=what.trigger,
+        triggered_at=what.triggered_at,
+        traceparent=what.traceparent,
+        git_url=intent.source.url,
+        auth_type=auth[0],
+        auth_secret=auth[1],
+        api_key=access.api_key,
+        gateway_port=access.port,
+        gateway_tls=access.tls,
+        exclude_patterns=tuple(spec.spec.exclude_patterns or ()),
+        paused=paused,
+        agent_spec=encode(told),
+        targets=release.targets,
+        status_key_mode=fleet.mode,
+        status_shards=shards,
+        rollback=rollback_request(intent.rollback),
+    )
+
+
+def login_for_agents(intent: ResourceIntent) -> tuple[AuthKind, SecretKey | None]:
+    """An app's own key stays here: agents get the token that is made with it (C-027)."""
+    auth = intent.source.auth
+    if auth.kind is AuthKind.GITHUB_APP:
+        minted = minted_secret(intent.identity.door, intent.identity.name)
+        return AuthKind.TOKEN, SecretKey(minted, MINTED_KEY)
+    return auth.kind, auth.secret
+
+
+def rollback_request(asked: Rollback) -> RollbackRequest | None:
+    """Carried out once for each distinct value (C-119)."""
+    if asked.to_commit is not None:
+        return RollbackRequest(str(asked.to_commit), to_commit=asked.to_commit)
+    return RollbackRequest(asked.to_snapshot, to_snapshot=asked.to_snapshot) if asked.to_snapshot else None
+
+
+def parsed(data: Mapping[str, str] | None) -> Metadata | None:
+    """What a map says; one that somebody spoilt says nothing."""
+    if not data:
+        return None
+    try:
+        return Metadata.parse(data)
+    except InvalidValue:
+        return None
+
+
+def _lean(resource: Model, intent: ResourceIntent) -> Model:
+    known: Any = resource
+    asked = resource.metadata.annotations or {}
+    kept = {name: value for name, value in asked.items() if name.rpartition("/")[2] in _FOR_AGENTS}
+    metadata = msgspec.structs.replace(resource.metadata, annotations=kept or None)
+    spec = known.spec
+    if intent.source.auth.kind is AuthKind.GITHUB_APP:
+        _, secret = login_for_agents(intent)
+        assert secret is not None  # noqa: S101 - a minted token always has its Secret
+        token = TokenAuth(secret_ref=SecretKeyRef(name=secret.name, key=secret.key))
+        git = msgspec.structs.replace(spec.git, auth=GitAuth(token=token))
+        spec = msgspec.structs.replace(spec, git=git)
+    lean: Model = msgspec.structs.replace(known, metadata=metadata, spec=spec)
+    return lean

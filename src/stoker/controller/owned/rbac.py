@@ -1,0 +1,89 @@
+"""What the agents of a resource may do, for the service accounts that their pods have (C-069 … C-071).
+
+One Role for each resource, limited by name to its maps: an agent reads what it is told,
+and writes only where it reports. It reads no Secret; those are mounted. Everything in
+the pod shares the account, so nothing here may be worth stealing. The binding follows
+the pods in every phase: an agent that may not read its map yet keeps its gateway from
+starting. Both go away with the resource.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.api.registry import Kind
+from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.cache.gateways import Fleet
+from stoker.controller.cache.objects import PROFILES, Kept, ResourceKey, belongs_to, head_of
+from stoker.controller.cache.informers import Observed
+from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.protocol import CHANGE_MAPS, metadata_map, status_map
+from stoker.domain.protocol.names import changes_map
+from stoker.kube.client.resources import ROLE_BINDINGS, ROLES
+from stoker.kube.watch.store import ObjectKey
+
+_PREFIX = {FrontDoor.STOKER: "stoker", FrontDoor.IGNITION_SYNC: "ignition-sync"}
+
+
+def role_name(key: ResourceKey) -> str:
+    return f"{_PREFIX[key.door]}-agent-{key.object.name}"
+
+
+def rules_for(
+    key: ResourceKey, shards: int, profiles: Kind = PROFILES, *, changes: bool = False
+) -> list[dict[str, Any]]:
+    """What an agent needs; `shards` is the highest number of a status map."""
+    name = key.object.name
+    written = [status_map(key.door, name, shard) for shard in range(shards + 1)]
+    if changes:
+        written += [changes_map(key.door, name, number) for number in range(CHANGE_MAPS)]
+    return [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [metadata_map(key.door, name)],
+            "verbs": ["get", "list", "watch"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": written,
+            "verbs": ["get", "patch"],
+        },
+        {
+            "apiGroups": [profiles.group],
+            "resources": [profiles.plural],
+            "verbs": ["get", "list", "watch"],
+        },
+    ]
+
+
+def subjects_for(key: ResourceKey, fleet: Fleet) -> list[dict[str, str]]:
+    namespace = key.object.namespace
+    return [{"kind": "ServiceAccount", "name": name, "namespace": namespace} for name in fleet.accounts]
+
+
+class Granter:
+    """Keeps Role and RoleBinding of a resource as they should be."""
+
+    def __init__(self, observed: Observed, writer: Writer) -> None:
+        self._observed = observed
+        self._writer = writer
+
+    async def grant(
+        self, key: ResourceKey, kept: Kept, fleet: Fleet, shards: int, *, changes: bool = False
+    ) -> None:
+        name = role_name(key)
+        where = ObjectKey(key.object.namespace, name)
+        role, binding = self._observed.roles.get(where), self._observed.bindings.get(where)
+        if not fleet.accounts and role is None and binding is None:
+            return
+        rules, subjects = rules_for(key, shards, changes=changes), subjects_for(key, fleet)
+        head = head_of(key, kept, name)
+        if role is None or role.rules != rules or not belongs_to(role.metadata, key, kept):
+            await self._writer.put(self._observed.roles, ROLES, {"metadata": head, "rules": rules})
+        ref = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}
+        right = binding is not None and (binding.subjects or []) == subjects and binding.role_ref == ref
+        if not right or binding is None or not belongs_to(binding.metadata, key, kept):
+            body = {"metadata": head, "roleRef": ref, "subjects": subjects}
+            await self._writer.put(self._observed.bindings, ROLE_BINDINGS, body)

@@ -1,0 +1,138 @@
+"""The papers' shared volume: one clone for all gateways of a resource, if it asks for one (C-017, C-018).
+
+Without `spec.storage`, or with a volume that only one pod can mount (C-021), each agent
+keeps its own clone and nothing is made here. Otherwise there is a claim of the papers'
+name, which holds repository content and no signals (R-STOR-07), and a fetcher that fills
+it; who mounts it does so read-only. What the fetcher is made of is handed in, so that
+another way to fill or to serve a clone is another `Fetcher` and no other step. A claim
+that nobody asks for any more goes: everything in it stands in git.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.cache.objects import Kept, ResourceKey, SeenClaim, belongs_to, head_of
+from stoker.controller.cache.informers import Observed
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.injection import shared_claim
+from stoker.domain.intent.delivery import SharedVolume
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.domain.quantities import parse_quantity
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.resources import CLAIMS
+from stoker.kube.watch.store import ObjectKey
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "ignition-sync-controller"
+LEGACY_NAME_LABEL = "sync.ignition.io/cr-name"
+LOOK_EVERY = 300.0
+"""Seconds between two looks at what is not watched, such as the fetcher's Deployment."""
+
+
+class Fetcher(Protocol):
+    """Whatever fills the claim of a resource."""
+
+    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent, claim: str) -> None:
+        """Have it run; called in every pass over a resource with a shared volume."""
+        ...
+
+    async def withdraw(self, key: ResourceKey) -> None:
+        """Have it stop; called in every pass over a resource without one."""
+        ...
+
+
+def claim_for(key: ResourceKey, kept: Kept, volume: SharedVolume) -> dict[str, Any]:
+    """The claim. An empty class is left out: written down, nothing would be provisioned (C-019)."""
+    spec: dict[str, Any] = {
+        "accessModes": [str(volume.access_mode)],
+        "resources": {"requests": {"storage": _quantity(volume.size_bytes)}},
+    }
+    if volume.storage_class:
+        spec["storageClassName"] = volume.storage_class
+    labels = {MANAGED_BY: MANAGER, LEGACY_NAME_LABEL: key.object.name}
+    return {"metadata": head_of(key, kept, shared_claim(key.object.name), labels), "spec": spec}
+
+
+class Storekeeper:
+    """Keeps the claim of a resource as it should be."""
+
+    def __init__(
+        self, observed: Observed, client: Client, writer: Writer, fetcher: Fetcher | None = None
+    ) -> None:
+        self._observed = observed
+        self._client = client
+        self._writer = writer
+        self._fetcher = fetcher
+
+    async def provide(self, key: ResourceKey, kept: Kept, intent: ResourceIntent) -> float | None:
+        """Seconds until it is to be looked at again; None where nothing is kept."""
+        if not self._observed.shared_volumes:
+            return None
+        where = ObjectKey(key.object.namespace, shared_claim(key.object.name))
+        claim = self._observed.claims.get(where)
+        if intent.shared_volume is None:
+            if self._fetcher is not None:
+                await self._fetcher.withdraw(key)
+            leaving = claim is not None and claim.metadata.deletion_timestamp is not None
+            if claim is not None and not leaving and belongs_to(claim.metadata, key, kept):
+                await self._remove(where, claim)
+            return None
+        body = claim_for(key, kept, intent.shared_volume)
+        try:
+            if claim is None:
+                await self._writer.create(self._observed.claims, CLAIMS, body)
+            else:
+                await self._adjust(key, kept, where, claim, intent.shared_volume, body)
+        finally:  # a claim that cannot grow is still one that is filled
+            if self._fetcher is not None:
+                await self._fetcher.provide(key, kept, intent, where.name)
+        return LOOK_EVERY
+
+    async def _adjust(
+        self,
+        key: ResourceKey,
+        kept: Kept,
+        where: ObjectKey,
+        claim: SeenClaim,
+        volume: SharedVolume,
+        body: dict[str, Any],
+    ) -> None:
+        """Of a claim that exists only its size can change, and only grow."""
+        wanted = volume.storage_class
+        if wanted and claim.spec.storage_class_name not in (None, wanted):
+            raise Stalled(
+                f"PersistentVolumeClaim {where} is of class {claim.spec.storage_class_name!r} and cannot "
+                f"become {wanted!r}: delete it, so that it is made anew",
+                reason=Reason.REJECTED,
+            )
+        patch: dict[str, Any] = {}
+        if not belongs_to(claim.metadata, key, kept):
+            patch["metadata"] = body["metadata"]
+        if _bytes(claim) < volume.size_bytes:
+            patch["spec"] = {"resources": body["spec"]["resources"]}
+        if patch:
+            await self._writer.patch(self._observed.claims, CLAIMS, where, patch)
+
+    async def _remove(self, where: ObjectKey, claim: SeenClaim) -> None:
+        request = self._client.delete(CLAIMS, where.name, where.namespace, uid=claim.metadata.uid)
+        await self._observed.claims.remove(where, request)
+
+
+def _quantity(size: int) -> str:
+    """As people write it, where it can be written so."""
+    for unit, factor in (("Gi", 1 << 30), ("Mi", 1 << 20)):
+        if size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def _bytes(claim: SeenClaim) -> int:
+    """What it asks for; what cannot be read was written by somebody who knows better."""
+    asked = claim.spec.resources.get("requests", {}).get("storage", "0")
+    try:
+        return parse_quantity(str(asked))
+    except InvalidValue:
+        return 1 << 62

@@ -1,0 +1,139 @@
+"""SyncProfiles: who uses them, whether they can be used, and what they wait for (R-CTRL-28 … -31).
+
+A profile is not watched a second time for this: the one watch serves its own status and
+the resources whose gateways name it. Nothing is done for a profile but saying how it
+stands; what its gateways may take is decided in the pass over their resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from stoker.domain.cycles import refuse_cycle
+from stoker.api.to_intent.pod_facts import Key
+from stoker.api.kinds.stoker import SyncProfile, SyncProfileStatus
+from stoker.controller.rollout import all_before, why_waiting
+from stoker.controller.cache.gateways import Neighbour
+from stoker.controller.cache.objects import PROFILES, Kept, read
+from stoker.controller.cache.informers import Observed
+from stoker.controller.status.gateway_conditions import named
+from stoker.controller.mapping_conflicts import conflicts_in
+from stoker.controller.spec.references import dependencies_of
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue
+from stoker.domain.reasons import ConditionType, Reason
+from stoker.kube.client.client import Client
+from stoker.kube.runtime.conditions import Conditions, Moment, fail, find, put, remove, succeed
+from stoker.kube.runtime.controller import Result
+from stoker.kube.events.series import ObjectRef
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.client.kinds import rest
+from stoker.kube.watch.store import ObjectKey
+
+
+class ProfileReconciler:
+    """Works on one profile at a time."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        client: Client,
+        neighbours: Callable[[str], Iterator[Neighbour]],
+        events: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._observed = observed
+        self._client = client
+        self._neighbours = neighbours
+        self._events = events
+        self._clock = clock
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        kept = self._observed.profiles.get(key)
+        if kept is None or kept.header.metadata.deletion_timestamp is not None:
+            return Result()
+        before = _status(kept)
+        after = self._judged(key, kept, before)
+        if after != before:
+            await self._write(key, kept, after)
+            self._tell(kept, before, after)
+        return Result()
+
+    def _judged(self, key: ObjectKey, kept: Kept, before: SyncProfileStatus) -> SyncProfileStatus:
+        at = Moment(kept.header.metadata.generation, self._clock.now())
+        conditions = before.conditions or ()
+        count = self._count(key)
+        try:
+            profile = read(kept, SyncProfile)
+            waits_for = dependencies_of(self._observed.profiles_in(key.namespace))
+            refuse_cycle(key.name, waits_for, what="SyncProfile")
+        except InvalidValue as error:
+            return SyncProfileStatus(
+                observed_generation=at.generation,
+                gateway_count=count,
+                conditions=fail(conditions, error, at=at),
+            )
+        conditions = self._dependencies(key, waits_for, conditions, at)
+        conflicts = tuple(conflicts_in(profile))
+        reason = Reason.CONFLICT_DETECTED if conflicts else Reason.PROFILE_USABLE
+        message = "; ".join(conflicts) or f"{len(profile.spec.mappings)} mappings"
+        return SyncProfileStatus(
+            observed_generation=at.generation,
+            gateway_count=count,
+            conditions=succeed(conditions, reason, message, at=at),
+        )
+
+    def _count(self, key: ObjectKey) -> int:
+        pods = (pod for _, pod in self._observed.pods.find("namespace", key.namespace))
+        return sum(
+            1
+            for pod in pods
+            if pod is not None and pod.active and pod.annotated(Key.SYNC_PROFILE) == key.name
+        )
+
+    def _dependencies(
+        self, key: ObjectKey, waits_for: dict[str, tuple[str, ...]], conditions: Conditions, at: Moment
+    ) -> Conditions:
+        met, needed = ConditionType.DEPENDENCIES_MET, all_before(key.name, waits_for)
+        if not needed:
+            return remove(conditions, met)
+        why = why_waiting(list(self._neighbours(key.namespace)), needed, waits_for)
+        if why:
+            return put(conditions, met, False, Reason.DEPENDENCY_WAITING, f"waits for {why}", at=at)
+        message = f"the gateways of {named(needed)} are synced"
+        return put(conditions, met, True, Reason.DEPENDENCIES_SATISFIED, message, at=at)
+
+    async def _write(self, key: ObjectKey, kept: Kept, status: SyncProfileStatus) -> None:
+        body = msgspec.json.decode(kept.raw, type=dict[str, object])
+        body["status"] = status
+        request = self._client.replace(
+            rest(PROFILES), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
+        )
+        await self._observed.profiles.write(key, request)
+
+    def _tell(self, kept: Kept, before: SyncProfileStatus, after: SyncProfileStatus) -> None:
+        old = find(before.conditions or (), ConditionType.READY)
+        new = find(after.conditions or (), ConditionType.READY)
+        quiet = new is None or new.reason == Reason.PROFILE_USABLE
+        if (
+            new is None
+            or quiet
+            or (old is not None and (old.reason, old.message) == (new.reason, new.message))
+        ):
+            return
+        meta = kept.header.metadata
+        about = ObjectRef(PROFILES.api_version, PROFILES.name, meta.name, meta.namespace, meta.uid)
+        self._events.warning(about, Reason(new.reason), new.message)
+
+
+class _WithStatus(msgspec.Struct):
+    status: SyncProfileStatus = SyncProfileStatus()
+
+
+def _status(kept: Kept) -> SyncProfileStatus:
+    try:
+        return msgspec.json.decode(kept.raw, type=_WithStatus).status
+    except msgspec.ValidationError:
+        return SyncProfileStatus()

@@ -1,0 +1,60 @@
+"""Whom a webhook may call: told to the receiver of every replica, whether it leads or not.
+
+The receiver is another room, so what it has to know is handed on by two functions:
+one for a resource as it now is, with the ref that is followed, one for a resource that
+can be called no more. One that cannot be understood cannot be called either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.controller.reconciler import status_in
+from stoker.controller.cache.objects import Kept, ResourceKey
+from stoker.controller.cache.informers import Observed, listen
+from stoker.controller.spec.effective_ref import effective_ref
+from stoker.controller.spec.load import Understanding
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.intent import Identity, ResourceIntent
+from stoker.domain.refs import GitRef
+from stoker.kube.watch.store import Change
+
+
+class Routes:
+    """Follows the resources and their bases."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        defaults: IgnitionSyncBaseSpec,
+        put: Callable[[ResourceIntent, GitRef], None],
+        forget: Callable[[Identity], None],
+    ) -> None:
+        self._observed = observed
+        self._understanding = Understanding(observed, defaults)
+        self._put = put
+        self._forget = forget
+        for kind, shelf in observed.resources.items():
+            listen(shelf, self._listener(kind))
+        listen(observed.bases, self._on_base)
+
+    def _listener(self, kind: str) -> Callable[[Change[Kept]], None]:
+        return lambda change: self._follow(ResourceKey(kind, change.key), change.new)
+
+    def _follow(self, key: ResourceKey, kept: Kept | None) -> None:
+        if kept is None or kept.header.metadata.deletion_timestamp is not None:
+            self._understanding.forget(key)
+            self._forget(key.identity)
+            return
+        try:
+            intent = self._understanding.of(key, kept).intent
+        except StokerError:
+            self._forget(key.identity)
+            return
+        followed = effective_ref(intent.source.ref, intent.requests.ref, status_in(kept).requested_ref)
+        self._put(intent, followed.ref)
+
+    def _on_base(self, change: Change[Kept]) -> None:
+        for key in list(self._observed.heirs(change.key)):
+            self._follow(key, self._observed.find(key))

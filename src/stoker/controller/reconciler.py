@@ -1,0 +1,152 @@
+"""From a key to a finished pass: the steps, the one status write, the events, and when to come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stoker.api.spec.status import SyncStatus
+from stoker.controller.alerting.alerter import Alerter
+from stoker.controller.context import Context
+from stoker.controller.trace import Following, is_ready
+from stoker.controller.steps import Parts, Steps
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
+from stoker.controller.status.audit_events import audited
+from stoker.controller.status.metrics import Meter
+from stoker.controller.status.status import Summarizer
+from stoker.controller.status.events import Told, events_of
+from stoker.kube.runtime.controller import Result
+from stoker.kube.events.series import EventType, ObjectRef
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.client.kinds import rest
+from stoker.kube.runtime.steps import Outcome, Pass
+from stoker.telemetry import tracing
+
+
+class _WithStatus(msgspec.Struct):
+    status: SyncStatus = SyncStatus()
+
+
+class Reconciler:
+    """Works on one resource at a time. What its parts remember of it can be found out anew."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        summarize: Summarizer,
+        events: EventRecorder,
+        meter: Meter,
+        alerter: Alerter,
+        *,
+        audit: EventRecorder | None = None,
+    ) -> None:
+        self._parts = parts
+        self._summarizer = summarize
+        self._events = events
+        self._meter = meter
+        self._alerter = alerter
+        self._audit = audit
+        self._following = Following()
+        self._pass = Pass(
+            steps=Steps(parts).listed(),
+            observed=lambda context: context.status,
+            summarize=self._summarize,
+            write=self._write_status,
+            clock=parts.clock,
+        )
+
+    async def reconcile(self, key: ResourceKey) -> Result:
+        kept = self._parts.observed.find(key)
+        if kept is None:
+            self.forget(key)
+            if key in self._parts.unseen:  # one that only a pod or a map has named is not ours to let go
+                await self._parts.finalizer.outgrown(key)
+                self._parts.unseen.discard(key)
+            return Result()
+        if kept.header.metadata.deletion_timestamp is not None:
+            await self._parts.finalizer.part(key, kept)
+            return Result()
+        context = Context(key, kept, status_in(kept))
+        if not tracing.is_on():
+            return Result(after=(await self._pass.run(context)).again_in)
+        return await self._traced(context)
+
+    async def _traced(self, context: Context) -> Result:
+        key, parts = context.key, self._parts
+        said = context.kept.header.metadata.annotations
+        trace = self._following.trace_of(
+            key, said, context.group, context.status, parts.publisher.published(key), parts.clock.now()
+        )
+        where = {"kind": str(key.kind), "namespace": key.object.namespace, "name": key.object.name}
+        with tracing.span("controller.reconcile", parent=trace, **where) as told:
+            ended = await self._pass.run(context)
+            told.say(commit=str(ended.what.commit or "") if ended.what is not None else "")
+        seen = parts.observed.find(key)
+        ready = seen is not None and is_ready(status_in(seen))
+        self._following.ended(key, said, context.group, ready=ready)
+        return Result(after=ended.again_in)
+
+    def forget(self, key: ResourceKey) -> None:
+        """It is gone, and so is all that was remembered of it."""
+        parts = self._parts
+        for memory in (
+            parts.resolver,
+            parts.understanding,
+            parts.publisher,
+            parts.references,
+            parts.waiting,
+            parts.finalizer,
+            parts.way_back,
+            parts.releaser,
+        ):
+            memory.forget(key)
+        parts.validator.forget_others(lambda secret: bool(parts.references.users(secret)))
+        self._following.forget(key)
+        self._meter.forget(key)
+        self._alerter.forget(key)
+
+    def _summarize(self, context: Context, outcome: Outcome) -> SyncStatus:
+        status = self._summarizer(context, outcome)
+        self._meter.saw(context.key, status)
+        return status
+
+    async def _write_status(self, context: Context, status: SyncStatus) -> None:
+        """A PUT with the resourceVersion that was read: whoever changed the resource since then wins."""
+        body = msgspec.json.decode(context.kept.raw, type=dict[str, object])
+        body["status"] = status
+        key = context.key.object
+        kind = SYNCED_KINDS[context.key.kind]
+        request = self._parts.client.replace(
+            rest(kind), body, key.name, key.namespace, into=msgspec.Raw, subresource="status"
+        )
+        with tracing.step("status.write"):
+            await self._parts.observed.resources[context.key.kind].write(key, request)
+        about = ref_to(context.key, context.kept)
+        events = tuple(events_of(context, status))
+        _tell(self._events, about, events)
+        if self._audit is not None:
+            _tell(self._audit, about, audited(context, status))
+        self._alerter.saw(context, status, events)
+        self._meter.wrote(context.key, context.status, status, _scans(context))
+        self._meter.let_go(context.key, context.release.begun)
+
+
+def _tell(recorder: EventRecorder, about: ObjectRef, events: Iterable[Told]) -> None:
+    for told in events:
+        report = recorder.warning if told.type is EventType.WARNING else recorder.normal
+        report(about, told.reason, told.message)
+
+
+def _scans(context: Context) -> dict[str, tuple[str, ...]]:
+    """How long each gateway took to answer its last scans, by pod; too small a matter for the status."""
+    reports = ((one.pod.name, one.report) for one in context.fleet.gateways)
+    return {pod: report.scan_durations for pod, report in reports if report is not None}
+
+
+def status_in(kept: Kept) -> SyncStatus:
+    """The status as the server has it; one that cannot be read is written anew."""
+    try:
+        return msgspec.json.decode(kept.raw, type=_WithStatus).status
+    except msgspec.ValidationError:
+        return SyncStatus()

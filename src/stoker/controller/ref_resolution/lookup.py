@@ -1,0 +1,215 @@
+"""One question put to one source, and what came of it.
+
+`stoker.controller.ref_resolution.resolver` decides when; here is what it takes. The login is
+read for each question, as the Secrets are now. Where a look of somebody else tells what
+is asked for, git is not started (`stoker.controller.ref_resolution.shared_lookup`). A place at the
+host is held while something is asked there, and never while somebody else's look is
+waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from stoker.controller.ref_resolution.shared_lookup import Found, Looks, Wanted
+from stoker.controller.host_limits import Turns
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.intent.source import AuthKind, Source
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, RepoUrl, without_userinfo
+from stoker.domain.secrets import Secret
+from stoker.engine.artifact_source import Credentials
+from stoker.git.errors import SourceAuthFailed
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import list_refs, names_of, needs_proof, picked, prove, resolve
+from stoker.git.auth.credentials import Access, AccessReader, Password, always, credentials_of
+from stoker.git.process.runner import GitRunner
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.runtime.result import understood
+
+AT_ONCE = 16
+PER_HOST = 4
+
+AccessOf = Callable[[str, Source], Awaitable[Access]]
+"""What opens a source for a namespace, as its Secrets are now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Where the ref is, or why that is not known."""
+
+    commit: CommitId | None = None
+    error: StokerError | None = None
+    token: Secret | None = None
+    """What a GitHub App was let in with, for its gateways too (C-027)."""
+    asked_for: bool = False
+    """Somebody's request was the reason to look, and not the clock or the spec."""
+
+    def says_the_same(self, other: Answer | None) -> bool:
+        return other is not None and _said(self) == _said(other)
+
+
+class Told(NamedTuple):
+    """An answer, how long the source took, and when it had said so by the clock's `monotonic`."""
+
+    answer: Answer
+    seconds: float
+    at: float
+
+
+class Asking(NamedTuple):
+    """How a question is put."""
+
+    namespace: str
+    source: Source
+    since: float
+    """What was found before is no answer."""
+    hurried: bool
+    again_in: float
+    keeps: CommitId | None = None
+    """Where the ref is said to be without looking: only the login is to be renewed."""
+
+
+@dataclass(slots=True)
+class _Course:
+    """How one question goes."""
+
+    began: float
+    ended: float | None = None
+    token: Secret | None = None
+
+
+class Answerer:
+    """Asks repositories, registries and buckets."""
+
+    def __init__(self, git: GitRunner, access: AccessOf, clock: Clock, timeout: float) -> None:
+        self._git = git
+        self._access = access
+        self._clock = clock
+        self._timeout = timeout
+        self._places = Turns(AT_ONCE)
+        self._hosts: defaultdict[str, Turns] = defaultdict(lambda: Turns(PER_HOST))
+        self._looks = Looks(self._look, clock)
+
+    async def ask(self, asking: Asking) -> Told:
+        """Never raises; what went wrong is the answer."""
+        course = _Course(self._clock.monotonic())
+        commit: CommitId | None = None
+        trouble: StokerError | None = None
+        try:
+            commit = await self._commit(asking, course)
+        except Exception as error:
+            trouble = understood(error)
+        ended = course.ended if course.ended is not None else self._clock.monotonic()
+        return Told(Answer(commit, trouble, course.token), ended - course.began, ended)
+
+    async def _commit(self, asking: Asking, course: _Course) -> CommitId:
+        source = asking.source
+        login = self._login(asking, course)
+        if asking.keeps is not None:
+            async with self._place(asking):
+                await login()
+            return asking.keeps
+        if source.url.is_artifact:
+            async with self._place(asking):
+                course.began = self._clock.monotonic()
+                return await _resolved(source, login)
+        remote, names = Remote(self._git, source.url, login), names_of(source.ref)
+        if not names:
+            async with self._place(asking):
+                course.began = self._clock.monotonic()
+                if source.auth.kind is AuthKind.GITHUB_APP:
+                    await login()  # an id needs nobody's answer, but its gateways need the token
+                return await resolve(remote, source.ref)
+        found = await self._found(asking, login, Wanted(names, asking.since, asking.hurried, asking.again_in))
+        course.began, course.ended = found.begun, found.ended
+        if found.error is not None:
+            raise found.error.with_traceback(None)  # others raise it too
+        name, target = picked(found.refs, source.ref, source.url)
+        if needs_proof(name):
+            async with self._place(asking):
+                await prove(remote, source.ref, name, target)
+        return target
+
+    async def _found(self, asking: Asking, login: AccessReader, wanted: Wanted) -> Found:
+        """As `Remote.git` does: a refusal is worth one look for another login."""
+        url, turn = asking.source.url, partial(self._turn, host_of(asking.source.url))
+        async with self._place(asking):
+            access = await login()
+        found = await self._looks.ask(url, access, wanted, turn)
+        if not isinstance(found.error, SourceAuthFailed):
+            return found
+        if access.refused is not None:
+            access.refused()
+        async with self._place(asking):
+            renewed = await login()
+        return found if renewed == access else await self._looks.ask(url, renewed, wanted, turn)
+
+    async def _look(self, url: RepoUrl, access: Access, names: Collection[str]) -> Mapping[str, CommitId]:
+        async with self._in_time(url):
+            return await list_refs(Remote(self._git, url, always(access)), names)
+
+    def _login(self, asking: Asking, course: _Course) -> AccessReader:
+        async def read() -> Access:
+            given = await self._access(asking.namespace, asking.source)
+            if asking.source.auth.kind is AuthKind.GITHUB_APP and isinstance(given.login, Password):
+                course.token = given.login.password
+            return given
+
+        return read
+
+    @asynccontextmanager
+    async def _place(self, asking: Asking) -> AsyncIterator[None]:
+        """The time that a source has to answer begins when it is asked, not when somebody queues for it."""
+        url = asking.source.url
+        async with self._turn(host_of(url), asking.hurried), self._in_time(url):
+            yield
+
+    @asynccontextmanager
+    async def _turn(self, host: str, hurried: bool) -> AsyncIterator[None]:
+        async with self._hosts[host].turn(hurried=hurried), self._places.turn(hurried=hurried):
+            yield
+
+    @asynccontextmanager
+    async def _in_time(self, url: RepoUrl) -> AsyncIterator[None]:
+        scope: asyncio.Timeout | None = None
+        try:
+            async with deadline(self._clock, self._timeout) as scope:
+                yield
+        except TimeoutError:
+            if scope is None or not scope.expired():
+                raise
+            sentence = f"repository {without_userinfo(url)} did not answer within {self._timeout:g} s"
+            raise Retry(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
+
+
+async def _resolved(source: Source, access: AccessReader) -> CommitId:
+    """What a tag or prefix of a registry or a bucket means now; nothing of it is pulled here."""
+    from stoker.artifacts.origin import open_origin  # noqa: PLC0415 - most follow repositories
+
+    async def credentials() -> Credentials:
+        return credentials_of(await access())
+
+    return await open_origin(source.url, credentials).resolve(source.ref)
+
+
+def _said(answer: Answer) -> tuple[object, ...]:
+    error = answer.error
+    return answer.commit, answer.token, None if error is None else (error.reason, error.message)
+
+
+def host_of(url: RepoUrl) -> str:
+    """Whose places a source takes; for the scp form the part before the colon, for a bucket who keeps it."""
+    parts = urlsplit(url)
+    if parts.scheme == "s3":
+        query = dict(parse_qsl(parts.query))
+        return urlsplit(query.get("endpoint", "")).netloc or f"s3 {query.get('region', '')}"
+    return parts.netloc or str(url).partition(":")[0]

@@ -1,0 +1,197 @@
+"""Approvals: a person agrees to exactly what would be done (R-SAFE-15, C-125).
+
+    Planning ─► Pending ─► Approved
+                   └─► Expired
+
+Every gateway that waits plans the commit and reports the digest of its plan. What is
+approved is one digest over all of them: SHA-256, in hexadecimal, over the lines
+`gateway digest`, sorted, joined by a line feed and without one at the end; the gateway as
+it is called in `targets` of the metadata map. An approved gateway is told its own digest
+and writes nothing else; where it finds another plan, the approval is void and the request
+is made anew.
+
+An approval counts if it was given after the request, not for another ref or another plan,
+and before the request lapsed. One that lay in the future when it was seen first never
+counts, also where nothing waited yet. Who may approve, and in whose name, is checked while the
+annotations are written (`stoker.webhooks.admission.approver_identity`): here they are only read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from stoker.api.spec.status import ApprovalRequest
+from stoker.api.spec.status import SyncStatus as Status
+from stoker.controller.rollout.gateways import Member
+from stoker.controller.rollout.situation import Situation
+from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
+from stoker.domain.intent.requests import APPROVAL_AHEAD, GivenApproval
+from stoker.domain.reasons import ConditionType
+from stoker.kube.runtime.conditions import find
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Where a request stands."""
+
+    request: ApprovalRequest | None
+    granted: bool
+    plans: Mapping[str, str] = field(default_factory=dict)
+    """By target: the plan that was approved just now."""
+    again_in: float | None = None
+
+
+def digest_of(plans: Mapping[str, str]) -> str:
+    """What stands for all plans together."""
+    lines = sorted(f"{gateway} {digest}" for gateway, digest in plans.items())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def agree(situation: Situation, waiting: Sequence[Member], stage: str | None) -> Agreement:
+    """Whether those who wait may go; they are all whom nobody has agreed to yet."""
+    before = situation.request
+    before = before if before is not None and before.stage == stage else None
+    if not waiting:
+        return Agreement(situation.request, granted=True)
+    again = before is not None and before.state == "Expired" and before.request != (situation.asked or None)
+    before = None if again else before
+    plans = {one.target: digest for one in waiting if (digest := _digest(one))}
+    if len(plans) < len(waiting):
+        if before is None and all(one.gateway.report is None for one in waiting):
+            return Agreement(situation.request, granted=False)  # first syncs, as far as anybody knows
+        if before is not None and before.state != "Planning":
+            return Agreement(before, granted=False, again_in=_until(before, situation.now))
+        return Agreement(_planning(situation, stage), granted=False)
+    digest = digest_of(plans)
+    if before is None or before.digest != digest:
+        before = _requested(situation, stage, waiting, digest)
+    if before.state == "Approved":
+        return Agreement(before, granted=True, plans=plans)
+    return _judged(situation, before, plans)
+
+
+def _judged(situation: Situation, request: ApprovalRequest, plans: Mapping[str, str]) -> Agreement:
+    lapsed = request.state == "Expired" or situation.now >= _moment(request.expires_at)
+    why = why_not(situation, request, plans)
+    given = situation.requests.approval
+    if lapsed:
+        late = "the request has lapsed; ask for a sync to make it anew" if given and not why else why
+        said = msgspec.structs.replace(request, state="Expired", message=late or None)
+        return Agreement(said, granted=False)
+    if given is None or why:
+        said = msgspec.structs.replace(request, message=why or None)
+        return Agreement(said, granted=False, again_in=_until(request, situation.now))
+    said = msgspec.structs.replace(
+        request,
+        state="Approved",
+        approved_by=given.by[:253],
+        approved_at=rfc3339_micro(given.at),
+        message=None,
+    )
+    return Agreement(said, granted=True, plans=plans)
+
+
+def why_not(situation: Situation, request: ApprovalRequest, plans: Mapping[str, str]) -> str:
+    """Why an approval that is there does not count; empty where it does, or there is none."""
+    given, named = situation.requests.approval, situation.requests.approved_plans
+    if given is None:
+        return ""
+    who = f"the approval by {given.by[:80]!r}"
+    if ahead := _ahead(situation):
+        return ahead
+    if given.at <= _moment(request.requested_at):
+        return f"{who} of {rfc3339(given.at)} is older than the request"
+    if given.ref is not None and given.ref not in (situation.ref, str(situation.commit)):
+        return f"{who} is for ref {str(given.ref)[:80]}, and {situation.ref[:80]} waits"
+    if named and request.digest not in named and not set(plans.values()) <= set(named):
+        return f"{who} is for another plan than {request.digest}"
+    return ""
+
+
+def ahead(given: GivenApproval | None, before: Status, now: datetime) -> str:
+    """What is said of an approval that lies in the future, or did when it was seen first; else empty.
+
+    It is remembered by being said: in the request, or in the condition while nothing is asked.
+    """
+    if given is None:
+        return ""
+    said = f"the approval by {given.by[:80]!r} lies in the future ({rfc3339(given.at)}) and never counts"
+    if given.at > now + APPROVAL_AHEAD:
+        return said
+    condition = find(before.conditions or (), ConditionType.PENDING_APPROVAL)
+    told = [before.approval.message if before.approval is not None else "", condition and condition.message]
+    return said if any(said in (one or "") for one in told) else ""
+
+
+def _ahead(situation: Situation) -> str:
+    return ahead(situation.requests.approval, situation.before, situation.now)
+
+
+def remembering(situation: Situation, request: ApprovalRequest | None) -> ApprovalRequest | None:
+    """The request, with what has to be known later of an approval from the future."""
+    ahead = _ahead(situation)
+    if request is None or request.message or not ahead:
+        return request
+    return msgspec.structs.replace(request, message=ahead)
+
+
+def is_for_something_else(message: str | None) -> bool:
+    """Whether somebody approved now, and something else; an old approval is nobody's mistake."""
+    return bool(message) and not (message or "").endswith("is older than the request")
+
+
+def _planning(situation: Situation, stage: str | None) -> ApprovalRequest:
+    return ApprovalRequest(
+        commit=str(situation.commit),
+        ref=situation.ref or None,
+        stage=stage,
+        state="Planning",
+        requested_at=rfc3339_micro(begins) if (begins := _begins(situation)) > situation.now else None,
+        request=situation.asked or None,
+    )
+
+
+def _begins(situation: Situation) -> datetime:
+    """When a new request begins to wait: after every approval that was used, by whatever clock it was given.
+
+    Otherwise one that was given by a clock ahead of ours would count for the next request as well.
+    """
+    last = situation.before.approval
+    if last is None:
+        return situation.now
+    return max(situation.now, _moment(last.approved_at), _moment(last.requested_at))
+
+
+def _requested(
+    situation: Situation, stage: str | None, waiting: Sequence[Member], digest: str
+) -> ApprovalRequest:
+    plans = [one.plan for one in waiting if one.plan is not None]
+    return msgspec.structs.replace(
+        _planning(situation, stage),
+        state="Pending",
+        digest=digest,
+        requested_at=rfc3339_micro(_begins(situation)),
+        expires_at=rfc3339(situation.now + timedelta(seconds=situation.approval.timeout)),
+        files_added=sum(one.files_added for one in plans),
+        files_modified=sum(one.files_modified for one in plans),
+        files_deleted=sum(one.files_deleted for one in plans),
+    )
+
+
+def _digest(member: Member) -> str:
+    return member.plan.digest if member.plan is not None else member.agreed
+
+
+def _until(request: ApprovalRequest, now: datetime) -> float | None:
+    if request.state != "Pending":
+        return None
+    return max(0.1, (_moment(request.expires_at) - now).total_seconds())
+
+
+def _moment(text: str | None) -> datetime:
+    return parse_rfc3339(text or "1970-01-01T00:00:00Z")

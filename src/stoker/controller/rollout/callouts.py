@@ -1,0 +1,125 @@
+"""Calls to services of others on behalf of a release: the health check of a stage, and who is to approve.
+
+A health check is a GET that has to answer 200 within ten seconds (R-SAFE-08, C-122); the one that
+decides is repeated within them, so that a connection which was cut stops no plant. The
+service of `approval.webhook` is told once of each request: a POST with what waits, repeated
+with growing pauses until somebody takes it or the request is over. Sentences name the host
+and nothing else of an address, because the rest may be a secret.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from stoker.api.spec.status import ApprovalRequest
+from stoker.http_client import Request, call
+from stoker.controller.rollout import Checked, CheckUp
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.kube.runtime.backoff import Backoff
+
+ANSWER_WITHIN = 10.0
+ASK_AGAIN = 1.0
+LARGEST_PAGE = 4 << 20
+ATTEMPTS = 10
+PAUSES = Backoff(base=1.0, ceiling=300.0, jitter=0.2)
+
+SecretOf = Callable[[str, SecretKey], Awaitable[Secret]]
+"""What stands in a Secret of a namespace now."""
+Say = Callable[[ResourceKey, bool, Reason, str], None]
+"""Tells a person: about which resource, whether it is a warning, and what."""
+
+
+class Announcement(NamedTuple):
+    """Who is told of which request."""
+
+    url: str
+    body: bytes
+
+
+class Examiner:
+    """Makes health checks; what gateways are known by is believed here as well."""
+
+    def __init__(self, clock: Clock, secret: SecretOf) -> None:
+        self._clock = clock
+        self._secret = secret
+
+    async def check(self, key: ResourceKey, what: CheckUp) -> Checked:
+        """One health check."""
+        until = self._clock.monotonic() + ANSWER_WITHIN
+        while True:
+            left = until - self._clock.monotonic()
+            trouble = await self._trouble_with(key, what, max(left, ASK_AGAIN))
+            if not trouble or not what.last or until - self._clock.monotonic() <= ASK_AGAIN:
+                return Checked(what, trouble)
+            await self._clock.sleep(ASK_AGAIN)
+
+    async def _trouble_with(self, key: ResourceKey, what: CheckUp, seconds: float) -> str:
+        request = Request(what.url, timeout=seconds, max_reply=LARGEST_PAGE, verified=what.verified)
+        try:
+            if what.ca is not None and what.verified:
+                ca = await self._secret(key.object.namespace, what.ca)
+                request = replace(request, ca=ca.reveal_bytes())
+            answer = await call(request)
+        except StokerError as error:
+            return error.message
+        return "" if answer.status == 200 else f"{request.host} answered {answer.status}"
+
+
+def announcement(key: ResourceKey, url: str, request: ApprovalRequest) -> Announcement:
+    """What the service is told; the same request always makes the same text."""
+    told = {
+        "kind": key.kind,
+        "namespace": key.object.namespace,
+        "name": key.object.name,
+        "commit": request.commit,
+        "ref": request.ref,
+        "stage": request.stage,
+        "digest": request.digest,
+        "filesAdded": request.files_added,
+        "filesModified": request.files_modified,
+        "filesDeleted": request.files_deleted,
+        "requestedAt": request.requested_at,
+        "expiresAt": request.expires_at,
+    }
+    kept = {name: value for name, value in told.items() if value is not None}
+    return Announcement(url, json.dumps(kept, sort_keys=True).encode())
+
+
+class Announcer:
+    """Tells services of requests."""
+
+    def __init__(self, clock: Clock, say: Say) -> None:
+        self._clock = clock
+        self._say = say
+
+    async def tell(self, key: ResourceKey, what: Announcement) -> bool:
+        """Whether the service has taken it."""
+        headers = {"Content-Type": "application/json"}
+        request = Request(what.url, method="POST", headers=headers, body=what.body, timeout=ANSWER_WITHIN)
+        trouble = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                answer = await call(request)
+            except StokerError as error:
+                trouble = error.message
+            else:
+                if answer.ok:
+                    message = f"{request.host} was told that an approval is waited for"
+                    self._say(key, False, Reason.PENDING_APPROVAL, message)
+                    return True
+                trouble = f"{request.host} answered {answer.status}"
+            if attempt == 1:
+                message = f"approval.webhook could not be told and is tried again: {trouble}"
+                self._say(key, True, Reason.SERVICE_UNREACHABLE, message)
+            await self._clock.sleep(PAUSES.delay(attempt))
+        message = f"approval.webhook was not told of the request: {trouble}"
+        self._say(key, True, Reason.SERVICE_UNREACHABLE, message)
+        return False

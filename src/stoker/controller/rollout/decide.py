@@ -1,0 +1,187 @@
+"""All gates put together: who may take the commit now, and what everybody is told meanwhile.
+
+A gateway is let go when somebody agreed to its plan (where that is asked for), its stage
+is open, everybody before it is done, and there is room. Who waits is told to stay at the
+order that it has, or to plan the commit and write nothing. Pure; whatever it needs to know
+of an earlier pass comes in with the `Situation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stoker.api.spec.status import StageProgress
+from stoker.controller.rollout import progress as progressing
+from stoker.controller.rollout import stages as staging
+from stoker.controller.rollout.approval import Agreement, agree, remembering
+from stoker.controller.rollout.gateways import Member, bound_to_plan, members_of, orders_for_the_absent
+from stoker.controller.rollout.dependency_order import Order, needs
+from stoker.controller.rollout.stages import Plan, Walk
+from stoker.controller.rollout.situation import Held, Release, Situation
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.delivery import Stage
+from stoker.domain.protocol import Mode, Target
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+
+_SOON = 0.1
+
+
+def release(situation: Situation) -> Release:
+    """The decision."""
+    return Release() if situation.commit is None else _Deciding(situation, situation.commit).release()
+
+
+class _Deciding:
+    """One decision in the making."""
+
+    def __init__(self, situation: Situation, commit: CommitId) -> None:
+        self._situation = situation
+        self._commit = commit
+        self._members = members_of(situation, commit)
+        self._stages = staging.plan_for(situation, self._members, needs(situation, self._members))
+        self._order = Order(situation, self._members, self._stages.number)
+        self._waiting = [one for one in self._members if not (one.done or one.let_go or one.free)]
+        self._waits = {one.target for one in self._waiting}
+        self._request = situation.request
+        self._plans: dict[str, str] = {}
+        self._targets: dict[str, Target] = {}
+        self._held: list[Held] = []
+        self._times: list[float] = []
+
+    def release(self) -> Release:
+        situation = self._situation
+        if situation.gated:
+            self._targets |= dict(orders_for_the_absent(situation, self._commit))
+        for gateway in bound_to_plan(situation):
+            self._targets[gateway.target] = Target(self._commit, Mode.PLAN)
+            if gateway.report is not None and gateway.report.pending_plan is not None:
+                why = "an approval, which a ref of its own cannot get"
+                self._held.append(Held(gateway.name, why, Reason.PENDING_APPROVAL))
+        for one in self._members:
+            if one.target not in self._waits:
+                self._keep_going(one)
+        uncovered = [one for one in self._waiting if not one.agreed] if situation.approval.required else []
+        if uncovered and not self._take(agree(situation, uncovered, None)):
+            for one in self._waiting:
+                self._hold(one, "an approval", Reason.PENDING_APPROVAL, planning=True)
+            return self._made(situation.progress, Walk(), begun=0)
+        return self._by_turns()
+
+    def _by_turns(self) -> Release:
+        situation, stages = self._situation, self._stages
+        before = progressing.begin(situation, self._members, stages)
+        known = {one.name: one for one in before.stages or ()}
+        walked = staging.walk(
+            situation,
+            stages,
+            self._members,
+            known,
+            lambda stage, crew: self._is_agreed(stage, crew, known.get(stage.name)),
+        )
+        able = [one for one in self._waiting if self._may(one, stages, walked)]
+        busy = sum(one.busy for one in self._members if one.target not in self._waits)
+        turns = progressing.turns(situation, before, able, busy)
+        self._times += [turns.again_in] if turns.again_in is not None else []
+        for one in able:
+            if one.target in turns.free:
+                self._let_go(one)
+            else:
+                self._hold(one, "its turn", Reason.WAITING_FOR_TURN)
+        progress = progressing.ended(situation, before, walked, turns)
+        return self._made(progress if progressing.is_kept(situation) else None, walked, begun=len(turns.free))
+
+    def _made(self, progress: progressing.Progress | None, walked: Walk, *, begun: int) -> Release:
+        situation = self._situation
+        times = [*self._times, *([walked.again_in] if walked.again_in is not None else [])]
+        growing, again_in = progressing.growth(progress, situation.now)
+        return Release(
+            targets=self._targets,
+            held=tuple(self._held),
+            ordered=self._order.profiles or bool(situation.deployment.order),
+            staged=bool(self._stages.stages),
+            progress=progress,
+            approval=remembering(situation, self._request) if _asks(situation) else None,
+            trouble=self._trouble(walked),
+            check_up=walked.check_up,
+            again_in=min((*times, *([again_in] if again_in is not None else [])), default=None),
+            begun=begun if situation.rate_limit is not None else 0,
+            growing=growing,
+        )
+
+    def _keep_going(self, member: Member) -> None:
+        """Whoever was let go keeps the plan that was approved for it; one that is done needs none."""
+        if member.done or member.gateway.synced_commit == self._commit:
+            return
+        if member.let_go:
+            self._let_go(member)
+
+    def _take(self, agreement: Agreement) -> bool:
+        self._request = agreement.request
+        self._plans |= agreement.plans
+        self._times += [agreement.again_in] if agreement.again_in is not None else []
+        return agreement.granted
+
+    def _is_agreed(self, stage: Stage, crew: Sequence[Member], before: StageProgress | None) -> bool:
+        """Whether a stage that asks for it was approved; also one that has begun, unless a plan changed."""
+        begun = before is not None and before.state in ("Syncing", "Soaking")
+        asking = [one for one in crew if one.target in self._waits and not (begun and one.agreed)]
+        if not asking:
+            return True
+        if self._plans:  # one approval at a time: this pass has just taken the whole resource's
+            self._times.append(_SOON)
+            return False
+        return self._take(agree(self._situation, asking, stage.name))
+
+    def _may(self, member: Member, stages: Plan, walked: Walk) -> bool:
+        if stages.stages:
+            number = stages.number[member.name]
+            if not walked.opens(number):
+                self._hold_for_stage(member, walked, walked.stages[number])
+                return False
+        why = self._order.why_late(member)
+        if why:
+            self._hold(member, why, Reason.DEPENDENCY_WAITING)
+        return not why
+
+    def _hold_for_stage(self, member: Member, walked: Walk, stage: StageProgress) -> None:
+        if stage.state == "Approval":
+            self._hold(member, f"an approval of stage {stage.name}", Reason.PENDING_APPROVAL, planning=True)
+        else:
+            failed = ", which failed" if walked.failed else ""
+            self._hold(member, f"stage {walked.current}{failed}", Reason.WAITING_FOR_STAGE)
+
+    def _hold(self, member: Member, why: str, reason: Reason, *, planning: bool = False) -> None:
+        self._held.append(Held(member.name, why, reason))
+        agreed = self._plans.get(member.target, member.agreed)
+        if planning or agreed:
+            self._targets[member.target] = Target(self._commit, Mode.PLAN, agreed)
+        else:  # who has nothing to stay at has said nothing yet, and its agent knows whether it has files
+            self._targets[member.target] = member.stays_at or Target(self._commit, Mode.PLAN)
+
+    def _let_go(self, member: Member) -> None:
+        agreed = self._plans.get(member.target, member.agreed)
+        if agreed:
+            self._targets[member.target] = Target(self._commit, Mode.APPLY, agreed)
+
+    def _trouble(self, walked: Walk) -> Stalled | None:
+        circle = self._order.circle(self._stages.names)
+        if circle is not None:
+            return circle
+        if walked.failed:
+            return Stalled(
+                f"{walked.failed}; later stages keep what they have", reason=Reason.CANARY_STAGE_FAILED
+            )
+        request = self._request
+        if _asks(self._situation) and self._held and request is not None and request.state == "Expired":
+            return Stalled(
+                f"nobody approved commit {self._commit.short} before {request.expires_at}; a new request "
+                "for a sync asks anew",
+                reason=Reason.APPROVAL_EXPIRED,
+            )
+        return None
+
+
+def _asks(situation: Situation) -> bool:
+    """Whether anybody has to be asked at all."""
+    return situation.approval.required or any(one.require_approval for one in situation.deployment.stages)

@@ -1,0 +1,122 @@
+"""How far a release has come, as the status keeps it: what began when, the queue, the stages.
+
+Nothing in here changes because time passes alone, or every pass would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from stoker.api.spec.status import ReleaseProgress, StageProgress
+from stoker.controller.rollout import sync_concurrency as limiting
+from stoker.controller.rollout.gateways import Member
+from stoker.controller.rollout.stages import Plan, Walk
+from stoker.controller.rollout.situation import Situation
+from stoker.domain.clock import parse_rfc3339, rfc3339
+
+Progress: TypeAlias = ReleaseProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Who may begin now, and who stands in line."""
+
+    free: frozenset[str] = frozenset()
+    """By target."""
+    queue: tuple[str, ...] = ()
+    busy: int = 0
+    again_in: float | None = None
+
+
+def is_kept(situation: Situation) -> bool:
+    """Whether there is anything to keep: most resources have neither stages, nor order, nor limits."""
+    deployment = situation.deployment
+    return bool(deployment.stages or deployment.order or situation.rate_limit is not None)
+
+
+def begin(situation: Situation, members: Sequence[Member], plan: Plan) -> Progress:
+    """How it stands before this pass; a new commit begins anew, and so does a new request after a failure."""
+    found = situation.progress
+    asked = situation.asked or None
+    failed = found is not None and any(one.state == "Failed" for one in found.stages or ())
+    if found is not None and not (failed and found.request != asked):
+        return found if failed else msgspec.structs.replace(found, request=asked)
+    made = ReleaseProgress(commit=str(situation.commit), started_at=rfc3339(situation.now), request=asked)
+    there = {one.name for one in members}
+    whole = all(set(stage.gateways) <= there for stage in plan.stages)
+    if found is None and members and whole and all(one.done for one in members):
+        # Everybody has it already: stages that are new in the spec have nothing to go through.
+        passed = tuple(StageProgress(name=stage.name, state="Passed") for stage in plan.stages)
+        return msgspec.structs.replace(made, stages=passed or None)
+    return made
+
+
+def turns(situation: Situation, before: Progress, able: Sequence[Member], busy: int) -> Turns:
+    """Who of those that may go goes now; the others keep their places in the queue."""
+    limit = situation.rate_limit
+    if limit is None:
+        return Turns(frozenset(one.target for one in able), (), busy + sum(one.busy for one in able))
+    waited = {name: place for place, name in enumerate(before.queue or ())}
+    weights = {one.gateway: one.weight for one in situation.deployment.order}
+    line = sorted(
+        able, key=lambda one: (waited.get(one.target, len(waited)), -weights.get(one.name, 0), one.target)
+    )
+    places = limiting.places_at_once(limit, len(situation.fleet.gateways)) - busy
+    room = limiting.room(limit, limiting.recent(_begun(situation), situation.now), situation.now)
+    count = max(0, min(places, room.places, limiting.MOST))
+    free, rest = line[:count], line[count:]
+    only_time = rest and places > len(free)
+    again_in = (room.again_in or limiting.SHORTEST) if only_time else None
+    return Turns(
+        frozenset(one.target for one in free),
+        tuple(one.target for one in rest)[: limiting.MOST],
+        busy + sum(one.busy for one in free),
+        again_in,
+    )
+
+
+def ended(situation: Situation, before: Progress, walked: Walk, turn: Turns) -> Progress:
+    """How it stands after this pass."""
+    begun: tuple[str, ...] = tuple(_begun(situation))
+    if turn.free and situation.rate_limit is not None:
+        still = limiting.recent(begun, situation.now)
+        now = [rfc3339(situation.now)] * len(turn.free)
+        begun = (*map(rfc3339, still), *now)[-limiting.MOST :]
+    return msgspec.structs.replace(
+        before,
+        stages=tuple(walked.stages) or None,
+        queued=len(turn.queue) if situation.rate_limit is not None else None,
+        syncing=turn.busy,
+        queue=turn.queue or None,
+        queued_since=_since(situation, turn.queue),
+        begun=begun or None,
+    )
+
+
+def growth(progress: Progress | None, now: datetime) -> tuple[bool, float | None]:
+    """Whether the queue has not become shorter for too long, and when to look again if not."""
+    if progress is None or not progress.queue or progress.queued_since is None:
+        return False, None
+    left = limiting.PATIENCE - (now - parse_rfc3339(progress.queued_since)).total_seconds()
+    return left < 0, left + limiting.SHORTEST if left >= 0 else None
+
+
+def _since(situation: Situation, queue: Sequence[str]) -> str | None:
+    if not queue:
+        return None
+    earlier = situation.before.release
+    stood = earlier.queue or () if earlier is not None else ()
+    if earlier is not None and earlier.queued_since and 0 < len(stood) <= len(queue):
+        return earlier.queued_since
+    return rfc3339(situation.now)
+
+
+def _begun(situation: Situation) -> Sequence[str]:
+    """Limits count over all commits."""
+    earlier = situation.before.release
+    return (earlier.begun or ()) if earlier is not None else ()

@@ -1,0 +1,124 @@
+"""What a release is decided on, and what comes out of it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from stoker.api.spec.status import ApprovalRequest, ReleaseProgress
+from stoker.api.spec.status import SyncStatus as Status
+from stoker.controller.cache.gateways import Fleet, Neighbour
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
+from stoker.domain.intent.policies import GatewayAccess
+from stoker.domain.intent.requests import Requests
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.protocol import Metadata, Target
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+
+
+class CheckUp(NamedTuple):
+    """A health check that is to be made; the same one is made once."""
+
+    stage: str
+    commit: str
+    since: str
+    """When the stage was synced: another time is another attempt."""
+    url: str
+    number: int = 0
+    """Which of those it is that are made while the stage waits."""
+    last: bool = False
+    """The stage has waited, and this one decides."""
+    ca: SecretKey | None = None
+    """The authority of the gateways, which may be what is asked."""
+    verified: bool = True
+    """Whether a certificate has to be one that is believed."""
+
+
+class Checked(NamedTuple):
+    """What came of a health check."""
+
+    what: CheckUp
+    trouble: str = ""
+    """Why it counts as failed; empty: it passed."""
+
+
+class Held(NamedTuple):
+    """A gateway that waits, and for what."""
+
+    gateway: str
+    why: str
+    reason: Reason = Reason.DEPENDENCY_WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that a release depends on."""
+
+    fleet: Fleet
+    commit: CommitId | None
+    ref: str = ""
+    now: datetime = datetime(2000, 1, 1, tzinfo=UTC)
+    deployment: Deployment = field(default_factory=Deployment)
+    rate_limit: RateLimit | None = None
+    approval: Approval = field(default_factory=Approval)
+    requests: Requests = field(default_factory=Requests)
+    waits_for: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Every profile that exists, and whom it depends on."""
+    others: Sequence[Neighbour] = ()
+    """Gateways of other resources, for whom a profile may wait."""
+    published: Metadata | None = None
+    """What agents are told now; None where that is nothing, or of another repository."""
+    before: Status = field(default_factory=Status)
+    gateway: GatewayAccess = field(default_factory=GatewayAccess)
+    """How gateways are reached; of interest is whose certificates are believed."""
+    asked: str = ""
+    """The last request to sync; another word is another request."""
+    checked: Checked | None = None
+
+    @property
+    def gated(self) -> bool:
+        """Whether anything but profiles may hold a gateway back."""
+        deployment = self.deployment
+        return bool(
+            deployment.stages or deployment.order or self.rate_limit is not None or self.approval.required
+        )
+
+    @property
+    def progress(self) -> ReleaseProgress | None:
+        """How far this commit has come so far."""
+        found = self.before.release
+        return found if found is not None and found.commit == self.commit else None
+
+    @property
+    def request(self) -> ApprovalRequest | None:
+        found = self.before.approval
+        return found if found is not None and found.commit == self.commit else None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Who gets what."""
+
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """Gateways that take another commit than the resource's, or may only plan it."""
+    held: tuple[Held, ...] = ()
+    """Gateways that do not have the commit because it is not their turn."""
+    ordered: bool = False
+    """Whether any gateway depends on others at all."""
+    staged: bool = False
+    progress: ReleaseProgress | None = None
+    approval: ApprovalRequest | None = None
+    trouble: Stalled | None = None
+    """Why it does not go on before somebody acts."""
+    check_up: CheckUp | None = None
+    """A health check that is due."""
+    again_in: float | None = None
+    """Seconds until time alone changes something."""
+    begun: int = 0
+    """Gateways that were let go just now, where a limit counts them."""
+    growing: bool = False
+    """The queue has not become shorter for longer than it should."""

@@ -1,0 +1,220 @@
+"""Canary stages: one group of gateways after the other, and a check between them (R-SAFE-08, -09).
+
+    Waiting ─► Approval ─► Syncing ─► Soaking ─► Passed
+                              └─────────┴─► Failed
+
+A stage is over when all its gateways are synced (and, where a gateway can be asked,
+verified), its pause has passed and its health check has answered 200 after that. While it
+waits it is asked as well, so that a person sees what is wrong before it counts: a gateway
+that has just been synced may take its time. Gateways in no stage
+go last, all together; only one that a stage depends on goes with that stage. A gateway that
+fails, or a check that does, stops everything: what comes later keeps what it has, and
+nothing but a new commit or a new request begins anew.
+
+How far each stage is stands in the status. A controller that takes over reads it there: no
+stage is skipped, and one that has passed is not gone through again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from stoker.api.spec.status import StageProgress
+from stoker.controller.rollout.gateway_hosts import is_one_of
+from stoker.controller.rollout.gateways import Member
+from stoker.controller.rollout.situation import CheckUp, Situation
+from stoker.domain.clock import parse_rfc3339, rfc3339
+from stoker.domain.intent.delivery import Stage, Strategy
+from stoker.domain.reasons import Reason
+
+OTHERS = "(others)"
+"""The stage of all who are in none; the name of a written one has no parentheses."""
+
+# Nothing of these is said about the commit: the agent tries again, and the stage waits for it.
+_NO_VERDICT = frozenset(
+    {Reason.SOURCE_UNREACHABLE, Reason.UNREACHABLE, Reason.PASS_INTERRUPTED, Reason.SYNC_IN_PROGRESS}
+)
+
+ASKED_EVERY = 15.0
+"""Seconds between two health checks of a stage that waits; one of them may take ten."""
+ASKED_TIMES = 20
+"""Of a stage that waits for long."""
+
+_State = Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The stages in their order, and who is in which."""
+
+    stages: tuple[Stage, ...] = ()
+    number: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.stages)
+
+
+@dataclass(slots=True)
+class Walk:
+    """What a walk through the stages has found."""
+
+    stages: list[StageProgress] = field(default_factory=list)
+    open: int = 0
+    """Stages before this number may be let go."""
+    failed: str = ""
+    check_up: CheckUp | None = None
+    again_in: float | None = None
+
+    def opens(self, number: int) -> bool:
+        return number < self.open
+
+    @property
+    def current(self) -> str:
+        return next((one.name for one in self.stages if one.state != "Passed"), "")
+
+
+def plan_for(situation: Situation, members: Sequence[Member], needs: Mapping[str, set[str]]) -> Plan:
+    """Who is in which stage."""
+    if situation.deployment.strategy is not Strategy.CANARY or not situation.deployment.stages:
+        return Plan()
+    stages = situation.deployment.stages
+    number: dict[str, int] = {}
+    for index, stage in enumerate(stages):
+        for name in stage.gateways:
+            number.setdefault(name, index)
+    written = frozenset(number)
+    left = list(written)
+    while left:  # whom a stage depends on goes with it, if nobody said otherwise
+        name = left.pop()
+        for before in needs.get(name, ()):
+            if before not in written and number.get(before, len(stages)) > number[name]:
+                number[before] = number[name]
+                left.append(before)
+    others = tuple(dict.fromkeys(one.name for one in members if one.name not in number))
+    number |= dict.fromkeys(others, len(stages))
+    more = (Stage(OTHERS, others),) if others else ()
+    return Plan((*stages, *more), number)
+
+
+def walk(
+    situation: Situation,
+    plan: Plan,
+    members: Sequence[Member],
+    before: Mapping[str, StageProgress],
+    agreed: Callable[[Stage, Sequence[Member]], bool],
+) -> Walk:
+    """Go through the stages as far as they let us; `agreed` says whether a stage may begin."""
+    found = Walk()
+    going = True
+    for index, stage in enumerate(plan.stages):
+        crew = [one for one in members if plan.number[one.name] == index]
+        if not going:
+            found.stages.append(StageProgress(name=stage.name, state="Waiting"))
+            continue
+        told = _step(situation, stage, crew, before.get(stage.name), agreed, found)
+        found.stages.append(told)
+        going = told.state == "Passed"
+        if told.state in ("Syncing", "Soaking", "Passed"):
+            found.open = index + 1
+        if told.state == "Failed":
+            found.failed = f"stage {stage.name} failed: {told.message}"
+    return found
+
+
+def _step(
+    situation: Situation,
+    stage: Stage,
+    crew: Sequence[Member],
+    before: StageProgress | None,
+    agreed: Callable[[Stage, Sequence[Member]], bool],
+    found: Walk,
+) -> StageProgress:
+    if before is not None and before.state in ("Passed", "Failed"):
+        return before
+    if stage.require_approval and not agreed(stage, crew):
+        return _told(stage, "Approval", "it waits for an approval")
+    wrong = [one for one in crew if _has_failed(one)]
+    if wrong:
+        return _told(stage, "Failed", _why_failed(wrong[0]))
+    there = {one.name for one in crew}
+    missing = [name for name in stage.gateways if name not in there]
+    if missing:
+        return _told(stage, "Syncing", f"gateway {missing[0]} does not exist")
+    if not all(one.done and _is_believed(one) for one in crew):
+        return _told(stage, "Syncing")
+    return _soaked(situation, stage, crew, before, found)
+
+
+def _soaked(
+    situation: Situation,
+    stage: Stage,
+    crew: Sequence[Member],
+    before: StageProgress | None,
+    found: Walk,
+) -> StageProgress:
+    now = situation.now
+    since = before.synced_at if before is not None and before.synced_at else rfc3339(now)
+    soaking = StageProgress(name=stage.name, state="Soaking", synced_at=since)
+    waited = (now - parse_rfc3339(since)).total_seconds()
+    left = stage.wait_after - waited
+    if not stage.health_check_url:
+        found.again_in = left if left > 0 else None
+        return soaking if left > 0 else msgspec.structs.replace(soaking, state="Passed")
+    every = max(ASKED_EVERY, stage.wait_after / ASKED_TIMES)
+    number = max(0, int(waited // every)) if left > 0 else 0
+    check_up = CheckUp(
+        stage.name,
+        str(situation.commit),
+        since,
+        stage.health_check_url,
+        number,
+        last=left <= 0,
+        ca=situation.gateway.ca,
+        verified=not (situation.gateway.insecure_skip_verify and is_one_of(crew, stage.health_check_url)),
+    )
+    if left > 0:
+        found.again_in = min(left, (number + 1) * every - waited)
+    checked = situation.checked
+    if checked is None or checked.what != check_up:
+        found.check_up = check_up
+        said = before.message if before is not None and before.state == "Soaking" else None
+        return msgspec.structs.replace(soaking, message=said)
+    if left > 0:
+        said = f"its health check fails so far: {checked.trouble}"[:1024] if checked.trouble else None
+        return msgspec.structs.replace(soaking, message=said)
+    if checked.trouble:
+        return msgspec.structs.replace(
+            soaking, state="Failed", message=f"its health check failed: {checked.trouble}"[:1024]
+        )
+    return msgspec.structs.replace(soaking, state="Passed", checked_at=rfc3339(now))
+
+
+def _told(stage: Stage, state: _State, message: str | None = None) -> StageProgress:
+    return StageProgress(name=stage.name, state=state, message=message[:1024] if message else None)
+
+
+def _is_believed(member: Member) -> bool:
+    return member.gateway.report is None or member.gateway.report.verified is not False
+
+
+def _has_failed(member: Member) -> bool:
+    report = member.gateway.report
+    if report is None:
+        return False
+    if report.quarantine is not None and report.quarantine.commit == member.commit:
+        return True
+    return member.gateway.failed and report.commit == member.commit and report.reason not in _NO_VERDICT
+
+
+def _why_failed(member: Member) -> str:
+    report = member.gateway.report
+    if report is None:
+        return f"gateway {member.name}"
+    if report.quarantine is not None and report.quarantine.commit == member.commit:
+        return f"gateway {member.name} has taken the commit back ({report.quarantine.reason})"
+    return f"gateway {member.name}: {report.reason}: {report.error_message or 'it gives no reason'}"

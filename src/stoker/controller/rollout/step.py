@@ -1,0 +1,110 @@
+"""The step of a pass that decides who may take the commit now: what it takes, and what it asks for.
+
+The decision itself is pure (`stoker.controller.rollout`). Here it gets what is known, and the
+health checks and announcements that it wants are sent on their way beside the pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from stoker.controller.rollout.callouts import Announcement, announcement
+from stoker.controller.health_checks_and_notices import Errands
+from stoker.controller.context import Context, known
+from stoker.controller.owned.metadata import Delivery
+from stoker.controller.owned.configmaps import Publisher
+from stoker.controller.rollout import Checked, CheckUp, Release, Situation, release
+from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.cache.informers import Observed
+from stoker.controller.spec.effective_ref import last_request
+from stoker.controller.spec.references import dependencies_of
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.protocol import Metadata, Target
+from stoker.domain.refs import CommitId
+
+
+class Releaser:
+    """Decides for one resource at a time."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        publisher: Publisher,
+        clock: Clock,
+        checks: Errands[CheckUp, Checked],
+        announcements: Errands[Announcement, bool],
+    ) -> None:
+        """`checks` are health checks of stages, `announcements` calls to those who are to approve."""
+        self._observed = observed
+        self._publisher = publisher
+        self._clock = clock
+        self.checks = checks
+        self.announcements = announcements
+
+    def release(self, context: Context, what: Delivery) -> Release:
+        """Who gets what."""
+        back_to = known(context.understood).intent.rollback.to_commit
+        if back_to is not None:
+            return _going_back(context, back_to)
+        if context.paused_by and context.published is not None:
+            return _standing_still(context, context.published)
+        return self._decided(context, what)
+
+    def forget(self, key: ResourceKey) -> None:
+        self.checks.forget(key)
+        self.announcements.forget(key)
+
+    def _decided(self, context: Context, what: Delivery) -> Release:
+        intent, namespace = known(context.understood).intent, context.key.object.namespace
+        waits_for = dependencies_of(self._observed.profiles_in(namespace))
+        ordered = any(waits_for.get(one.profile) for one in context.fleet.gateways)
+        published = context.published
+        situation = Situation(
+            context.fleet,
+            what.commit,
+            str(what.ref or ""),
+            self._clock.now(),
+            intent.deployment,
+            intent.rate_limit,
+            intent.approval,
+            intent.requests,
+            waits_for,
+            list(self._publisher.neighbours(namespace, but=context.key)) if ordered else [],
+            published if published is not None and published.git_url == intent.source.url else None,
+            context.status,
+            intent.policies.access,
+            last_request(context.kept.header.metadata.annotations, context.group),
+        )
+        made = release(situation)
+        if made.check_up is None:
+            self.checks.forget(context.key)
+        while made.check_up is not None:
+            checked = self.checks.look(context.key, made.check_up)
+            if checked is None:
+                break
+            # The stage after it may be done already, and have a check of its own.
+            made = release(dataclasses.replace(situation, checked=checked))
+        return self._announced(context, made)
+
+    def _announced(self, context: Context, made: Release) -> Release:
+        """With the time at which those who are to approve were told, if they are to be told at all."""
+        request, url = made.approval, known(context.understood).intent.approval.webhook_url
+        if not url or request is None or request.state != "Pending" or request.announced_at:
+            self.announcements.forget(context.key)
+            return made
+        if not self.announcements.look(context.key, announcement(context.key, url, request)):
+            return made
+        at = rfc3339(self._clock.now())
+        return dataclasses.replace(made, approval=msgspec.structs.replace(request, announced_at=at))
+
+
+def _going_back(context: Context, commit: CommitId) -> Release:
+    """Somebody asked for it, so it waits for nobody; the way forward again is a release like any other."""
+    return Release({one.target: Target(commit) for one in context.fleet.gateways if not one.override})
+
+
+def _standing_still(context: Context, published: Metadata) -> Release:
+    """While it is paused nobody gets another order, and nothing is checked."""
+    return Release(published.targets, progress=context.status.release, approval=context.status.approval)

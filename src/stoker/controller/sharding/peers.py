@@ -1,0 +1,90 @@
+"""The look at the Leases of all shards at the beginning of a term, and as long as somebody divides otherwise.
+
+`stoker.controller.sharding.division` decides; this loop asks the API server and says when there is
+more to work on. Nothing is worked on before the first look. Where every shard divides
+alike, which is always but for the minutes in which the count changes, it looks once and
+rests for as long as the term lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from stoker.controller.sharding.division import Division, lease_name
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.shards import Shard
+from stoker.kube.client.client import Client
+from stoker.kube.leader.lease import Lease
+from stoker.kube.client.resources import LEASES
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Reading
+
+PAUSE = 2.0
+"""Seconds between two looks."""
+
+log = get_logger(__name__)
+
+
+class Lookout:
+    """One term."""
+
+    def __init__(
+        self, client: Client, home: str, division: Division, clock: Clock, changed: Callable[[], None]
+    ) -> None:
+        """`changed` is called when there may be more to work on than before; `home` has the Leases."""
+        self._client = client
+        self._home = home
+        self._division = division
+        self._clock = clock
+        self._changed = changed
+        self._others: tuple[str, ...] | None = None
+        self.error: StokerError | None = None
+        """Why the last look failed, if it did."""
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        return self._others or ()
+
+    async def run(self) -> None:
+        """Look until everybody divides alike; ends only by being cancelled."""
+        while not self._division.settled:
+            await self._look()
+            if not self._division.settled:
+                await self._clock.sleep(PAUSE)
+        await asyncio.get_running_loop().create_future()
+
+    async def _look(self) -> None:
+        try:
+            leases = await self._client.list(LEASES, self._home, into=Lease)
+        except StokerError as error:
+            if self.error is None or self.error.reason != error.reason:
+                log.warning("shards.unseen", reason=error.reason, error=error.message)
+            self.error = error
+            return
+        self.error = None
+        self._division.saw(leases, self._clock.monotonic())
+        others = self._division.others
+        if others != self._others:
+            if others or self._others:
+                log.info("shards.waited_for", others=list(others))
+            self._others = others
+            self._changed()
+
+
+def shard_readings(shard: Shard, resources: int, waits_for: int) -> Iterator[Reading]:
+    """A shard is called as its Lease, as everywhere in the metrics; there are sixteen at most."""
+    labels = {"controller": lease_name(shard.index)}
+    yield Reading(
+        "ignition_sync_shard_resources",
+        "Resources that this process works on as its shard's leader; 0 while it waits for the Lease.",
+        resources,
+        labels,
+    )
+    yield Reading(
+        "ignition_sync_shard_waits",
+        "Shards of another count that this shard waits for before it works on what was theirs.",
+        waits_for,
+        labels,
+    )

@@ -1,0 +1,76 @@
+"""Which ref is followed: the spec's, or one that was asked for and still counts (C-053).
+
+A request counts until the spec's own ref changes after it. To know that, the status
+remembers beside the request what the spec said at that time. A request that has had
+its day is taken away from the resource altogether: as long as its annotations stood
+there, a spec that goes back to its earlier ref would bring it back to life. Pure, but
+for the taking away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stoker.api.to_intent.requests import (
+    DASHBOARD,
+    NUDGED_AT,
+    NUDGED_SOURCE,
+    REQUESTED_AT,
+    REQUESTED_BY,
+    REQUESTED_REF,
+    REQUESTED_SOURCE,
+)
+from stoker.api.spec.status import RequestedRef
+from stoker.domain.clock import rfc3339_micro
+from stoker.domain.intent.requests import RefRequest
+from stoker.domain.refs import GitRef
+
+_REQUEST = (REQUESTED_REF, REQUESTED_AT, REQUESTED_BY, REQUESTED_SOURCE)
+WEBHOOK = "webhook"
+MANUAL = "manual"
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What is followed, and what the status has to remember for the next time."""
+
+    ref: GitRef
+    recorded: RequestedRef | None = None
+    expired: bool = False
+    """There is a request that no longer counts; its annotations are to go."""
+
+
+def effective_ref(spec_ref: GitRef, request: RefRequest | None, recorded: RequestedRef | None) -> Effective:
+    """The ref to follow."""
+    if request is None:
+        return Effective(spec_ref)
+    at = rfc3339_micro(request.at) if request.at is not None else None
+    known = recorded is not None and (recorded.ref, recorded.at) == (request.ref, at)
+    if known and recorded is not None and recorded.spec_ref != spec_ref:
+        return Effective(spec_ref, expired=True)
+    return Effective(request.ref, RequestedRef(ref=str(request.ref), at=at, spec_ref=str(spec_ref)))
+
+
+def asked_in(annotations: Mapping[str, str], group: str) -> tuple[str, ...]:
+    """What changes with each new request, also one that names no ref and only wants somebody to look."""
+    return tuple(annotations.get(f"{group}/{name}", "") for name in (*_REQUEST, NUDGED_AT))
+
+
+def last_request(annotations: Mapping[str, str], group: str) -> str:
+    """What differs with each new request; short enough for a status."""
+    found = [annotations.get(f"{group}/{name}", "") for name in (REQUESTED_REF, REQUESTED_AT, NUDGED_AT)]
+    return " ".join(one[:80] for one in found if one)
+
+
+def asked_by(annotations: Mapping[str, str], group: str) -> str:
+    """What sort of trigger the last request is."""
+    if annotations.get(f"{group}/{NUDGED_AT}", "") > annotations.get(f"{group}/{REQUESTED_AT}", ""):
+        return MANUAL if annotations.get(f"{group}/{NUDGED_SOURCE}") == DASHBOARD else WEBHOOK
+    by = annotations.get(f"{group}/{REQUESTED_BY}", "")
+    return WEBHOOK if by == WEBHOOK or annotations.get(f"{group}/{REQUESTED_SOURCE}") else MANUAL
+
+
+def without_request(group: str) -> dict[str, None]:
+    """The annotations of a merge patch that takes a request away."""
+    return {f"{group}/{name}": None for name in _REQUEST}

@@ -1,0 +1,97 @@
+"""The first step after the finalizer: the resource as its type, with all that it inherits, as an intent.
+
+What comes out depends on spec, annotations and base alone, so it is kept until one
+of them changes: most passes are about what gateways report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stoker.api.to_intent import Settled, intent_for, settle
+from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.api.kinds.resource import Resource as Model
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, read
+from stoker.controller.cache.informers import Observed
+from stoker.controller.spec.unused_fields import IN_EFFECT, not_in_effect
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.domain.intent.source import AuthKind, SecretKey
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What a resource means."""
+
+    settled: Settled[Model]
+    intent: ResourceIntent
+    idle_fields: tuple[str, ...]
+    """Set, and nothing runs for them."""
+    git_secrets: tuple[SecretKey, ...]
+    """Without these the repository cannot be reached."""
+    secrets: tuple[SecretKey, ...]
+    """All that it names, those for git first."""
+
+
+class Understanding:
+    """Reads resources, and remembers what they meant."""
+
+    def __init__(
+        self, observed: Observed, defaults: IgnitionSyncBaseSpec, *, shared_volumes: bool = False
+    ) -> None:
+        self._observed = observed
+        self._defaults = defaults
+        self._in_effect = IN_EFFECT | {"storage"} if shared_volumes else IN_EFFECT
+        self._kept: dict[ResourceKey, tuple[object, Understood]] = {}
+
+    def of(self, key: ResourceKey, kept: Kept) -> Understood:
+        """Raises where the resource, or its base, is not what it should be."""
+        resource = read(kept, SYNCED_KINDS[key.kind].model)
+        base, base_raw = self._observed.base_for(resource)
+        metadata = kept.header.metadata
+        made_of = (metadata.uid, metadata.generation, metadata.annotations, base_raw)
+        known = self._kept.get(key)
+        if known is not None and known[0] == made_of:
+            return known[1]
+        settled = settle(resource, base=base, defaults=self._defaults)
+        intent = intent_for(settled)
+        git = tuple(dict.fromkeys(for_git(intent)))
+        understood = Understood(
+            settled=settled,
+            intent=intent,
+            idle_fields=not_in_effect(resource, self._in_effect),
+            git_secrets=git,
+            secrets=tuple(dict.fromkeys((*git, *for_others(intent)))),
+        )
+        self._kept[key] = made_of, understood
+        return understood
+
+    def forget(self, key: ResourceKey) -> None:
+        self._kept.pop(key, None)
+
+
+def for_git(intent: ResourceIntent) -> Iterator[SecretKey]:
+    auth, source = intent.source.auth, intent.source
+    if auth.secret is not None and auth.kind is not AuthKind.NONE:
+        yield auth.secret
+        if auth.kind is AuthKind.BASIC:
+            yield SecretKey(auth.secret.name, "username")
+        if auth.kind is AuthKind.SSH and auth.known_hosts is not None:
+            yield auth.known_hosts
+    if source.ca is not None:
+        yield source.ca
+
+
+def for_others(intent: ResourceIntent) -> Iterator[SecretKey]:
+    signatures, access, receiver = intent.source.signatures, intent.policies.access, intent.receiver
+    forge = intent.policies.bidirectional.forge
+    wanted = (
+        access.api_key,
+        access.ca,
+        signatures.allowed_signers,
+        signatures.gpg_keys,
+        receiver.hmac_key if receiver.enabled else None,
+        receiver.bearer if receiver.enabled else None,
+        forge.token if forge is not None else None,
+    )
+    yield from (key for key in wanted if key is not None)

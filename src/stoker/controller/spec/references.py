@@ -1,0 +1,121 @@
+"""Whether everything exists that a resource names: Secrets and their keys, a storage class, profiles.
+
+Each thing that is missing is a finding with its exact name, and none of them stops
+the pass: the commit is found and told all the same wherever that is possible, and what
+was mended is seen by the watch, without a touch. A storage class is not watched; it is
+asked for once in a while, as long as somebody names one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from stoker.domain.cycles import refuse_cycle
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.controller.cache.gateways import Fleet
+from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.secrets import KeyNames, no_key, no_secret
+from stoker.controller.spec.load import Understood
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue, Stalled, StokerError
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import Forbidden, NotFound
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import STORAGE_CLASSES
+from stoker.kube.watch.store import ObjectKey
+
+CLASS_KNOWN_FOR = 60.0
+
+
+class Validator:
+    """Looks for what is named."""
+
+    def __init__(self, observed: Observed, client: Client, clock: Clock) -> None:
+        self._observed = observed
+        self._client = client
+        self._clock = clock
+        self._keys = KeyNames(client)
+        self._classes: dict[str, float] = {}
+
+    async def missing_keys(self, key: ResourceKey, wanted: tuple[SecretKey, ...]) -> dict[SecretKey, Stalled]:
+        """Which keys of Secrets are not there, each with the sentence that says so."""
+        namespace = key.object.namespace
+        missing: dict[SecretKey, Stalled] = {}
+        for one in wanted:
+            secret = ObjectKey(namespace, one.name)
+            seen = self._observed.secrets.get(secret)
+            if seen is None:
+                missing[one] = no_secret(namespace, one.name)
+                continue
+            try:
+                if one.key not in await self._keys.of(secret, seen.version):
+                    missing[one] = no_key(namespace, one)
+            except NotFound:
+                missing[one] = no_secret(namespace, one.name)
+        return missing
+
+    async def storage_class(self, intent: ResourceIntent) -> StokerError | None:
+        name = intent.shared_volume.storage_class if intent.shared_volume is not None else ""
+        now = self._clock.monotonic()
+        if not name or self._classes.get(name, 0.0) > now:
+            return None
+        try:
+            await self._client.get(STORAGE_CLASSES, name, into=Header)
+        except Forbidden:
+            return None  # where only some namespaces are watched nobody may look; the claim itself will say
+        except NotFound:
+            return Stalled(
+                f"storage.storageClassName names StorageClass {name!r}, which does not exist",
+                reason=Reason.STORAGE_CLASS_NOT_FOUND,
+            )
+        self._classes[name] = now + CLASS_KNOWN_FOR
+        return None
+
+    def forget_others(self, named: Callable[[ObjectKey], bool]) -> None:
+        """Drop what is known of Secrets that nobody names any more."""
+        self._keys.forget_others(named)
+
+    def secret_versions(self, key: ResourceKey, understood: Understood) -> tuple[str, ...]:
+        """What changes when a Secret that opens the repository does."""
+        names = dict.fromkeys(one.name for one in understood.git_secrets)
+        seen = (self._observed.secrets.get(ObjectKey(key.object.namespace, name)) for name in names)
+        return tuple("" if one is None else f"{one.uid}/{one.version}" for one in seen)
+
+
+def fleet_findings(
+    intent: ResourceIntent, fleet: Fleet, profiles: Mapping[str, SyncProfile]
+) -> Iterator[StokerError]:
+    """What is wrong with the gateways of a resource as a whole. Pure."""
+    if intent.single_gateway and len(fleet.gateways) > 1:
+        named = ", ".join(one.name for one in fleet.gateways[:5])
+        yield Stalled(
+            f"storage.accessMode is ReadWriteOnce, and {len(fleet.gateways)} gateways refer to the resource: "
+            f"{named}",
+            reason=Reason.INVALID_ACCESS_MODE,
+        )
+    waits_for = dependencies_of(profiles)
+    for name in dict.fromkeys(one.profile for one in fleet.gateways if one.profile):
+        if name not in profiles:
+            user = next(one for one in fleet.gateways if one.profile == name)
+            where = f"{intent.identity.namespace}/{name}"
+            yield Stalled(
+                f"SyncProfile {where}, which gateway {user.name} names, does not exist",
+                reason=Reason.PROFILE_NOT_FOUND,
+            )
+            continue
+        try:
+            refuse_cycle(name, waits_for, what="SyncProfile")
+        except InvalidValue as error:
+            yield error
+
+
+def dependencies_of(profiles: Mapping[str, SyncProfile]) -> dict[str, tuple[str, ...]]:
+    """Whom each profile waits for."""
+    return {
+        name: tuple(one.profile_name for one in profile.spec.depends_on or ())
+        for name, profile in profiles.items()
+    }

@@ -1,0 +1,64 @@
+"""Audit records as Events on the resource, where the installation asks for them. Pure.
+
+Agents have no right to write Events, so nobody in a gateway's pod can make one up or
+change one: the controller tells what came new into the history of a gateway. The message
+is the record as one line of JSON with the papers' fields (R-OBS-31), without those that
+the Event itself has. A failure is in the history when it begins; a plan that waits and a
+pause stand in the agent's own log only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from stoker.api.spec.status import GatewayStatus, SyncHistoryEntry, SyncStatus
+from stoker.controller.context import Context
+from stoker.controller.status.events import NORMAL, WARNING, Told
+from stoker.domain.reasons import Reason
+from stoker.kube.runtime.conditions import LONGEST_MESSAGE
+
+SUCCESS = "success"
+MOST_PROJECTS = 16
+
+
+def audited(context: Context, after: SyncStatus) -> Iterator[Told]:
+    """One for each sync that the status before did not know, the oldest first."""
+    before = {one.pod_name: one for one in context.status.discovered_gateways or ()}
+    for gateway in after.discovered_gateways or ():
+        known = before.get(gateway.pod_name)
+        told = {_mark(one) for one in (known.sync_history or () if known is not None else ())}
+        newest = max((one.timestamp for one in known.sync_history or ()), default="") if known else ""
+        for entry in reversed(gateway.sync_history or ()):
+            # What is older was told before it was dropped from a history that is kept short.
+            if _mark(entry) not in told and entry.timestamp >= newest:
+                well = entry.result == SUCCESS
+                yield Told(NORMAL if well else WARNING, Reason.AUDIT, _line(context, gateway, entry))
+
+
+def _mark(entry: SyncHistoryEntry) -> tuple[str, str | None, str | None]:
+    return entry.timestamp, entry.commit, entry.result
+
+
+def _line(context: Context, gateway: GatewayStatus, entry: SyncHistoryEntry) -> str:
+    what = context.what
+    delivered = what is not None and what.commit == entry.commit
+    record = {
+        "timestamp": entry.timestamp,
+        "gateway": gateway.name,
+        "podName": gateway.pod_name,
+        "trigger": what.trigger if what is not None and delivered else "",
+        "commit": entry.commit or "",
+        "ref": entry.ref or "",
+        "filesChanged": entry.files_changed or 0,
+        "projectsSynced": list((entry.projects_synced or ())[:MOST_PROJECTS]),
+        "duration": entry.duration or "",
+        "result": entry.result or "",
+        "scanResult": (gateway.last_scan_result or "") if gateway.synced_commit == entry.commit else "",
+    }
+    text = _json(record)
+    return text if len(text) <= LONGEST_MESSAGE else _json({**record, "projectsSynced": []})
+
+
+def _json(record: dict[str, object]) -> str:
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,203 @@
+"""Which Events go with a new status: what became different, and never what merely still is. Pure.
+
+Agents write no Events of their own (C-136), so what they reported is told here, too.
+Everything is read out of the status before and the status after, which is written
+first: a controller that dies in between loses an Event, and none is told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stoker.api.spec.status import GatewayStatus, SyncStatus
+from stoker.api.meta import Condition
+from stoker.controller.context import Context
+from stoker.controller.rollout.approval import is_for_something_else
+from stoker.controller.status.metrics import took_back
+from stoker.domain.reasons import ConditionType as Type
+from stoker.domain.reasons import Reason
+from stoker.kube.runtime.conditions import find
+from stoker.kube.events.series import EventType
+
+WARNING, NORMAL = EventType.WARNING, EventType.NORMAL
+
+_WELL = frozenset(
+    {
+        Reason.REF_RESOLVED,
+        Reason.PAUSED,
+        Reason.GATEWAYS_SYNCED,
+        Reason.GATEWAYS_SYNCING,
+        Reason.SYNC_FAILED,
+        Reason.PENDING_APPROVAL,
+    }
+)
+# Gateways and conditions of their own tell these, or they are over before anybody has read them.
+_TOLD_ELSEWHERE = frozenset(
+    {
+        Reason.SYNC_FAILED,
+        Reason.GATEWAYS_SYNCING,
+        Reason.SIDECAR_MISSING,
+        Reason.REF_RESOLVING,
+        Reason.PENDING_APPROVAL,
+    }
+)
+
+
+class Told(NamedTuple):
+    type: EventType
+    reason: Reason
+    message: str
+    gateway: str = ""
+    """The one that it is about, where it is about one."""
+    cause: str = ""
+    """The gateway's own reason."""
+
+
+# Conditions that are told of when they come to stand like this.
+_WORTH_TELLING: dict[tuple[Type, str, str], EventType] = {
+    (Type.AGENT_READY, "False", Reason.AGENT_UNREACHABLE): WARNING,
+    (Type.SIDECAR_INJECTED, "False", Reason.SIDECAR_MISSING): WARNING,
+    (Type.SIDECAR_INJECTED, "True", Reason.SIDECAR_OUTDATED): WARNING,
+    (Type.DRIFT_DETECTED, "True", Reason.GATEWAY_FILES_MODIFIED): WARNING,
+    (Type.VERIFIED, "False", Reason.NOT_VERIFIED): WARNING,
+    (Type.PENDING_APPROVAL, "True", Reason.PLAN_PENDING): NORMAL,
+    (Type.PENDING_APPROVAL, "True", Reason.PENDING_APPROVAL): NORMAL,
+    (Type.PENDING_APPROVAL, "False", Reason.APPROVED): NORMAL,
+    (Type.PENDING_APPROVAL, "False", Reason.APPROVAL_IGNORED): WARNING,
+    (Type.ALL_GATEWAYS_SYNCED, "False", Reason.SYNC_QUEUE_GROWING): WARNING,
+    (Type.DEPENDENCIES_MET, "False", Reason.DEPENDENCY_WAITING): NORMAL,
+    (Type.CONFLICT_DETECTED, "True", Reason.CONFLICT_DETECTED): WARNING,
+    (Type.BIDIRECTIONAL_READY, "False", Reason.FORGE_REFUSED): WARNING,
+    (Type.REF_SKEW, "True", Reason.REF_SKEW_DETECTED): WARNING,
+}
+
+
+def events_of(context: Context, after: SyncStatus) -> Iterator[Told]:
+    """What a person should know of the step from the status before to this one."""
+    before = context.status
+    yield from _said_once(context, before, after)
+    yield from _commit(context, before, after)
+    yield from _ready(before, after)
+    yield from _conditions(context, before, after)
+    yield from _approval(before, after)
+    yield from _gateways(before.discovered_gateways or (), after.discovered_gateways or ())
+    yield from _completed(before, after)
+
+
+def _said_once(context: Context, before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    """What is to be said of a generation is said when a pass over it goes well that did not before."""
+    understood = context.understood
+    same = before.observed_generation == after.observed_generation
+    if understood is None or not _went_well(after) or (same and _went_well(before)):
+        return
+    for notice in understood.intent.notices:
+        yield Told(WARNING, notice.reason, notice.message)
+    if understood.idle_fields:
+        message = f"without effect in this version: {', '.join(understood.idle_fields)}"
+        yield Told(WARNING, Reason.FEATURE_NOT_RUNNING, message)
+
+
+def _commit(context: Context, before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    old, new = before.last_sync_commit, after.last_sync_commit
+    if new is None or old == new:
+        return
+    if old is None:
+        message = f"the repository was reached: ref {after.last_sync_ref} is at {new[:8]}"
+        yield Told(NORMAL, Reason.REPO_CLONED, message)
+        return
+    by = f", found by {context.what.trigger}" if context.what is not None and context.what.trigger else ""
+    message = (
+        f"the ref moved from {old[:8]} ({before.last_sync_ref}) to {new[:8]} ({after.last_sync_ref}){by}"
+    )
+    yield Told(NORMAL, Reason.REF_UPDATED, message)
+
+
+def _ready(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    """Every error once, when it begins."""
+    old, new = _condition(before, Type.READY), _condition(after, Type.READY)
+    if new is None or new.status != "False" or new.reason in _TOLD_ELSEWHERE:
+        return
+    if old is None or (old.status, old.reason) != (new.status, new.reason):
+        kind = NORMAL if new.reason == Reason.PAUSED else WARNING
+        yield Told(kind, Reason(new.reason), new.message)
+
+
+def _conditions(context: Context, before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    for (type_, status, reason), kind in _WORTH_TELLING.items():
+        old, new = _condition(before, type_), _condition(after, type_)
+        if new is None or (new.status, new.reason) != (status, reason):
+            continue
+        if old is not None and (old.status, old.reason) == (status, reason):
+            continue
+        if type_ is Type.REF_SKEW and not any(one.override for one in context.fleet.gateways):
+            continue  # they are on their way to a new ref
+        yield Told(kind, Reason(reason), new.message)
+
+
+def _approval(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    """An approval for something else, once; and a request that was made anew because a plan changed."""
+    old, new = before.approval, after.approval
+    if new is None:
+        return
+    if is_for_something_else(new.message) and (old is None or old.message != new.message):
+        yield Told(WARNING, Reason.APPROVAL_IGNORED, new.message or "")
+    same = old is not None and (old.commit, old.stage) == (new.commit, new.stage)
+    if same and old is not None and old.state == "Approved" and new.state in ("Planning", "Pending"):
+        message = f"the plan of commit {new.commit[:8]} is not the one that {old.approved_by} approved"
+        yield Told(WARNING, Reason.APPROVAL_IGNORED, message)
+
+
+def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...]) -> Iterator[Told]:
+    known = {one.pod_name: one for one in before}
+    for new in after:
+        old = known.get(new.pod_name)
+        commit = new.synced_commit if new.sync_status == "Synced" else None
+        if commit and (old is None or old.synced_commit != commit or old.sync_status == "Error"):
+            message = f"Gateway {new.name} synced to {commit[:8]} ({new.files_changed or 0} files changed)"
+            yield Told(NORMAL, Reason.SYNC_COMPLETED, message)
+        yield from _request(old, new)
+        yield from _taken_back(old, new)
+        failed_before = old is not None and (old.sync_status, old.reason) == ("Error", new.reason)
+        if new.sync_status == "Error" and not failed_before:
+            why = new.error_message or new.reason or "the agent gives no reason"
+            message = f"Gateway {new.name} sync failed: {why}"
+            yield Told(WARNING, Reason.SYNC_FAILED, message, new.name, new.reason or "")
+
+
+def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+    """The agent put back what was there before."""
+    now = new.quarantine
+    if now is None or not took_back(old, new):
+        return
+    scan = now.reason == Reason.SCAN_FAILURE_AUTO_ROLLBACK
+    reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
+    message = f"Gateway {new.name} took commit {now.commit[:8]} back: {now.message or now.reason or reason}"
+    yield Told(WARNING, reason, message, new.name)
+
+
+def _request(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+    before = old.changes.pull_request if old is not None and old.changes is not None else None
+    now = new.changes.pull_request if new.changes is not None else None
+    if now and now != before:
+        yield Told(NORMAL, Reason.PR_CREATED, f"Gateway {new.name}: pull request {now} was opened")
+
+
+def _completed(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    old, new = (_condition(one, Type.ALL_GATEWAYS_SYNCED) for one in (before, after))
+    if new is None or new.reason != Reason.GATEWAYS_SYNCED or not after.last_sync_commit:
+        return
+    moved = before.last_sync_commit != after.last_sync_commit
+    if old is None or old.reason != Reason.GATEWAYS_SYNCED or moved:
+        count = len(after.discovered_gateways or ())
+        yield Told(NORMAL, Reason.SYNC_COMPLETED, f"{count} gateways synced to {after.last_sync_commit[:8]}")
+
+
+def _went_well(status: SyncStatus) -> bool:
+    """Whether the pass that wrote this status met no error."""
+    ready = _condition(status, Type.READY)
+    return ready is not None and ready.reason in _WELL
+
+
+def _condition(status: SyncStatus, type_: Type) -> Condition | None:
+    return find(status.conditions or (), type_)

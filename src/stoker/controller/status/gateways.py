@@ -1,0 +1,300 @@
+"""What gateways reported, as `status.discoveredGateways`. Pure.
+
+A report comes from a pod and is believed about its gateway and nothing else: whatever
+the schema would refuse is left out here, or one bad report would keep the whole status
+from being written. The whole stays below 512 KiB: history goes first, then lists, and
+the names of gateways never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from stoker.api.spec.status import (
+    DiffSummary,
+    DriftReport,
+    FileChange,
+    GatewayStatus,
+    HeldProject,
+    PendingPlan,
+    Quarantine,
+    RollbackOutcome,
+    SnapshotInfo,
+    SyncHistoryEntry,
+)
+from stoker.controller.bidirectional.status import changes_of
+from stoker.controller.bidirectional.types import Accepted
+from stoker.controller.cache.gateways import Gateway
+from stoker.controller.cache.pods import AgentState
+from stoker.domain.clock import parse_rfc3339, rfc3339
+from stoker.domain.protocol import Diff, GatewayReport, HistoryEntry, RollbackRequest, SyncStatus
+from stoker.domain.reasons import Reason
+from stoker.snapshots.ids import belongs_to
+
+T = TypeVar("T")
+
+MAX_BYTES = 512 << 10
+MAX_GATEWAYS = 1000
+_LONGEST_LINE = 1024
+_LONGEST_WORD = 253
+
+_ACTIONS: dict[str, Literal["added", "modified", "deleted"]] = {
+    "added": "added",
+    "modified": "modified",
+    "deleted": "deleted",
+}
+_Result = Literal["Pending", "Succeeded", "Failed"]
+
+
+def gateway_statuses(
+    gateways: Sequence[Gateway], namespace: str, accepted: Accepted | None = None
+) -> tuple[GatewayStatus, ...]:
+    """One entry for each, within the limits of a status."""
+    known = accepted or Accepted()
+    entries = tuple(_with_changes(_entry(one, namespace), one, known) for one in gateways[:MAX_GATEWAYS])
+    for smaller in (_whole, *_LEAST_WANTED):
+        entries = tuple(smaller(entry) for entry in entries)
+        if sum(len(msgspec.json.encode(entry)) + 1 for entry in entries) <= MAX_BYTES:
+            break
+    return entries
+
+
+def rollback_outcome(request: RollbackRequest | None, gateways: Sequence[Gateway]) -> RollbackOutcome | None:
+    """What became of the request, over all gateways: it succeeded when it did so everywhere.
+
+    A snapshot is one gateway's: the others have nothing to do with it.
+    """
+    if request is None:
+        return None
+    if request.to_snapshot:
+        gateways = [one for one in gateways if belongs_to(one.target or one.name, request.to_snapshot)]
+        if not gateways:
+            message = f"no gateway of this resource is called as snapshot {request.to_snapshot} says"
+            return RollbackOutcome(request=_word(request.id) or "", result="Failed", message=_line(message))
+    said = [one.report.rollback for one in gateways if one.report is not None and one.report.rollback]
+    mine = [one for one in said if one.id == request.id]
+    failed = next((one for one in mine if one.result == "Failed"), None)
+    done = bool(gateways) and len(mine) == len(gateways) and all(one.result == "Succeeded" for one in mine)
+    result: _Result = "Failed" if failed is not None else "Succeeded" if done else "Pending"
+    times = [moment for one in gateways if one.report and (moment := _moment(one.report.synced_at))]
+    return RollbackOutcome(
+        request=_word(request.id) or "",
+        result=result,
+        message=_line(failed.message) if failed is not None else None,
+        time=max(times) if result == "Succeeded" and times else None,
+    )
+
+
+def last_sync(entries: Sequence[GatewayStatus]) -> str | None:
+    return max((entry.last_sync_time for entry in entries if entry.last_sync_time), default=None)
+
+
+def _entry(gateway: Gateway, namespace: str) -> GatewayStatus:
+    report = gateway.report
+    if report is None:
+        return GatewayStatus(
+            name=gateway.name,
+            pod_name=gateway.pod.name,
+            namespace=namespace,
+            sync_profile_name=gateway.profile or None,
+            sync_status="Pending",
+            reason=_why_silent(gateway),
+            error_message=_line(gateway.mistake),
+        )
+    return GatewayStatus(
+        name=gateway.name,
+        pod_name=gateway.pod.name,
+        namespace=namespace,
+        service_path=report.service_path or None,
+        sync_profile_name=_word(report.sync_profile_name or gateway.profile),
+        observed_generation=report.generation or None,
+        sync_status=_status(report),
+        reason=_word(report.reason),
+        error_message=_line(report.error_message),
+        errors=_lines(report.errors),
+        warnings=_lines(report.warnings),
+        last_sync_time=_moment(report.synced_at),
+        last_sync_duration=_word(report.duration),
+        synced_commit=_word(report.synced_commit),
+        synced_ref=_word(report.synced_ref),
+        agent_version=_word(report.agent_version),
+        last_scan_result=_line(report.scan_result),
+        files_changed=report.files_changed,
+        files_added=report.files_added,
+        files_modified=report.files_modified,
+        files_deleted=report.files_deleted,
+        projects_synced=report.projects_synced or None,
+        held_projects=_held(report),
+        orphans_kept=report.orphans_kept or None,
+        orphans_kept_total=report.orphans_kept_total or None,
+        pending_plan=_plan(report),
+        drift=_drift(report),
+        last_snapshot=_snapshot(report),
+        snapshots_kept=report.snapshots_kept or None,
+        quarantine=_quarantine(report),
+        waits_until=_moment(report.waits_until),
+        sync_history=_history(report.history),
+    )
+
+
+def _snapshot(report: GatewayReport) -> SnapshotInfo | None:
+    taken = report.last_snapshot
+    name = _word(taken.id) if taken is not None else None
+    if taken is None or name is None:
+        return None
+    return SnapshotInfo(id=name, size=_amount(taken.bytes), timestamp=_moment(taken.timestamp))
+
+
+def _amount(size: int) -> str:
+    """As people say it: 180MB."""
+    amount, unit = max(0, size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = round(amount / 1000), larger
+    return f"{amount}{unit}"
+
+
+def _quarantine(report: GatewayReport) -> Quarantine | None:
+    held = report.quarantine
+    commit = _word(held.commit) if held is not None else None
+    if held is None or commit is None:
+        return None
+    return Quarantine(
+        commit=commit, reason=_word(held.reason), message=_line(held.message), since=_moment(held.since)
+    )
+
+
+def _with_changes(entry: GatewayStatus, gateway: Gateway, known: Accepted) -> GatewayStatus:
+    target = gateway.target
+    changes = changes_of(gateway, known.standings.get(target), known.answers.get(target))
+    return entry if changes is None else msgspec.structs.replace(entry, changes=changes)
+
+
+def _why_silent(gateway: Gateway) -> str:
+    if gateway.mistake:
+        return Reason.INVALID_VALUE
+    if gateway.pod.agent is AgentState.NONE:
+        return Reason.SIDECAR_MISSING
+    return Reason.AGENT_STARTING if gateway.pod.agent is AgentState.STARTING else Reason.WAITING
+
+
+def _status(report: GatewayReport) -> Literal["Pending", "Syncing", "Synced", "Error"]:
+    match report.sync_status:
+        case SyncStatus.SYNCED:
+            return "Synced"
+        case SyncStatus.SYNCING:
+            return "Syncing"
+        case SyncStatus.ERROR:
+            return "Error"
+        case _:
+            return "Pending"
+
+
+def _held(report: GatewayReport) -> tuple[HeldProject, ...] | None:
+    return (
+        tuple(HeldProject(project=one.project, user=_word(one.user)) for one in report.held_projects) or None
+    )
+
+
+def _plan(report: GatewayReport) -> PendingPlan | None:
+    plan = report.pending_plan
+    if plan is None or not plan.digest:
+        return None
+    return PendingPlan(
+        digest=plan.digest,
+        reason=_word(plan.reason),
+        files_added=plan.files_added,
+        files_modified=plan.files_modified,
+        files_deleted=plan.files_deleted,
+    )
+
+
+def _drift(report: GatewayReport) -> DriftReport | None:
+    drift = report.drift
+    if drift is None:
+        return None
+    return DriftReport(files=drift.files, paths=drift.paths or None, detected_at=_moment(drift.detected_at))
+
+
+def _history(entries: Sequence[HistoryEntry]) -> tuple[SyncHistoryEntry, ...] | None:
+    kept = [
+        SyncHistoryEntry(
+            timestamp=moment,
+            commit=_word(one.commit),
+            ref=_word(one.ref),
+            files_changed=one.files_changed,
+            projects_synced=one.projects_synced or None,
+            duration=_word(one.duration),
+            result=_word(one.result),
+            snapshot_id=_word(one.snapshot_id),
+            diff=_diff(one.diff),
+        )
+        for one in entries
+        if (moment := _moment(one.timestamp)) is not None
+    ]
+    return tuple(kept) or None
+
+
+def _diff(diff: Diff | None) -> DiffSummary | None:
+    if diff is None:
+        return None
+    return DiffSummary(
+        from_commit=_word(diff.from_commit),
+        to_commit=_word(diff.to_commit),
+        files_added=diff.files_added,
+        files_modified=diff.files_modified,
+        files_deleted=diff.files_deleted,
+        projects_affected=diff.projects_affected or None,
+        changes=tuple(
+            FileChange(path=one.path, action=action)
+            for one in diff.changes
+            if (action := _ACTIONS.get(one.action)) is not None
+        )
+        or None,
+    )
+
+
+def _moment(text: str) -> str | None:
+    try:
+        return rfc3339(parse_rfc3339(text)) if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _word(text: str) -> str | None:
+    return text[:_LONGEST_WORD] or None
+
+
+def _line(text: str) -> str | None:
+    return text[:_LONGEST_LINE] or None
+
+
+def _lines(texts: Sequence[str]) -> tuple[str, ...] | None:
+    return tuple(text[:_LONGEST_LINE] for text in texts) or None
+
+
+def _without_diffs(entry: GatewayStatus) -> GatewayStatus:
+    history = tuple(msgspec.structs.replace(one, diff=None) for one in entry.sync_history or ())
+    return msgspec.structs.replace(entry, sync_history=history or None)
+
+
+def _whole(entry: GatewayStatus) -> GatewayStatus:
+    return entry
+
+
+def _without(*names: str) -> Callable[[GatewayStatus], GatewayStatus]:
+    nothing: dict[str, Any] = dict.fromkeys(names)
+    return lambda entry: msgspec.structs.replace(entry, **nothing)
+
+
+_LEAST_WANTED = (
+    _without_diffs,
+    _without("sync_history"),
+    _without("projects_synced", "orphans_kept", "warnings"),
+    _without("errors", "drift", "held_projects"),
+    _without("service_path", "last_scan_result", "error_message", "pending_plan"),
+)

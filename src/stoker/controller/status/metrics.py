@@ -1,0 +1,201 @@
+"""What is measured of resources and their gateways (R-OBS-04, -06 … -14, C-137).
+
+Gauges follow the status; what happened on a gateway is counted once, when its report
+is new in the status, because agents are measured by themselves elsewhere. Conditions
+and gateways are looked up when the page is asked for, so that a condition that was
+taken away, a reason that changed or a gateway that left never stays on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+
+from stoker.api.spec.status import GatewayStatus, SyncStatus
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.clock import parse_rfc3339
+from stoker.domain.errors import InvalidValue
+from stoker.domain.quantities import parse_duration
+from stoker.domain.reasons import ConditionType, Reason
+from stoker.kube.runtime.conditions import find
+from stoker.telemetry.metrics import Metrics, Reading
+
+_VALUES = {"True": 1, "False": 0}
+_UNKNOWN = -1
+_REASONS = frozenset(str(reason) for reason in Reason)
+
+_RESOURCE = ("namespace", "cr")
+_GATEWAY = (*_RESOURCE, "gateway")
+
+
+class Meter:
+    """Takes statuses as they are written."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._discovered = metrics.gauge(
+            "ignition_sync_gateways_discovered", "Gateways that refer to a resource.", _RESOURCE
+        )
+        self._synced = metrics.gauge("ignition_sync_gateways_synced", "Gateways that are synced.", _RESOURCE)
+        self._last_sync = metrics.gauge(
+            "ignition_sync_last_sync_timestamp", "Unix time of the last successful sync.", _RESOURCE
+        )
+        self._ready = metrics.gauge(
+            "ignition_sync_resource_ready", "1 while the resource is ready, else 0.", _RESOURCE
+        )
+        self._files = metrics.counter(
+            "ignition_sync_files_changed_total", "Files that syncs have changed.", _RESOURCE
+        )
+        self._duration = metrics.histogram(
+            "ignition_sync_sync_duration_seconds", "How long a sync of a gateway took.", _GATEWAY
+        )
+        self._queued = metrics.gauge(
+            "ignition_sync_queue_depth", "Gateways that wait for their turn because of a limit.", _RESOURCE
+        )
+        self._syncing = metrics.gauge(
+            "ignition_sync_syncs_in_progress", "Gateways that are on their way to a commit.", _RESOURCE
+        )
+        self._begun = metrics.counter(
+            "ignition_sync_syncs_released_total", "Gateways that a limit has let go.", _RESOURCE
+        )
+        self._fetch = metrics.histogram(
+            "ignition_sync_git_fetch_duration_seconds",
+            "How long a repository took to say where a ref is.",
+            _RESOURCE,
+        )
+
+        self._requests = metrics.counter(
+            "ignition_sync_bidirectional_prs_created",
+            "Pull requests that were opened with changes of gateways.",
+            _RESOURCE,
+        )
+        self._alerts = metrics.counter(
+            "ignition_sync_alerts_total",
+            "Alerts by target and by what became of them.",
+            (*_RESOURCE, "kind", "result"),
+        )
+        self._scans = metrics.histogram(
+            "ignition_sync_scan_api_duration_seconds",
+            "How long a gateway took to answer a request for a scan.",
+            _GATEWAY,
+        )
+        self._rollbacks = metrics.counter(
+            "ignition_sync_rollback_triggered_total",
+            "Commits that a gateway took back by itself, by reason.",
+            (*_GATEWAY, "reason"),
+        )
+        self._stand: dict[ResourceKey, tuple[Reading, ...]] = {}
+        metrics.collect_from(lambda: chain.from_iterable(self._stand.values()))
+
+    def opened_request(self, key: ResourceKey) -> None:
+        self._requests.inc(1, namespace=key.object.namespace, cr=key.object.name)
+
+    def alerted(self, key: ResourceKey, kind: str, result: str) -> None:
+        self._alerts.inc(namespace=key.object.namespace, cr=key.object.name, kind=kind, result=result)
+
+    def asked_git(self, key: ResourceKey, seconds: float) -> None:
+        self._fetch.observe(seconds, namespace=key.object.namespace, cr=key.object.name)
+
+    def saw(self, key: ResourceKey, status: SyncStatus) -> None:
+        """The gauges, after every pass."""
+        labels = {"namespace": key.object.namespace, "cr": key.object.name}
+        self._stand[key] = tuple(_readings(key, status))
+        gateways = status.discovered_gateways or ()
+        self._discovered.set(len(gateways), **labels)
+        self._synced.set(sum(one.sync_status == "Synced" for one in gateways), **labels)
+        if status.last_sync_time:
+            self._last_sync.set(parse_rfc3339(status.last_sync_time).timestamp(), **labels)
+        release = status.release
+        self._queued.set((release.queued or 0) if release is not None else 0, **labels)
+        self._syncing.set((release.syncing or 0) if release is not None else 0, **labels)
+        ready = find(status.conditions or (), ConditionType.READY)
+        self._ready.set(int(ready is not None and ready.status == "True"), **labels)
+
+    def wrote(
+        self,
+        key: ResourceKey,
+        before: SyncStatus,
+        after: SyncStatus,
+        scans: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """What is new in a status that was just written; `scans` are the answers' times, by pod."""
+        labels = {"namespace": key.object.namespace, "cr": key.object.name}
+        known = {one.pod_name: one for one in before.discovered_gateways or ()}
+        for new in after.discovered_gateways or ():
+            old = known.pop(new.pod_name, None)
+            if took_back(old, new) and new.quarantine is not None:
+                reason = _known(new.quarantine.reason)
+                self._rollbacks.inc(**labels, gateway=new.name, reason=reason)
+            if new.last_sync_time is None or (old is not None and old.last_sync_time == new.last_sync_time):
+                continue
+            self._files.inc(new.files_changed or 0, **labels)
+            if (seconds := _seconds(new.last_sync_duration)) is not None:
+                self._duration.observe(seconds, **labels, gateway=new.name)
+            for text in (scans or {}).get(new.pod_name, ()):
+                if (seconds := _seconds(text)) is not None:
+                    self._scans.observe(seconds, **labels, gateway=new.name)
+        left = {one.name for one in known.values()} - {one.name for one in after.discovered_gateways or ()}
+        for name in left:
+            self._metrics.forget(key.object.namespace, key.object.name, name)
+
+    def let_go(self, key: ResourceKey, gateways: int) -> None:
+        """So many were let go where a limit counts them."""
+        if gateways:
+            self._begun.inc(gateways, namespace=key.object.namespace, cr=key.object.name)
+
+    def forget(self, key: ResourceKey) -> None:
+        self._stand.pop(key, None)
+        self._metrics.forget(key.object.namespace, key.object.name)
+
+
+def took_back(before: GatewayStatus | None, now: GatewayStatus) -> bool:
+    """Whether a gateway put back what was there before, since the status before."""
+    old, new = before.quarantine if before is not None else None, now.quarantine
+    return new is not None and (old is None or (old.commit, old.since) != (new.commit, new.since))
+
+
+def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[Reading]:
+    """Made once for each pass, because pages are asked for more often than statuses change."""
+    labels = {"namespace": key.object.namespace, "cr": key.object.name}
+    for condition in status.conditions or ():
+        yield Reading(
+            "ignition_sync_resource_condition",
+            "A condition of a resource: 1 for True, 0 for False, -1 for Unknown.",
+            _VALUES.get(condition.status, _UNKNOWN),
+            {**labels, "condition": condition.type, "reason": condition.reason},
+        )
+    for name, one in _worst(status.discovered_gateways or ()).items():
+        yield Reading(
+            "ignition_sync_gateway_up_to_date",
+            "1 while a gateway has what it shall have, else 0 and the reason.",
+            _is_synced(one),
+            {**labels, "gateway": name, "reason": _known(one.reason)},
+        )
+
+
+def _worst(gateways: Sequence[GatewayStatus]) -> dict[str, GatewayStatus]:
+    """By name: two pods that share one are as good as the worse of them."""
+    found: dict[str, GatewayStatus] = {}
+    for one in gateways:
+        if one.name not in found or _is_synced(one) < _is_synced(found[one.name]):
+            found[one.name] = one
+    return found
+
+
+def _is_synced(gateway: GatewayStatus) -> int:
+    return int(gateway.sync_status == "Synced")
+
+
+def _known(reason: str | None) -> str:
+    """An agent may say anything; a label is one of our own words."""
+    return reason if reason in _REASONS else ""
+
+
+def _seconds(said: str | None) -> float | None:
+    """An agent writes `3.2s`; whatever else stands there is not measured."""
+    text = said or ""
+    try:
+        return parse_duration(text) if re.fullmatch(r"[0-9.]+(ms|s|m|h).*", text) else None
+    except InvalidValue:
+        return None

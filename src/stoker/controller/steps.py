@@ -1,0 +1,311 @@
+"""One pass over one resource, as a list of steps.
+
+    finalizer   on it before anything is made for it          finalizing
+    understand  what it means, with all that it inherits      understanding
+    discover    its pods, and what their agents reported      fleets, reports
+    validate    that everything exists that it names          validating
+    choose      the ref: the spec's, or one asked for         requesting
+    resolve     the ref to a commit, beside the pass          resolving
+    mint        a short-lived token for its gateways          minting
+    store       the volume for a shared clone                 storing
+    release     who may take the commit now                   releaser, releasing
+    prepare     the maps in which agents report               publishing, accepting
+    grant       what agents may read and write                granting
+    accept      what gateways changed, beside the pass        accepting
+    publish     what agents are told                          publishing
+    empty       the maps of what was answered                 accepting
+    tidy        what is left of agents that are gone          publishing
+    own up      to what was found wrong on the way
+
+Each step returns the context with one more thing known, or raises what must happen
+next. What is wrong and does not keep the others from their work is a finding: the pass
+goes on, and the first one is raised at its end. None writes status:
+`stoker.controller.status.status` makes it of what the steps found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from stoker.controller.bidirectional.step import WayBack, is_on
+from stoker.controller.ref_resolution.resolver import Question, Resolver
+from stoker.controller.context import Context, known
+from stoker.controller.finalizer.finalizer import Finalizer
+from stoker.controller.owned.rbac import Granter
+from stoker.controller.owned.metadata import Delivery, Installation, delivery, instructions
+from stoker.controller.owned.github_token import RENEW_EVERY, Minter
+from stoker.controller.owned.configmaps import Publisher
+from stoker.controller.owned.shared_volume import Storekeeper
+from stoker.controller.rollout.step import Releaser
+from stoker.controller.cache.handlers import References, Waiting
+from stoker.controller.cache.gateways import Fleet, fleet_of, shards_for
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.reports import entries
+from stoker.controller.spec.effective_ref import (
+    Effective,
+    asked_by,
+    asked_in,
+    effective_ref,
+    without_request,
+)
+from stoker.controller.spec.load import Understanding, Understood
+from stoker.controller.spec.references import Validator, fleet_findings
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.intent.source import AuthKind
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import Conflict
+from stoker.kube.leader.fencing import LeadershipLost
+from stoker.kube.client.kinds import rest
+from stoker.kube.runtime.steps import Step
+from stoker.telemetry import tracing
+
+T = TypeVar("T")
+
+POLLING = "polling"
+SPEC = "spec"
+LOOK_AGAIN = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the steps are done with."""
+
+    observed: Observed
+    client: Client
+    clock: Clock
+    references: References
+    waiting: Waiting
+    unseen: set[ResourceKey]
+    finalizer: Finalizer
+    understanding: Understanding
+    validator: Validator
+    resolver: Resolver
+    minter: Minter
+    storekeeper: Storekeeper
+    granter: Granter
+    publisher: Publisher
+    way_back: WayBack
+    installation: Installation
+    watched_secrets: tuple[str, ...]
+    """Secrets that concern every resource of their namespace."""
+    outdated: Callable[[Understood, Fleet], tuple[str, ...]]
+    """Names the pods whose agent is not what would be injected now."""
+    releaser: Releaser
+
+
+class Steps:
+    """The steps, in their order."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def listed(self) -> tuple[Step[Context], ...]:
+        return (
+            Step("finalizer", self._finalizer),
+            Step("understand", self._understand),
+            Step("discover", self._discover),
+            Step("validate", _tolerant(self._validate)),
+            Step("choose", self._choose),
+            Step("resolve", self._resolve),
+            Step("mint", _tolerant(self._mint)),
+            Step("store", _tolerant(self._store)),
+            Step("release", self._release),
+            Step("prepare", self._prepare),
+            Step("grant", _tolerant(self._grant)),
+            Step("accept", self._accept),
+            Step("publish", self._publish),
+            Step("empty", _tolerant(self._empty)),
+            Step("tidy", _tolerant(self._tidy)),
+            Step("own up", self._own_up),
+        )
+
+    async def _finalizer(self, context: Context) -> Context:
+        kept = await self._parts.finalizer.ensure(context.key, context.kept)
+        return dataclasses.replace(context, kept=kept)
+
+    async def _understand(self, context: Context) -> Context:
+        understood = self._parts.understanding.of(context.key, context.kept)
+        names = {one.name for one in understood.secrets}
+        self._parts.references.put(context.key, names.union(self._parts.watched_secrets))
+        paused_by = "spec.paused is true" if understood.intent.paused else self._parts.observed.paused_by()
+        return dataclasses.replace(context, understood=understood, paused_by=paused_by)
+
+    async def _discover(self, context: Context) -> Context:
+        observed, key = self._parts.observed, context.key
+        fleet = fleet_of(observed.pods_of(key), entries(observed.maps, key))
+        published = self._parts.publisher.published(key)
+        shards = shards_for(
+            [one.key for one in fleet.gateways], published.status_shards if published is not None else {}
+        )
+        outdated = self._parts.outdated(known(context.understood), fleet)
+        return dataclasses.replace(
+            context, fleet=fleet, published=published, shards=shards, outdated=outdated
+        )
+
+    async def _validate(self, context: Context) -> Context:
+        validator, understood = self._parts.validator, known(context.understood)
+        missing = await validator.missing_keys(context.key, understood.secrets)
+        findings: list[StokerError] = list(missing.values())
+        class_missing = await validator.storage_class(understood.intent)
+        findings += [class_missing] if class_missing is not None else []
+        profiles = self._parts.observed.profiles_in(context.key.object.namespace)
+        findings += fleet_findings(understood.intent, context.fleet, profiles)
+        return dataclasses.replace(context, missing=tuple(missing), findings=(*context.findings, *findings))
+
+    async def _choose(self, context: Context) -> Context:
+        intent = known(context.understood).intent
+        effective = effective_ref(intent.source.ref, intent.requests.ref, context.status.requested_ref)
+        kept = await self._without_request(context) if effective.expired else context.kept
+        return dataclasses.replace(context, effective=effective, kept=kept)
+
+    async def _without_request(self, context: Context) -> Kept:
+        metadata = {
+            "annotations": without_request(context.group),
+            "resourceVersion": context.kept.header.metadata.resource_version,
+        }
+        name = context.key.object
+        resource = rest(SYNCED_KINDS[context.key.kind])
+        patch = self._parts.client.patch(
+            resource, {"metadata": metadata}, name.name, name.namespace, into=msgspec.Raw
+        )
+        return await self._parts.observed.resources[context.key.kind].write(name, patch)
+
+    async def _resolve(self, context: Context) -> Context:
+        """While it is paused nobody looks at the ref (C-048, C-127)."""
+        if context.paused_by:
+            self._parts.resolver.rest(context.key)
+            return context
+        understood, effective = known(context.understood), known(context.effective)
+        source = understood.intent.source._replace(ref=effective.ref)
+        question = Question(
+            source,
+            asked_in(context.kept.header.metadata.annotations, context.group),
+            self._parts.validator.secret_versions(context.key, understood),
+        )
+        polled = understood.intent.polling.enabled
+        answer = await self._parts.resolver.look(context.key, question, _interval(understood), follows=polled)
+        found = dataclasses.replace(context, answer=answer)
+        if answer is None:
+            message = f"ref {effective.ref} is being looked up"
+            return _with(found, Wait(message, after=LOOK_AGAIN, reason=Reason.REF_RESOLVING))
+        return found if answer.error is None else _with(found, answer.error)
+
+    async def _mint(self, context: Context) -> Context:
+        token = context.answer.token if context.answer is not None else None
+        await self._parts.minter.mint(context.key, context.kept, known(context.understood).intent, token)
+        return context
+
+    async def _store(self, context: Context) -> Context:
+        again = await self._parts.storekeeper.provide(
+            context.key, context.kept, known(context.understood).intent
+        )
+        return dataclasses.replace(context, again_in=again)
+
+    async def _release(self, context: Context) -> Context:
+        what = self._what(context)
+        made = self._parts.releaser.release(context, what)
+        waits = any(one.reason is Reason.DEPENDENCY_WAITING for one in made.held)
+        self._parts.waiting.put(context.key, waits)
+        times = [each for each in (made.again_in, context.again_in) if each is not None]
+        found = dataclasses.replace(context, what=what, release=made, again_in=min(times, default=None))
+        return found if made.trouble is None else _with(found, made.trouble)
+
+    def _what(self, context: Context) -> Delivery:
+        effective = known(context.effective)
+        return delivery(
+            context.answer.commit if context.answer is not None else None,
+            effective.ref,
+            known(context.understood).intent.source.url,
+            context.published,
+            trigger=_trigger(context, effective),
+            now=rfc3339(self._parts.clock.now()),
+            traceparent=tracing.traceparent(),
+        )
+
+    async def _prepare(self, context: Context) -> Context:
+        highest = await self._parts.publisher.prepare(context.key, context.kept, context.shards)
+        await self._parts.way_back.prepare(context)
+        return dataclasses.replace(context, highest_shard=highest)
+
+    async def _grant(self, context: Context) -> Context:
+        await self._parts.granter.grant(
+            context.key, context.kept, context.fleet, context.highest_shard, changes=is_on(context)
+        )
+        return context
+
+    async def _accept(self, context: Context) -> Context:
+        return dataclasses.replace(context, accepted=self._parts.way_back.accept(context))
+
+    async def _publish(self, context: Context) -> Context:
+        metadata = instructions(
+            known(context.understood),
+            context.fleet,
+            known(context.what),
+            context.release,
+            context.shards,
+            paused=bool(context.paused_by),
+            installation=self._parts.installation,
+        )
+        metadata = dataclasses.replace(metadata, changes=known(context.accepted).answers)
+        with tracing.step("metadata.publish") as told:
+            told.say(written=await self._parts.publisher.publish(context.key, context.kept, metadata))
+        return context
+
+    async def _empty(self, context: Context) -> Context:
+        await self._parts.way_back.empty(context)
+        return context
+
+    async def _tidy(self, context: Context) -> Context:
+        again = await self._parts.publisher.tidy(context.key, context.fleet, context.shards)
+        times = [each for each in (again, context.again_in) if each is not None]
+        return dataclasses.replace(context, again_in=min(times, default=None))
+
+    async def _own_up(self, context: Context) -> Context:
+        if context.findings:
+            raise context.findings[0]
+        return context
+
+
+def _tolerant(step: Callable[[Context], Awaitable[Context]]) -> Callable[[Context], Awaitable[Context]]:
+    """What fails here is found, and the steps that follow are taken all the same."""
+
+    async def run(context: Context) -> Context:
+        try:
+            return await step(context)
+        except (Conflict, LeadershipLost):
+            raise
+        except (Stalled, Retry) as error:
+            return _with(context, error)
+
+    return run
+
+
+def _with(context: Context, finding: StokerError) -> Context:
+    return dataclasses.replace(context, findings=(*context.findings, finding))
+
+
+def _interval(understood: Understood) -> float | None:
+    polling, auth = understood.intent.polling, understood.intent.source.auth
+    interval = polling.interval if polling.enabled else None
+    if auth.kind is AuthKind.GITHUB_APP:
+        return min(interval or RENEW_EVERY, RENEW_EVERY)
+    return interval
+
+
+def _trigger(context: Context, effective: Effective) -> str:
+    """Why this commit, and why now: a request that is new, a spec that is new, or a look at the clock."""
+    asked = context.answer is not None and context.answer.asked_for
+    if asked or effective.recorded not in (None, context.status.requested_ref):
+        return asked_by(context.kept.header.metadata.annotations, context.group)
+    published = context.published
+    if published is None or published.ref != effective.ref or published.commit is None:
+        return SPEC
+    return POLLING

@@ -1,0 +1,74 @@
+"""Which trace a pass belongs to: the webhook's that asked for it, or the one of the commit on its way.
+
+A request counts from the moment in which it is seen until the gateways are where it wants
+them, and for a few minutes at most: its annotation stays on the resource, and a pass that
+comes days later has nothing to do with it. Whatever else sets a pass off begins a trace.
+Nothing but spans depends on what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from stoker.api.to_intent.requests import NUDGED_AT, REQUESTED_AT, TRACEPARENT
+from stoker.api.spec.status import SyncStatus
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.protocol import Metadata
+from stoker.domain.reasons import ConditionType
+from stoker.domain.traces import traceparent_in
+from stoker.kube.runtime.conditions import find
+
+FRESH = timedelta(minutes=10)
+
+
+class Following:
+    """Remembers which requests have had their effect."""
+
+    def __init__(self) -> None:
+        self._done: dict[ResourceKey, str] = {}
+
+    def trace_of(
+        self,
+        key: ResourceKey,
+        annotations: Mapping[str, str],
+        group: str,
+        before: SyncStatus,
+        published: Metadata | None,
+        now: datetime,
+    ) -> str:
+        """The traceparent that the next pass goes on from; empty: none."""
+        asked = _fresh(annotations, group, now)
+        if asked and self._done.get(key) != asked:
+            return asked
+        return published.traceparent if published is not None and not is_ready(before) else ""
+
+    def ended(self, key: ResourceKey, annotations: Mapping[str, str], group: str, *, ready: bool) -> None:
+        asked = traceparent_in(annotations.get(f"{group}/{TRACEPARENT}"))
+        if ready and asked:
+            self._done[key] = asked
+
+    def forget(self, key: ResourceKey) -> None:
+        self._done.pop(key, None)
+
+
+def is_ready(status: SyncStatus) -> bool:
+    ready = find(status.conditions or (), ConditionType.READY)
+    return ready is not None and ready.status == "True"
+
+
+def _fresh(annotations: Mapping[str, str], group: str, now: datetime) -> str:
+    asked = traceparent_in(annotations.get(f"{group}/{TRACEPARENT}"))
+    if not asked:
+        return ""
+    times = [_moment(annotations.get(f"{group}/{name}", "")) for name in (REQUESTED_AT, NUDGED_AT)]
+    newest = max((each for each in times if each is not None), default=None)
+    return asked if newest is not None and now - newest <= FRESH else ""
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

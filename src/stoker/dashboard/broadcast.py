@@ -1,0 +1,109 @@
+"""What is sent to streams, worked out and written as JSON once for all that see the same.
+
+Between the scene and its streams. A picture or a change that was made a moment ago is what
+the next stream gets that sees as far and has seen as much; it may be a little behind the
+scene, and that stream's next event goes on from there. So streams that follow together stay
+together, and many of them cost little more than one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, NamedTuple, TypeVar
+
+from stoker.domain.clock import Clock
+from stoker.dashboard.view_models import Changes, Picture, You, as_json
+from stoker.dashboard.interfaces import Scene, Sight
+
+MOST_KEPT = 32
+"""Pictures, and changes; who sees as nobody else does costs what they cost alone."""
+
+_YOU = b'"you":'
+_NOBODY = _YOU + as_json(You())
+"""Where a picture names its visitor; nothing from outside stands before it."""
+
+Made = TypeVar("Made")
+
+
+class Pictured(NamedTuple):
+    """A picture for everybody with the same sight, as an event in two halves: the visitor stands between."""
+
+    version: int
+    before: bytes
+    after: bytes
+
+    def event(self, user: str) -> bytes:
+        return b"".join((self.before, _YOU, as_json(You(name=user)), self.after))
+
+
+class Changed(NamedTuple):
+    """What is different up to a version, as an event; empty: nothing that this sight reaches."""
+
+    version: int
+    event: bytes
+
+
+class Shared:
+    """The newest events of one server."""
+
+    def __init__(self, scene: Scene, clock: Clock) -> None:
+        self._scene = scene
+        self._clock = clock
+        self._pictures: _Recent[Pictured] = _Recent()
+        self._changes: _Recent[Changed] = _Recent()
+
+    def picture(self, sight: Sight, lasts: float) -> Pictured:
+        """One that was made at most so many seconds ago."""
+        now = self._clock.monotonic()
+        found = self._pictures.find(0, sight, now - lasts)
+        if found is None:
+            found = _pictured(self._scene.picture(sight))
+            self._pictures.keep(0, sight, now, found)
+        return found
+
+    def changes(self, seen: int, sight: Sight, lasts: float) -> Changed | None:
+        """None: too long ago, take the picture."""
+        now = self._clock.monotonic()
+        found = self._changes.find(seen, sight, now - lasts)
+        if found is None:
+            changes = self._scene.changes(seen, sight)
+            if changes is None:
+                return None
+            found = _changed(changes)
+            self._changes.keep(seen, sight, now, found)
+        return found
+
+
+class _Recent(Generic[Made]):
+    """Looked through one by one: a sight can be compared, but not hashed."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, Sight, float, Made]] = deque(maxlen=MOST_KEPT)
+
+    def find(self, seen: int, sight: Sight, since: float) -> Made | None:
+        while self._kept and self._kept[-1][2] <= since:
+            self._kept.pop()
+        return next((made for one, of, _, made in self._kept if one == seen and of == sight), None)
+
+    def keep(self, seen: int, sight: Sight, now: float, made: Made) -> None:
+        self._kept.appendleft((seen, sight, now, made))
+
+
+def event(name: str, data: bytes) -> bytes:
+    """JSON as msgspec writes it holds no line end, so it is one line of the stream."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
+
+
+def _pictured(picture: Picture) -> Pictured:
+    before, _, after = event("picture", as_json(picture)).partition(_NOBODY)
+    return Pictured(picture.version, before, after)
+
+
+def _changed(changes: Changes) -> Changed:
+    return Changed(changes.version, event("change", as_json(changes)) if _says_something(changes) else b"")
+
+
+def _says_something(changes: Changes) -> bool:
+    """What a visitor may not see makes no event; the page has the version all the same with the next one."""
+    lists = (changes.resources, changes.gone, changes.destinations, changes.gone_destinations)
+    return any(lists) or changes.stop is not None

@@ -1,0 +1,148 @@
+"""Questions to the API server about a visitor: whose token this is, and what they may.
+
+A TokenReview and SubjectAccessReviews, so many under way at a time, whoever they are about. Where it
+cannot be asked nobody is let in, and nobody sees; why it cannot is for the log, and not for who is not
+let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Misconfigured, Retry, StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.kube.client.client import Client
+from stoker.kube.config.credentials import bearer
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.resources import Resource
+from stoker.telemetry.logs import get_logger
+
+T = TypeVar("T")
+
+MOST_AT_ONCE = 16
+PATIENCE_SECONDS = 10.0
+LONGEST_TOKEN = 16 << 10
+
+_TOKENS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+_ACCESS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+
+log = get_logger(__name__)
+
+
+class User(msgspec.Struct, frozen=True):
+    """Somebody, as the API server knows them."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] | None = None
+    extra: dict[str, list[str]] | None = None
+
+    def subject(self) -> dict[str, Any]:
+        """As the spec of a SubjectAccessReview names them."""
+        said = {"user": self.username, "uid": self.uid, "groups": self.groups, "extra": self.extra}
+        return {name: value for name, value in said.items() if value}
+
+    def key(self) -> bytes:
+        """What a person is remembered by: all that an authorizer may look at."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).digest()
+
+
+class _Identified(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: User = User()
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _Identified = _Identified()
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _Verdict = _Verdict()
+
+
+class Asked(NamedTuple):
+    """One question: a verb, a kind, and where; no namespace is all of them."""
+
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+
+
+class Reviews:
+    """Asks with the dashboard's own account."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def identified(self, token: Secret) -> User | None:
+        """Whose token it is; None: nobody's."""
+        if not _is_token(token):
+            return None
+        async with self._slots:
+            body = {"spec": {"token": token.reveal()}}
+            review = await self._answer(_TOKENS, body, _TokenReview)
+        known = review.status.authenticated and review.status.user.username
+        return review.status.user if known else None
+
+    async def allowed(self, subject: dict[str, Any], asked: Asked) -> bool:
+        attributes = {
+            "verb": asked.verb,
+            "group": asked.resource.group,
+            "version": asked.resource.version,
+            "resource": asked.resource.plural,
+            "namespace": asked.namespace,
+            "name": asked.name,
+        }
+        body = {"spec": {**subject, "resourceAttributes": attributes}}
+        async with self._slots:
+            return (await self._answer(_ACCESS, body, _AccessReview)).status.allowed
+
+    async def _answer(self, resource: Resource, body: dict[str, Any], into: type[T]) -> T:
+        try:
+            async with deadline(self._clock, PATIENCE_SECONDS):
+                return await self._client.create(resource, body, into=into)
+        except TimeoutError:
+            error: StokerError = Retry("it does not answer in time", reason=Reason.UNREACHABLE)
+        except StokerError as failed:
+            error = failed
+        log.warning("dashboard.gate_failed", kind=resource.kind, reason=error.reason, error=error.message)
+        raise Retry(
+            "the API server could not be asked who may come in; the log says why", reason=error.reason
+        )
+
+
+async def together(works: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """All of them at once; the first that fails ends the others, and is what the caller hears."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _is_token(token: Secret) -> bool:
+    """Whether it could stand in a header at all; nobody is asked about anything else."""
+    if len(token.reveal_bytes()) > LONGEST_TOKEN:
+        return False
+    try:
+        bearer(token, "the visitor")
+    except Misconfigured:
+        return False
+    return True

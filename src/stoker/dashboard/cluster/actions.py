@@ -1,0 +1,136 @@
+"""What is done for a visitor, with the visitor's own token.
+
+Each order is one client of the API server that lives as long as the order: RBAC and the admission
+webhook judge it as if the visitor had used kubectl, and the API server's audit names them. The
+dashboard's own account is never used here, whatever a page has shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from stoker.api.to_intent.requests import DASHBOARD
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import InvalidValue, Retry, StokerError
+from stoker.domain.refs import CommitId
+from stoker.fleet.approve import approve
+from stoker.fleet.rollback import ask
+from stoker.fleet.pause import PAUSE_MAP, hold, hold_everything, is_heeded
+from stoker.fleet.resource_name import KINDS, Named
+from stoker.fleet.trigger import nudge
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.config.credentials import Fixed, Identity, bearer
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+)
+from stoker.snapshots.ids import is_snapshot_id
+from stoker.dashboard.view_models import Action, Order
+from stoker.dashboard.interfaces import Refused, Visitor
+
+PATIENCE_SECONDS = 20.0
+NAME = "stoker-dashboard"
+
+_STATUSES: tuple[tuple[type[StokerError], int], ...] = (
+    (Unauthorized, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (Conflict, 409),
+    (TooManyRequests, 429),
+    (Invalid, 400),
+    (InvalidValue, 400),
+    (ApiError, 502),
+    (Retry, 502),
+    (StokerError, 409),
+)
+
+Work = Callable[[Client], Awaitable[str]]
+
+
+class ClusterHands:
+    """Does what visitors ask for, as them."""
+
+    def __init__(self, config: ClusterConfig, home: str, clock: Clock | None = None) -> None:
+        self._config = config
+        self._home = home
+        self._clock = clock or SystemClock()
+
+    async def do(self, order: Order, visitor: Visitor) -> str:
+        try:
+            work = self._work(order)
+            async with deadline(self._clock, PATIENCE_SECONDS), self._client(visitor) as client:
+                return await work(client)
+        except TimeoutError:
+            raise Refused(502, "the API server did not answer in time; look whether it was done") from None
+        except StokerError as error:
+            raise Refused(_status(error), error.message, error.reason) from None
+
+    def _client(self, visitor: Visitor) -> Client:
+        """The same server, seen as the visitor and nobody else."""
+        identity = Identity(bearer(visitor.token, "the session"))
+        return Client(
+            replace(self._config, credentials=Fixed(identity), impersonate=()),
+            clock=self._clock,
+            user_agent=NAME,
+        )
+
+    def _work(self, order: Order) -> Work:
+        if order.action in (Action.STOP, Action.GO_ON):
+            return lambda client: self._stop(client, paused=order.action is Action.STOP)
+        named = _named(order)
+        match order.action:
+            case Action.APPROVE:
+                digest = order.digest
+                if not digest:
+                    raise InvalidValue("an approval names the plan that was seen: its digest is missing")
+                return lambda client: approve(client, named, digest, self._clock)
+            case Action.PAUSE | Action.RESUME:
+                return lambda client: hold(client, named, paused=order.action is Action.PAUSE)
+            case Action.SYNC:
+                return lambda client: nudge(client, named, DASHBOARD, self._clock)
+            case Action.ROLLBACK:
+                to = _target(order)
+                return lambda client: ask(client, named, to, gateway=order.gateway)
+            case Action.RELEASE:
+                return lambda client: ask(client, named, None)
+        raise InvalidValue(f"nobody knows how to {order.action}")
+
+    async def _stop(self, client: Client, *, paused: bool) -> str:
+        done = await hold_everything(client, self._home, paused=paused, manager=NAME)
+        if not await is_heeded(client, self._home, self._clock):
+            raise InvalidValue(
+                f"{PAUSE_MAP} was written, but no controller runs in namespace {self._home} that heeds it"
+            )
+        return done
+
+
+def _named(order: Order) -> Named:
+    if order.kind not in KINDS:
+        raise InvalidValue(f"{order.kind[:80]!r} is none of the kinds that something can be done to")
+    if not order.namespace or not order.name:
+        raise InvalidValue("the order does not say which resource is meant")
+    return Named(order.namespace, order.name, order.kind)
+
+
+def _target(order: Order) -> str:
+    """Where to go back to: one snapshot or one commit."""
+    if bool(order.to_snapshot) == bool(order.to_commit):
+        raise InvalidValue("say either a snapshot or a commit to go back to")
+    if order.to_commit:
+        return str(CommitId(order.to_commit))
+    to = order.to_snapshot or ""
+    if not is_snapshot_id(to):
+        raise InvalidValue(f"{to[:80]!r} is no snapshot")
+    return to
+
+
+def _status(error: StokerError) -> int:
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))

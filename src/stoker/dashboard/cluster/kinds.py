@@ -1,0 +1,26 @@
+"""The kinds that a dashboard looks at, and the map of the emergency stop."""
+
+from __future__ import annotations
+
+from stoker.api.registry import KINDS as REGISTERED
+from stoker.fleet.pause import PAUSE_MAP
+from stoker.fleet.resource_name import KINDS
+from stoker.kube.client.kinds import rest
+from stoker.kube.client.resources import Resource
+
+__all__ = ["ALL", "CLUSTER_RULE", "CONFIG", "DESTINATION", "PAUSE_MAP", "RULE", "SYNCED", "WITH_RULES"]
+
+DESTINATION = "GitDestination"
+CONFIG = "GitRepoConfig"
+RULE = "WatchRule"
+CLUSTER_RULE = "ClusterWatchRule"
+SYNCED = KINDS
+"""Kinds that a visitor may act on."""
+
+_RESOURCES = {kind.name: rest(kind) for kind in REGISTERED}
+
+ALL: dict[str, Resource] = {
+    name: one for name, one in _RESOURCES.items() if name in (*KINDS, DESTINATION, CONFIG)
+}
+WITH_RULES: dict[str, Resource] = {**ALL, **{name: _RESOURCES[name] for name in (RULE, CLUSTER_RULE)}}
+"""Where what sends objects to destinations is looked at, too."""

@@ -1,0 +1,73 @@
+"""How far a visitor sees and reaches: for each kind everywhere, or in these namespaces. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stoker.dashboard.cluster.kinds import SYNCED
+from stoker.dashboard.view_models import Action
+from stoker.dashboard.interfaces import Sight
+
+BUTTONS = (Action.APPROVE, Action.PAUSE, Action.RESUME, Action.SYNC, Action.ROLLBACK, Action.RELEASE)
+"""Each of them is a patch of the resource."""
+
+
+class Reach(NamedTuple):
+    """Where something is allowed."""
+
+    everywhere: bool = False
+    namespaces: frozenset[str] = frozenset()
+
+    def has(self, namespace: str) -> bool:
+        return self.everywhere or namespace in self.namespaces
+
+
+NOWHERE = Reach()
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What one visitor may, as it was found a moment ago; equal ones are the same picture."""
+
+    lists: Mapping[str, Reach] = field(default_factory=dict)
+    """By kind."""
+    patches: Mapping[str, Reach] = field(default_factory=dict)
+
+    def __call__(self, action: Action, namespace: str) -> bool:
+        """Whether a button for it makes sense there, for one of the kinds at least."""
+        return action in BUTTONS and any(self.acts(kind, namespace) for kind in SYNCED)
+
+    def sees(self, kind: str, namespace: str) -> bool:
+        return self.lists.get(kind, NOWHERE).has(namespace)
+
+    def acts(self, kind: str, namespace: str) -> bool:
+        return self.patches.get(kind, NOWHERE).has(namespace)
+
+    def sight(self, *, may_stop: bool) -> Sight:
+        reaches = self.lists.values()
+        namespaces = frozenset().union(*(one.namespaces for one in reaches))
+        return Sight(bool(reaches) and all(one.everywhere for one in reaches), namespaces, self, may_stop)
+
+
+def sees(sight: Sight, kind: str, namespace: str) -> bool:
+    """A sight that our gate made knows of kinds; any other is taken at its word."""
+    return sight.may.sees(kind, namespace) if isinstance(sight.may, Rights) else sight.sees(namespace)
+
+
+def sees_any(sight: Sight, kind: str, namespace: str | None) -> bool:
+    """Whether there is a namespace in which they would see this kind; with a name, whether it is this one."""
+    if namespace is not None:
+        return sees(sight, kind, namespace)
+    if isinstance(sight.may, Rights):
+        reach = sight.may.lists.get(kind, NOWHERE)
+        return reach.everywhere or bool(reach.namespaces)
+    return sight.everything or bool(sight.namespaces)
+
+
+def buttons(sight: Sight, kind: str, namespace: str) -> tuple[str, ...]:
+    """What a visitor may do to a resource of this kind there."""
+    if isinstance(sight.may, Rights):
+        return tuple(map(str, BUTTONS)) if sight.may.acts(kind, namespace) else ()
+    return tuple(str(one) for one in BUTTONS if sight.may(one, namespace))

@@ -1,0 +1,171 @@
+"""A resource as a page shows it, from what stands in the cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.api.spec.delivery import Rollback as Wanted
+from stoker.api.spec.status import ApprovalRequest, GatewayStatus, ReleaseProgress
+from stoker.domain.reasons import Reason
+from stoker.fleet.status import Body, Standing, standing_of
+from stoker.dashboard.cluster.history import packed
+from stoker.dashboard.view_models import (
+    Approval,
+    GatewayNow,
+    Holder,
+    PlannedGateway,
+    Release,
+    ResourceNow,
+    Rollback,
+)
+
+_body = msgspec.json.Decoder(Body)
+
+
+class Seen(NamedTuple):
+    """What is kept of a resource; nobody's rights are in it yet."""
+
+    now: ResourceNow
+    past: bytes
+    """What its gateways have been through, small."""
+
+
+def id_of(kind: str, namespace: str, name: str) -> str:
+    return f"{namespace}/{kind}/{name}"
+
+
+def seen(kind: str, raw: bytes) -> Seen:
+    """Read an object of the API; one that does not fit is a ValidationError of msgspec."""
+    standing = standing_of(kind, _body.decode(raw))
+    return Seen(shown(standing), packed(standing.gateways))
+
+
+def shown(standing: Standing) -> ResourceNow:
+    status = standing.status
+    ready, reason, message = standing.verdict()
+    stages = _stages(standing)
+    return ResourceNow(
+        id=id_of(standing.kind, standing.namespace, standing.name),
+        namespace=standing.namespace,
+        kind=standing.kind,
+        name=standing.name,
+        ref=status.last_sync_ref or standing.ref,
+        commit=status.last_sync_commit or "",
+        paused=standing.paused,
+        ready=ready,
+        reason=reason,
+        message=message,
+        last_sync=status.last_sync_time,
+        approval=_approval(status.approval, standing),
+        rollback=_rollback(standing),
+        release=_release(status.release),
+        gateways=tuple(
+            gateway(one, stages.get(one.name, ""), standing.spec.rollback) for one in standing.gateways
+        ),
+    )
+
+
+def gateway(one: GatewayStatus, stage: str = "", back: Wanted | None = None) -> GatewayNow:
+    drift = one.drift
+    held = one.held_projects or ()
+    return GatewayNow(
+        name=one.name,
+        pod=one.pod_name,
+        state=one.sync_status or "Pending",
+        ref=one.synced_ref or "",
+        commit=one.synced_commit or "",
+        synced_at=one.last_sync_time,
+        drift=drift.files if drift is not None else 0,
+        drift_paths=(drift.paths or ()) if drift is not None else (),
+        held_by=tuple(Holder(user=each.user or "", project=each.project) for each in held),
+        taken_back=_is_back(one, back),
+        reason=one.reason or "",
+        message=_message(one),
+        stage=stage,
+    )
+
+
+def _is_back(one: GatewayStatus, wanted: Wanted | None) -> bool:
+    """Whether it is where somebody, or it by itself, has taken it back to."""
+    if one.quarantine is not None or one.reason == Reason.ROLLED_BACK:
+        return True
+    return wanted is not None and bool(wanted.to_commit) and one.synced_commit == wanted.to_commit
+
+
+def _message(one: GatewayStatus) -> str:
+    """What there is to say about a gateway, the worst first."""
+    said = (
+        one.error_message,
+        one.quarantine.message if one.quarantine is not None else None,
+        one.changes.message if one.changes is not None else None,
+        *(one.warnings or ()),
+    )
+    return next((text for text in said if text), "")
+
+
+def _stages(standing: Standing) -> Mapping[str, str]:
+    deployment = standing.spec.deployment
+    stages = (deployment.stages or ()) if deployment is not None else ()
+    return {name: stage.name for stage in stages for name in stage.gateways}
+
+
+def _approval(request: ApprovalRequest | None, standing: Standing) -> Approval | None:
+    if request is None:
+        return None
+    plans = [
+        PlannedGateway(
+            name=one.name,
+            added=one.pending_plan.files_added or 0,
+            modified=one.pending_plan.files_modified or 0,
+            deleted=one.pending_plan.files_deleted or 0,
+        )
+        for one in standing.gateways
+        if one.pending_plan is not None
+    ]
+    return Approval(
+        state=request.state,
+        commit=request.commit,
+        ref=request.ref or "",
+        digest=request.digest or "",
+        stage=request.stage or "",
+        message=request.message or "",
+        since=request.requested_at,
+        expires=request.expires_at,
+        added=request.files_added or 0,
+        modified=request.files_modified or 0,
+        deleted=request.files_deleted or 0,
+        gateways=tuple(plans),
+    )
+
+
+def _rollback(standing: Standing) -> Rollback | None:
+    """The way back for as long as somebody asks for it."""
+    wanted, outcome = standing.spec.rollback, standing.status.rollback
+    to = (wanted.to_snapshot or wanted.to_commit) if wanted is not None else None
+    if wanted is None or not to:
+        return None
+    known = outcome if outcome is not None and outcome.request == to else None
+    return Rollback(
+        to_commit=wanted.to_commit or None,
+        to_snapshot=wanted.to_snapshot or None,
+        state=known.result if known is not None else "Pending",
+        message=(known.message or "") if known is not None else "",
+    )
+
+
+def _release(progress: ReleaseProgress | None) -> Release | None:
+    """How far a release is, while it is under way."""
+    if progress is None:
+        return None
+    now = next((stage for stage in progress.stages or () if stage.state != "Passed"), None)
+    waiting, syncing = progress.queued or 0, progress.syncing or 0
+    if now is None and not waiting and not syncing:
+        return None
+    counts = f"{syncing} sync now, {waiting} wait for their turn" if waiting or syncing else ""
+    said = (now.message or now.state) if now is not None else ""
+    return Release(
+        stage=now.name if now is not None else "", message="; ".join(one for one in (said, counts) if one)
+    )

@@ -1,0 +1,96 @@
+"""The dashboard of a process in a cluster: its scene, its gate, its hands and its port, as one part.
+
+The same in a controller and in a reverser, on every replica: none of it waits for a Lease, and none
+of it writes with the process's own account. Whatever goes wrong with it is told in the log and tried
+again: what the process is there for goes on.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from stoker.domain.clock import Clock
+from stoker.kube.client.client import Client
+from stoker.http_server.rate_limit import networks
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import parse_address
+from stoker.dashboard.cluster.token_check import ClusterGate
+from stoker.dashboard.cluster.actions import ClusterHands
+from stoker.dashboard.cluster.kinds import ALL, WITH_RULES
+from stoker.dashboard.cluster.view import ClusterScene
+from stoker.dashboard.keep_serving import kept_open
+from stoker.dashboard.metrics import Meter
+from stoker.dashboard.server_tls import secured
+from stoker.dashboard.server import Dashboard, Settings
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command line says about the dashboard of a process in a cluster, or Misconfigured."""
+
+    address: str
+    home: str
+    """The operator's own namespace: the map that stops everything."""
+    namespaces: Collection[str] = ()
+    """Namespaces that are shown; none named means all."""
+    cert_dir: Path | None = None
+    """A folder with tls.crt and tls.key, which may be renewed; without it the port speaks plain HTTP."""
+    trusted_proxies: tuple[str, ...] = ()
+    rules: bool = False
+    """Whether what is wrong with the rules of a destination is shown with it: the account reads them."""
+
+    def __post_init__(self) -> None:
+        parse_address(self.address)
+        networks(self.trusted_proxies)
+
+    def is_in_the_clear(self) -> bool:
+        """Whether tokens come over a wire as they are, unless somebody in front takes care of that."""
+        address = parse_address(self.address)
+        return self.cert_dir is None and address is not None and not _is_loopback(address.host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def keep_serving(
+    wanted: Wanted, client: Client, clock: Clock, metrics: Metrics | None = None
+) -> NoReturn:
+    """Show the cluster until cancelled, and try again where that fails."""
+    if wanted.is_in_the_clear():
+        log.warning(
+            "dashboard.in_the_clear",
+            address=wanted.address,
+            why="tokens and pictures are not encrypted; let nobody come but through a proxy with TLS",
+        )
+    meter = Meter(metrics)
+    await kept_open(lambda: serve(wanted, client, clock, meter), clock)
+
+
+async def serve(wanted: Wanted, client: Client, clock: Clock, meter: Meter | None = None) -> None:
+    """Show the cluster until cancelled; raises Misconfigured where nobody can listen at the address."""
+    kinds = tuple(WITH_RULES if wanted.rules else ALL)
+    scene = ClusterScene(client, wanted.home, wanted.namespaces, clock, rules=wanted.rules)
+    async with (
+        secured(wanted.cert_dir, clock) as tls,
+        Dashboard(
+            scene,
+            ClusterHands(client.config, wanted.home, clock),
+            ClusterGate(client, scene, wanted.home, clock, kinds=kinds),
+            settings=Settings(wanted.address, trusted_proxies=wanted.trusted_proxies),
+            tls=tls,
+            clock=clock,
+            meter=meter,
+        ),
+    ):
+        await scene.run()

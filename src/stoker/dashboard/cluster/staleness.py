@@ -1,0 +1,91 @@
+"""What was shown and can no longer be read: until it is, it is not shown as if it were so now.
+
+A kind that cannot be read takes itself from the page, and nothing else: the rest is shown, with a
+word about what is missing. Only where nothing at all can be read is there no picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from stoker.domain.errors import Retry
+from stoker.domain.reasons import Reason
+from stoker.kube.client.errors import NotFound
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.telemetry.logs import get_logger
+from stoker.dashboard.cluster.permissions import sees_any
+from stoker.dashboard.interfaces import Sight
+
+BLIND_SECONDS = 60.0
+STOP = "emergency stop"
+"""What the map of the emergency stop is called among the kinds."""
+
+log = get_logger(__name__)
+
+
+class Lost(NamedTuple):
+    """A kind that nobody has been able to look at for a while; no namespace is all of them."""
+
+    kind: str
+    namespace: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.namespace}" if self.namespace else self.kind
+
+
+class Blind(NamedTuple):
+    """All of them."""
+
+    lost: tuple[Lost, ...] = ()
+    everything: bool = False
+    """Nothing that was ever read can be read now."""
+
+    def check(self) -> None:
+        """Raise Retry where there is nothing to show."""
+        if self.everything:
+            raise Retry(
+                "the API server no longer tells of anything that was shown:"
+                " nothing is shown until it does, for it would be old",
+                reason=Reason.UNREACHABLE,
+            )
+
+    def hides(self, kind: str, namespace: str) -> bool:
+        return any(one.kind == kind and one.namespace in (None, namespace) for one in self.lost)
+
+    def told(self, sight: Sight) -> Iterator[str]:
+        """What is missing from the picture of somebody who would see it."""
+        for one in self.lost:
+            if one.kind == STOP:
+                yield STOP
+            elif sees_any(sight, one.kind, one.namespace):
+                yield str(one)
+
+    def log(self) -> None:
+        if self.lost:
+            log.warning("dashboard.blind", kinds=[str(one) for one in self.lost])
+        else:
+            log.info("dashboard.sees_again")
+
+
+def blind_to(reflectors: Iterable[Reflector[Any]], now: float) -> Blind:
+    read = [one for one in reflectors if one.health.synced]
+    lost = [one for one in read if _is_lost(one, now)]
+    return Blind(tuple(sorted({_lost(one) for one in lost}, key=str)), bool(read) and len(lost) == len(read))
+
+
+def _lost(reflector: Reflector[Any]) -> Lost:
+    if reflector.resource == CONFIG_MAPS:
+        return Lost(STOP)
+    return Lost(reflector.resource.kind, reflector.namespace)
+
+
+def _is_lost(reflector: Reflector[Any], now: float) -> bool:
+    """A kind that was never read is not shown at all, and one that is not there has no objects."""
+    health = reflector.health
+    return (
+        health.failing_since is not None
+        and not isinstance(health.error, NotFound)
+        and now - health.failing_since > BLIND_SECONDS
+    )

@@ -1,0 +1,236 @@
+"""Who a visitor is and how far they see: both are for the API server to say.
+
+A token is shown to it in a TokenReview. How far somebody sees is asked by SubjectAccessReviews, first
+for the whole cluster and, where that is refused, for each namespace in which there is something to
+see; all of that every half minute. In between, every few seconds, the token is shown again, and what
+was granted is asked about once more, which is little: so a right that was taken away is gone within
+seconds, and a new one is there within half a minute.
+
+What is known is known for all sessions of a person, who is asked about once at a time: many pages
+cost the API server what one costs. With very many people in, each is asked about less often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections import OrderedDict
+from collections.abc import Collection, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.secrets import Secret
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.telemetry.logs import get_logger
+from stoker.dashboard.cluster.access_review import PATIENCE_SECONDS, Asked, Reviews, User, together
+from stoker.dashboard.cluster.kinds import ALL, PAUSE_MAP, SYNCED, WITH_RULES
+from stoker.dashboard.cluster.permissions import NOWHERE, Reach, Rights
+from stoker.dashboard.interfaces import Refused, Sight, Visitor
+
+KNOWN_SECONDS = 30.0
+SOON_SECONDS = 5.0
+MOST_CONFIRMED = 60
+"""Rights of one person that are asked about in between; who has more is asked about as a whole."""
+QUESTIONS_A_SECOND = 50.0
+"""In between, about all people together; with more to ask, it is asked less often."""
+MOST_KNOWN = 1_000
+MOST_NAMESPACES = 1_000
+"""Namespaces of one kind that are asked about for one visitor; what lies in others is not shown."""
+
+log = get_logger(__name__)
+
+
+class Places(Protocol):
+    """Where there is something to see."""
+
+    def places(self, kind: str) -> Iterable[str]: ...
+
+    async def looked(self) -> None: ...
+
+
+class _Known(NamedTuple):
+    """Whose a token was."""
+
+    user: User
+    at: float
+
+
+class _Found(NamedTuple):
+    """How far somebody sees, and what was granted for that."""
+
+    sight: Sight
+    granted: tuple[Asked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """How far a person sees; `asked` is the same task for all who want to know."""
+
+    asked: asyncio.Task[_Found]
+    at: float
+    until: float
+    """After that everything is asked."""
+
+    @property
+    def granted(self) -> tuple[Asked, ...]:
+        return self.asked.result().granted if self.asked.done() and not _failed(self.asked) else ()
+
+
+class ClusterGate:
+    """Lets in whom the API server knows."""
+
+    def __init__(
+        self,
+        client: Client,
+        scene: Places,
+        home: str,
+        clock: Clock | None = None,
+        *,
+        sight_seconds: float = KNOWN_SECONDS,
+        kinds: Collection[str] = tuple(ALL),
+    ) -> None:
+        self._scene = scene
+        self._stop = Asked("patch", CONFIG_MAPS, home, PAUSE_MAP)
+        self._clock = clock or SystemClock()
+        self._reviews = Reviews(client, self._clock)
+        self._sight_seconds = sight_seconds
+        self._kinds = kinds
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
+
+    def known(self, token: Secret) -> Visitor | None:
+        """Who brought the token half a minute ago at most."""
+        known = self._known.get(_digest(token))
+        if known is None or self._clock.monotonic() >= known.at + KNOWN_SECONDS:
+            return None
+        return _visitor(known.user, token)
+
+    async def admit(self, token: Secret) -> Visitor | None:
+        """Who brings the token, as of half a minute ago at most."""
+        known = self.known(token)
+        if known is not None:
+            return known
+        user = await self._identified(token)
+        return None if user is None else _visitor(user, token)
+
+    async def sight(self, visitor: Visitor) -> Sight:
+        """As of a few seconds ago."""
+        known = self._known.get(_digest(visitor.token))
+        if known is not None and self._clock.monotonic() < known.at + self._pace():
+            user: User | None = known.user
+        else:
+            user = await self._identified(visitor.token)
+        if user is None or user.username != visitor.name:
+            raise Refused(401, "the token is no longer good: sign in again")
+        # Shielded, for others may wait for the same answer.
+        return (await asyncio.shield(self._asked_about(user))).sight
+
+    def _asked_about(self, user: User) -> asyncio.Task[_Found]:
+        key, now = user.key(), self._clock.monotonic()
+        before = self._seen.pop(key, None)
+        self._seen[key] = seen = self._asked_again(before, user, now)
+        while len(self._seen) > 1 and (len(self._seen) > MOST_KNOWN or self._is_forgotten(now)):
+            self._seen.popitem(last=False)
+        return seen.asked
+
+    def _is_forgotten(self, now: float) -> bool:
+        """Whether the one who has not looked for longest has not looked for long."""
+        return next(iter(self._seen.values())).until < now - KNOWN_SECONDS
+
+    def _asked_again(self, seen: _Seen | None, user: User, now: float) -> _Seen:
+        """What is known of somebody, or what is being asked now."""
+        if seen is None or (seen.asked.done() and (now >= seen.until or _failed(seen.asked))):
+            return _Seen(_begun(self._looked_up(user.subject())), now, now + self._sight_seconds)
+        granted = seen.granted
+        if not granted or len(granted) > MOST_CONFIRMED or now < seen.at + self._pace():
+            return seen
+        return _Seen(_begun(self._confirmed(user.subject(), seen.asked.result())), now, seen.until)
+
+    async def _looked_up(self, subject: dict[str, Any]) -> _Found:
+        await self._settled()
+        kinds = self._kinds
+        *found, may_stop = await together(
+            [*(self._of_kind(subject, kind) for kind in kinds), self._reviews.allowed(subject, self._stop)]
+        )
+        lists = {kind: lists for kind, (lists, _) in zip(kinds, found, strict=True)}
+        patches = {kind: patches for kind, (_, patches) in zip(kinds, found, strict=True) if kind in SYNCED}
+        granted = [*_granted("list", lists), *_granted("patch", patches), *([self._stop] if may_stop else [])]
+        return _Found(Rights(lists, patches).sight(may_stop=may_stop), tuple(granted))
+
+    async def _confirmed(self, subject: dict[str, Any], found: _Found) -> _Found:
+        """The same where all that was granted still is; otherwise whatever is true now."""
+        still = await together([self._reviews.allowed(subject, one) for one in found.granted])
+        return found if all(still) else await self._looked_up(subject)
+
+    async def _settled(self) -> None:
+        """Who comes in the first moments would be asked about namespaces that nobody knows of yet."""
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, PATIENCE_SECONDS):
+                await self._scene.looked()
+
+    def _pace(self) -> float:
+        """Seconds after which somebody is asked about again."""
+        granted = (len(one.granted) for one in self._seen.values())
+        questions = len(self._known) + sum(many for many in granted if many <= MOST_CONFIRMED)
+        return min(self._sight_seconds, max(SOON_SECONDS, questions / QUESTIONS_A_SECOND))
+
+    async def _identified(self, token: Secret) -> User | None:
+        key = _digest(token)
+        self._known.pop(key, None)
+        user = await self._reviews.identified(token)
+        if user is None:
+            return None
+        now = self._clock.monotonic()
+        self._known[key] = _Known(user, now)
+        while len(self._known) > MOST_KNOWN or next(iter(self._known.values())).at < now - KNOWN_SECONDS:
+            self._known.popitem(last=False)
+        return user
+
+    async def _of_kind(self, subject: dict[str, Any], kind: str) -> tuple[Reach, Reach]:
+        """Where somebody sees objects of a kind, and where they may change what they see."""
+        places = sorted(self._scene.places(kind))
+        if len(places) > MOST_NAMESPACES:
+            log.warning("dashboard.many_namespaces", kind=kind, asked=MOST_NAMESPACES, there=len(places))
+        lists = await self._reach(subject, "list", kind, places[:MOST_NAMESPACES])
+        if kind not in SYNCED:
+            return lists, NOWHERE
+        seen = [place for place in places if lists.has(place)]
+        return lists, await self._reach(subject, "patch", kind, seen[:MOST_NAMESPACES])
+
+    async def _reach(self, subject: dict[str, Any], verb: str, kind: str, places: Sequence[str]) -> Reach:
+        if await self._reviews.allowed(subject, Asked(verb, WITH_RULES[kind])):
+            return Reach(everywhere=True)
+        answers = await together(
+            [self._reviews.allowed(subject, Asked(verb, WITH_RULES[kind], one)) for one in places]
+        )
+        return Reach(namespaces=frozenset(one for one, yes in zip(places, answers, strict=True) if yes))
+
+
+def _granted(verb: str, reaches: dict[str, Reach]) -> Iterable[Asked]:
+    for kind, reach in reaches.items():
+        for place in ("",) if reach.everywhere else sorted(reach.namespaces):
+            yield Asked(verb, WITH_RULES[kind], place)
+
+
+def _begun(work: Coroutine[Any, Any, _Found]) -> asyncio.Task[_Found]:
+    task = asyncio.create_task(work, name="dashboard sight")
+    task.add_done_callback(_failed)
+    return task
+
+
+def _failed(asked: asyncio.Task[_Found]) -> bool:
+    """Whether it has no answer, so that the next one asks anew; looked at, it is no unheard error."""
+    return asked.cancelled() or asked.exception() is not None
+
+
+def _visitor(user: User, token: Secret) -> Visitor:
+    return Visitor(user.username, user.groups or (), token)
+
+
+def _digest(token: Secret) -> bytes:
+    """What a token is remembered by."""
+    return hashlib.sha256(token.reveal_bytes()).digest()

@@ -1,0 +1,265 @@
+"""All resources and destinations of a cluster as pages show them, kept as the cluster is.
+
+Every replica has one, whether it leads or not: it lists and watches by itself
+(`stoker.dashboard.cluster.watches`). A kind that is not installed, or that this account may not read, is
+not shown, and the log says so once. One that was shown and cannot be read for a minute is not shown
+as it was: pages show the rest and say what is missing, and where nothing can be read nobody gets a
+picture. What a visitor may not see never leaves here; whether they may is asked by
+`stoker.dashboard.cluster.token_check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stoker.domain.clock import Clock, SystemClock, rfc3339
+from stoker.kube.client.client import Client
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.watch.store import Change
+from stoker.dashboard.cluster.staleness import Blind, blind_to
+from stoker.dashboard.cluster.destinations import (
+    ConfigKey,
+    SeenConfig,
+    SeenDestination,
+    ShownDestination,
+    joined,
+    seen_config,
+    seen_destination,
+)
+from stoker.dashboard.cluster.history import past_of
+from stoker.dashboard.cluster.kinds import (
+    CLUSTER_RULE,
+    CONFIG,
+    DESTINATION,
+    PAUSE_MAP,
+    RULE,
+    SYNCED,
+    WITH_RULES,
+)
+from stoker.dashboard.cluster.resources import Seen, id_of, seen
+from stoker.dashboard.cluster.permissions import buttons, sees
+from stoker.dashboard.cluster.rules import DestinationKey, RuleBook, SeenRule, seen_rule, troubles_of
+from stoker.dashboard.cluster.emergency_stop import NOT_STOPPED, SeenStop, seen_stop
+from stoker.dashboard.cluster.watches import Watches
+from stoker.dashboard.view_models import Changes, DestinationNow, GatewayPast, Picture, ResourceNow, Stop
+from stoker.dashboard.interfaces import CLUSTER, GatewayKey, Sight
+from stoker.dashboard.change_log import Versions
+
+Shown: TypeAlias = Seen | ShownDestination | SeenStop
+
+LOOK_SECONDS = 5.0
+_STOP = "stop"
+
+
+class ClusterScene:
+    """What can be seen of a cluster, or of some of its namespaces."""
+
+    mode = CLUSTER
+
+    def __init__(
+        self,
+        client: Client,
+        home: str,
+        namespaces: Collection[str] = (),
+        clock: Clock | None = None,
+        *,
+        rules: bool = False,
+    ) -> None:
+        """`rules`: also look at what sends objects to destinations, which a reverser's account may read."""
+        self._clock = clock or SystemClock()
+        self._shown: Versions[Shown] = Versions()
+        self._shown.set(_STOP, NOT_STOPPED)
+        self._configs: dict[ConfigKey, SeenConfig] = {}
+        self._uses: defaultdict[ConfigKey, set[str]] = defaultdict(set)
+        """The destinations of each repository."""
+        self._rules = RuleBook()
+        self._blind = Blind()
+        self._watches = Watches(client, namespaces, self._clock)
+        for kind in SYNCED:
+            self._watches.add(WITH_RULES[kind], partial(seen, kind), self._resource(kind))
+        self._watches.add(WITH_RULES[DESTINATION], seen_destination, self._destination)
+        self._watches.add(WITH_RULES[CONFIG], seen_config, self._config)
+        if rules:
+            self._watches.add(WITH_RULES[RULE], partial(seen_rule, RULE), self._rule)
+            self._watches.add_one(
+                WITH_RULES[CLUSTER_RULE], partial(seen_rule, CLUSTER_RULE), self._rule, None
+            )
+        only = f"metadata.name={PAUSE_MAP}"
+        self._watches.add_one(CONFIG_MAPS, seen_stop, self._stop, home, fields=only)
+
+    async def run(self) -> None:
+        """Keep it as the cluster is, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watches.run())
+            group.create_task(self._watch_over())
+
+    async def looked(self) -> None:
+        """Wait until each kind was listed once, or could not be: before that there is little to see."""
+        await self._watches.looked()
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        return tuple(self._watches.reflectors)
+
+    def places(self, kind: str) -> set[str]:
+        """The namespaces in which there is an object of this kind, or may be."""
+        return self._watches.places(WITH_RULES[kind])
+
+    # What a page asks.
+
+    def version(self) -> int:
+        return self._shown.version
+
+    async def changed(self, seen: int) -> int:
+        return await self._shown.changed(seen)
+
+    def picture(self, sight: Sight) -> Picture:
+        self._blind.check()
+        everything = [self._told(value, sight) for _, value in self._shown]
+        return Picture(
+            version=self._shown.version,
+            mode=self.mode,
+            at=rfc3339(self._clock.now()),
+            stop=next((one for one in everything if isinstance(one, Stop)), Stop()),
+            resources=tuple(one for one in everything if isinstance(one, ResourceNow)),
+            destinations=tuple(one for one in everything if isinstance(one, DestinationNow)),
+            unseen=tuple(self._blind.told(sight)),
+        )
+
+    def changes(self, seen: int, sight: Sight) -> Changes | None:
+        self._blind.check()
+        since = self._shown.since(seen)
+        if since is None:
+            return None
+        values = (self._shown.get(key) for key in since.changed)
+        told = [self._told(value, sight) for value in values if value is not None]
+        gone = [key for key in since.gone if _may_know(key, sight)]
+        return Changes(
+            version=self._shown.version,
+            resources=tuple(one for one in told if isinstance(one, ResourceNow)),
+            gone=tuple(key for key in gone if not _is_destination(key)),
+            destinations=tuple(one for one in told if isinstance(one, DestinationNow)),
+            gone_destinations=tuple(key for key in gone if _is_destination(key)),
+            stop=next((one for one in told if isinstance(one, Stop)), None),
+        )
+
+    def gateway(self, key: GatewayKey, sight: Sight) -> GatewayPast | None:
+        self._blind.check()
+        found = self._shown.get(id_of(key.kind, key.namespace, key.name))
+        if not isinstance(found, Seen) or not self._sees(sight, key.kind, key.namespace):
+            return None
+        for one in found.now.gateways:
+            if one.name == key.gateway:
+                past = past_of(key.gateway, found.past)
+                return GatewayPast(gateway=one, history=past.history, snapshots=past.snapshots)
+        return None
+
+    def _told(self, value: Shown, sight: Sight) -> ResourceNow | DestinationNow | Stop | None:
+        """As this visitor is told of it; None: not at all."""
+        if isinstance(value, SeenStop):
+            return Stop(active=value.active, since=value.since, may=sight.may_stop)
+        if isinstance(value, Seen):
+            now = value.now
+            if not self._sees(sight, now.kind, now.namespace):
+                return None
+            return msgspec.structs.replace(now, may=buttons(sight, now.kind, now.namespace))
+        return self._told_of(value, sight)
+
+    def _told_of(self, shown: ShownDestination, sight: Sight) -> DestinationNow | None:
+        destination, config, rules = shown
+        if not self._sees(sight, DESTINATION, destination.now.namespace):
+            return None
+        now = joined(destination, config, may_see=self._sees(sight, CONFIG, destination.config.namespace))
+        known = [one for one in rules if not self._blind.hides(one.kind, one.namespace)]
+        return msgspec.structs.replace(
+            now,
+            rules=len(rules) if self._knows_rules else None,
+            troubles=troubles_of(known, lambda one: sees(sight, one.kind, one.namespace)),
+        )
+
+    @property
+    def _knows_rules(self) -> bool:
+        """Whether all rules can be read: that there is none is said by nobody who cannot look."""
+        kinds = (RULE, CLUSTER_RULE)
+        found = [one.health for one in self.reflectors if one.resource.kind in kinds]
+        return bool(found) and all(one.synced and one.failing_since is None for one in found)
+
+    def _sees(self, sight: Sight, kind: str, namespace: str) -> bool:
+        """Whether they may see it, and it can be seen."""
+        return sees(sight, kind, namespace) and not self._blind.hides(kind, namespace)
+
+    # What the cluster tells.
+
+    def _resource(self, kind: str) -> Callable[[Change[Seen]], None]:
+        def changed(change: Change[Seen]) -> None:
+            self._put(id_of(kind, *change.key), change.new)
+
+        return changed
+
+    def _destination(self, change: Change[SeenDestination]) -> None:
+        old, new, id_ = change.old, change.new, id_of(DESTINATION, *change.key)
+        if old is not None:
+            self._unused(old.config, id_)
+        if new is not None:
+            self._uses[new.config].add(id_)
+        rules = self._rules.of(DestinationKey(*change.key))
+        self._put(id_, None if new is None else ShownDestination(new, self._configs.get(new.config), rules))
+
+    def _unused(self, config: ConfigKey, id_: str) -> None:
+        self._uses[config].discard(id_)
+        if not self._uses[config]:
+            del self._uses[config]
+
+    def _config(self, change: Change[SeenConfig]) -> None:
+        key = ConfigKey(*change.key)
+        if change.new is None:
+            self._configs.pop(key, None)
+        else:
+            self._configs[key] = change.new
+        for id_ in sorted(self._uses.get(key, ())):
+            shown = self._shown.get(id_)
+            if isinstance(shown, ShownDestination):
+                self._put(id_, shown._replace(config=change.new))
+
+    def _rule(self, change: Change[SeenRule]) -> None:
+        for key in self._rules.replace(change.old, change.new):
+            id_ = id_of(DESTINATION, *key)
+            shown = self._shown.get(id_)
+            if isinstance(shown, ShownDestination):
+                self._put(id_, shown._replace(rules=self._rules.of(key)))
+
+    def _stop(self, change: Change[SeenStop]) -> None:
+        self._put(_STOP, change.new or NOT_STOPPED)
+
+    def _put(self, key: str, value: Shown | None) -> None:
+        if value is None:
+            self._shown.remove(key)
+        else:
+            self._shown.set(key, value)
+
+    async def _watch_over(self) -> None:
+        """What can no longer be read, or can be again, makes another picture for every page."""
+        while True:
+            blind = blind_to(self.reflectors, self._clock.monotonic())
+            if blind != self._blind:
+                self._blind = blind
+                self._shown.begin_anew()
+                blind.log()
+            await self._clock.sleep(LOOK_SECONDS)
+
+
+def _is_destination(key: str) -> bool:
+    return key.split("/")[1:2] == [DESTINATION]
+
+
+def _may_know(key: str, sight: Sight) -> bool:
+    """Who could not see a thing does not hear that it is gone."""
+    namespace, kind, _ = key.split("/")
+    return sees(sight, kind, namespace)

@@ -1,0 +1,119 @@
+"""The lists and watches behind a scene: one for each kind, and for each namespace where some are named.
+
+Each keeps of an object only what a page shows. What cannot be read is said in the log, once for each
+reason, and tried again for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, TypeVar
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.kube.client.client import Client
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import Resource
+from stoker.kube.watch.store import Change, ObjectKey
+from stoker.telemetry.logs import get_logger
+
+T = TypeVar("T")
+
+PAGE = 50
+"""Objects in one page of a list: a status may be half a megabyte, and next to nothing of it is kept."""
+
+log = get_logger(__name__)
+
+
+class Watches:
+    """All of one scene."""
+
+    def __init__(self, client: Client, namespaces: Collection[str], clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._scopes: Collection[str | None] = namespaces or (None,)
+        self._unseen: dict[str, str] = {}
+        self._unlisted: set[str] = set()
+        self._looked = asyncio.Event()
+        self.reflectors: list[Reflector[Any]] = []
+
+    def add(
+        self, resource: Resource, keep: Callable[[bytes], T], changed: Callable[[Change[T]], None]
+    ) -> None:
+        """Look at a kind wherever this scene looks."""
+        for namespace in self._scopes:
+            self.add_one(resource, keep, changed, namespace)
+
+    def add_one(
+        self,
+        resource: Resource,
+        keep: Callable[[bytes], T],
+        changed: Callable[[Change[T]], None],
+        namespace: str | None,
+        *,
+        fields: str | None = None,
+    ) -> None:
+        what = _words(resource, namespace)
+        self._unlisted.add(what)
+
+        def on_change(change: Change[T]) -> None:
+            self._unseen.pop(what, None)
+            changed(change)
+
+        self.reflectors.append(
+            Reflector(
+                self._client,
+                resource,
+                namespace=namespace,
+                fields=fields,
+                keep=keep,
+                on_change=on_change,
+                on_error=partial(self._cannot_see, what),
+                on_refused=partial(_unreadable, resource),
+                page_size=PAGE,
+                clock=self._clock,
+            )
+        )
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run(), name=f"dashboard {reflector.resource}")
+                group.create_task(self._until_listed(reflector))
+
+    async def looked(self) -> None:
+        """Wait until each kind was listed once, or could not be."""
+        await self._looked.wait()
+
+    def places(self, resource: Resource) -> set[str]:
+        """The namespaces in which there is an object of this kind, or may be."""
+        if None not in self._scopes:
+            return {one for one in self._scopes if one is not None}
+        watched = (one for one in self.reflectors if one.resource == resource)
+        return {key.namespace for one in watched for key, _ in one.store.items()}
+
+    async def _until_listed(self, reflector: Reflector[Any]) -> None:
+        await reflector.synced()
+        self._listed(_words(reflector.resource, reflector.namespace))
+
+    def _listed(self, what: str) -> None:
+        self._unlisted.discard(what)
+        if not self._unlisted:
+            self._looked.set()
+
+    def _cannot_see(self, what: str, error: StokerError) -> None:
+        """Once for each reason: it is tried again for as long as the process lives."""
+        self._listed(what)
+        if self._unseen.get(what) != error.reason:
+            self._unseen[what] = error.reason
+            log.warning("dashboard.unseen", kind=what, reason=error.reason, error=error.message)
+
+
+def _words(resource: Resource, namespace: str | None) -> str:
+    return f"{resource} in {namespace}" if namespace else str(resource)
+
+
+def _unreadable(resource: Resource, key: ObjectKey, error: Exception) -> None:
+    log.warning("dashboard.unreadable", kind=resource.kind, key=str(key), error=type(error).__name__)

@@ -1,0 +1,54 @@
+"""Answers on the wire: each with the headers that keep a browser strict."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+from aiohttp import web
+
+from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError, Wait
+from stoker.dashboard.request_checks import HEADERS, NO_STORE
+from stoker.dashboard.view_models import Failure, as_json
+from stoker.dashboard.interfaces import Refused
+from stoker.dashboard.static_files import StaticFile, is_same
+
+
+def answered(value: msgspec.Struct, status: int = 200) -> web.Response:
+    return web.Response(
+        status=status, body=as_json(value), headers={**NO_STORE, "Content-Type": "application/json"}
+    )
+
+
+def refused(error: Refused, allowed: str = "GET, HEAD") -> web.Response:
+    """Who was refused may not send more over the same connection: a body may still be on its way."""
+    response = answered(Failure(error=error.sentence, reason=error.reason), error.status)
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 405:
+        response.headers["Allow"] = allowed
+    if error.after > 0:
+        response.headers["Retry-After"] = str(math.ceil(error.after))
+    response.force_close()
+    return response
+
+
+def failed(error: Exception) -> web.Response:
+    """What went wrong on our side; of a mistake of ours nothing is told."""
+    if not isinstance(error, StokerError):
+        return refused(Refused(500, "the dashboard failed; its log says more"))
+    return refused(Refused(status_of(error), error.message, error.reason))
+
+
+def status_of(error: StokerError) -> int:
+    """Whose turn it is: the visitor's (409), or that of something that cannot be reached (502)."""
+    if isinstance(error, Retry | Wait | Misconfigured):
+        return 502
+    return 409 if isinstance(error, Stalled) else 502
+
+
+def static(file: StaticFile, if_none_match: str) -> web.Response:
+    headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": file.etag}
+    if is_same(file.etag, if_none_match):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=file.content, headers={**headers, "Content-Type": file.kind})

@@ -1,0 +1,273 @@
+"""What the page asks for, path by path, once it is known where the request comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from stoker import __version__
+from stoker.http_server.request_signatures import read_capped
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.secrets import Secret
+from stoker.kube.client.deadlines import deadline
+from stoker.http_server.rate_limit import Lane, Limiter, networks, source_of
+from stoker.telemetry.logs import get_logger
+from stoker.dashboard import request_checks as guarding
+from stoker.dashboard.metrics import Login, Meter, Ordered
+from stoker.dashboard.view_models import MAX_ORDER, Done, Order, SessionNow, SignIn, You
+from stoker.dashboard.responses import answered
+from stoker.dashboard.interfaces import Gate, GatewayKey, Hands, Refused, Scene, Visitor
+from stoker.dashboard.sessions import Session, Sessions
+from stoker.dashboard.sse import Streams
+
+MAX_TOKEN = 16 << 10
+LONGEST_NAME = 300
+BODY_SECONDS = 5.0
+FAILED_LOGINS = 20
+FAILED_LOGINS_OVERALL = 200
+ORDERS = 60
+ORDERS_OVERALL = 600
+"""Each within a minute."""
+
+_GATEWAY = "/api/gateways/"
+_PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]*")
+
+log = get_logger(__name__)
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Shape = TypeVar("Shape", SignIn, Order)
+
+
+class Answers:
+    """The API of one server."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        hands: Hands,
+        gate: Gate,
+        sessions: Sessions,
+        streams: Streams,
+        clock: Clock,
+        meter: Meter,
+        *,
+        trusted_proxies: Sequence[str] = (),
+        secure: bool = False,
+    ) -> None:
+        self._scene = scene
+        self._hands = hands
+        self._gate = gate
+        self._sessions = sessions
+        self._streams = streams
+        self._clock = clock
+        self._meter = meter
+        self._trusted = networks(trusted_proxies)
+        self._secure = secure
+        self._logins = Limiter(FAILED_LOGINS, FAILED_LOGINS_OVERALL, clock)
+        self._orders = Limiter(ORDERS, ORDERS_OVERALL, clock)
+        self._doing: set[asyncio.Task[str]] = set()
+        self._routes: dict[tuple[str, str], Handler] = {
+            ("GET", "/api/session"): self._session,
+            ("POST", "/api/session"): self._sign_in,
+            ("DELETE", "/api/session"): self._sign_out,
+            ("GET", "/api/picture"): self._picture,
+            ("GET", "/api/events"): self._events,
+            ("POST", "/api/actions"): self._act,
+        }
+
+    def handler(self, request: web.BaseRequest) -> Handler:
+        path = request.path
+        found = self._routes.get((request.method, path))
+        if found is not None:
+            return found
+        if request.rel_url.raw_path.startswith(_GATEWAY):
+            if request.method == "GET":
+                return self._gateway
+        elif not any(path == known for _, known in self._routes):
+            raise Refused(404, "there is nothing of that name")
+        raise Refused(405, "that is not done here in this way")
+
+    def allowed(self, path: str) -> str:
+        """The methods that a path has, for who used another one."""
+        return ", ".join(method for method, known in self._routes if known == path) or "GET, HEAD"
+
+    async def _session(self, request: web.BaseRequest) -> web.StreamResponse:
+        session, token = self._found(request), guarding.bearer(request.headers)
+        if session is not None and (not token or Secret(token) == session.visitor.token):
+            return answered(self._now(session))
+        if not token:
+            return answered(SessionNow(mode=self._scene.mode, version=__version__))
+        return await self._begun(request, token)
+
+    async def _sign_in(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await self._body(request, SignIn, MAX_TOKEN)
+        return await self._begun(request, body.token.strip())
+
+    async def _begun(self, request: web.BaseRequest, token: str) -> web.Response:
+        source = source_of(request.remote, request.headers.get("X-Forwarded-For", ""), self._trusted)
+        visitor = await self._believed(source, token)
+        before = self._found(request)
+        if before is not None and before.visitor.name == visitor.name:
+            self._sessions.renew(before, visitor)  # their other pages go on with the newer token
+            return answered(self._now(before))
+        if before is not None:
+            self._sessions.end(before)  # nobody's old id becomes the id of somebody else
+        secret, session = self._sessions.begin(visitor)
+        self._meter.login(Login.ACCEPTED)
+        log.info("dashboard.login", user=visitor.name, source=source)
+        response = answered(self._now(session))
+        secure = self._is_secure(request)
+        response.set_cookie(
+            self._cookie(request), secret, httponly=True, samesite="Strict", secure=secure, path="/"
+        )
+        return response
+
+    async def _believed(self, source: str, token: str) -> Visitor:
+        """Who brings the token. One that is known is not kept out by the failures of others."""
+        is_one = token and len(token) <= MAX_TOKEN and token.isascii() and token.isprintable()
+        visitor = self._gate.known(Secret(token)) if is_one else None
+        if visitor is not None:
+            return visitor
+        wait = self._logins.admit(source, Lane.WITH_PROOF)
+        if wait > 0:
+            self._meter.login(Login.LIMITED)
+            raise Refused(429, "too many logins failed; wait a little", after=wait)
+        try:
+            visitor = await self._gate.admit(Secret(token)) if is_one else None
+        except StokerError:
+            self._meter.login(Login.FAILED)
+            raise
+        if visitor is None:
+            self._meter.login(Login.REFUSED)
+            log.warning("dashboard.login_refused", source=source)
+            raise Refused(401, "that token opens nothing here")
+        self._logins.believed(source, Lane.WITH_PROOF)
+        return visitor
+
+    async def _sign_out(self, request: web.BaseRequest) -> web.StreamResponse:
+        session = self._known(request)
+        guarding.check_csrf(request.headers, session.csrf)
+        self._sessions.end(session)
+        response = answered(SessionNow(mode=self._scene.mode, version=__version__))
+        secure = self._is_secure(request)
+        response.del_cookie(self._cookie(request), path="/", secure=secure, httponly=True, samesite="Strict")
+        return response
+
+    async def _picture(self, request: web.BaseRequest) -> web.StreamResponse:
+        session = self._known(request)
+        picture = self._scene.picture(await self._sessions.sight(session))
+        return answered(msgspec.structs.replace(picture, you=You(name=session.visitor.name)))
+
+    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await self._streams.serve(request, self._known(request))
+
+    async def _gateway(self, request: web.BaseRequest) -> web.StreamResponse:
+        session = self._known(request)
+        parts = request.rel_url.raw_path.removeprefix(_GATEWAY).split("/")
+        if len(parts) != 4:
+            raise Refused(404, "a gateway is namespace/kind/name/gateway")
+        past = self._scene.gateway(
+            GatewayKey(*(unquote(part) for part in parts)), await self._sessions.sight(session)
+        )
+        if past is None:
+            raise Refused(404, "there is no such gateway, or none that you may see")
+        return answered(past)
+
+    async def _act(self, request: web.BaseRequest) -> web.StreamResponse:
+        session = self._known(request)
+        guarding.check_csrf(request.headers, session.csrf)
+        order = await self._body(request, Order, MAX_ORDER)
+        _check(order)
+        who = session.visitor
+        wait = self._orders.admit(who.name, Lane.WITH_PROOF)
+        if wait > 0:
+            self._meter.order(order.action, Ordered.LIMITED)
+            raise Refused(429, "that is too much at once; wait a little", after=wait)
+        await self._sessions.sight(session)  # whose token is no longer good gives no orders
+        keys = {
+            "action": order.action.value,
+            "namespace": order.namespace,
+            "kind": order.kind,
+            "name": order.name,
+            "gateway": order.gateway or "",
+            "user": who.name,
+        }
+        # A page that is closed meanwhile leaves nothing half done.
+        task = asyncio.create_task(self._hands.do(order, who))
+        self._doing.add(task)
+        task.add_done_callback(self._doing.discard)
+        try:
+            message = await asyncio.shield(task)
+        except Refused as error:
+            self._meter.order(order.action, Ordered.REFUSED)
+            log.warning("dashboard.action_refused", **keys, status=error.status, why=error.sentence)
+            raise
+        except StokerError as error:
+            self._meter.order(order.action, Ordered.FAILED)
+            log.warning("dashboard.action_failed", **keys, reason=error.reason, error=error.message)
+            raise
+        self._meter.order(order.action, Ordered.DONE)
+        log.info("dashboard.action", **keys, message=message)
+        return answered(Done(message=message))
+
+    def _now(self, session: Session) -> SessionNow:
+        return SessionNow(
+            mode=self._scene.mode,
+            signed_in=True,
+            user=session.visitor.name,
+            csrf=session.csrf,
+            version=__version__,
+        )
+
+    def _found(self, request: web.BaseRequest) -> Session | None:
+        secret = request.cookies.get(self._cookie(request), "")
+        return self._sessions.find(secret) if secret else None
+
+    def _known(self, request: web.BaseRequest) -> Session:
+        session = self._found(request)
+        if session is None:
+            raise Refused(401, "nobody is signed in, or no longer")
+        return session
+
+    def _cookie(self, request: web.BaseRequest) -> str:
+        return guarding.cookie_name(request.headers.get("Host", ""), secure=self._is_secure(request))
+
+    def _is_secure(self, request: web.BaseRequest) -> bool:
+        """Whether the browser speaks TLS, with us or with a proxy in front of us."""
+        return self._secure or request.headers.get("X-Forwarded-Proto", "").strip().lower() == "https"
+
+    async def _body(self, request: web.BaseRequest, shape: type[Shape], limit: int) -> Shape:
+        guarding.check_json(request.headers)
+        if (request.content_length or 0) > limit:
+            raise Refused(413, f"a body has at most {limit} bytes")
+        try:
+            async with deadline(self._clock, BODY_SECONDS):
+                body = await read_capped(request.content.iter_any(), limit)
+        except TimeoutError:
+            raise Refused(408, "the body did not come in time") from None
+        if body is None:
+            raise Refused(413, f"a body has at most {limit} bytes")
+        try:
+            return msgspec.json.decode(body, type=shape)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            _unreadable(error)
+
+
+def _unreadable(error: Exception) -> NoReturn:
+    why = str(error) if isinstance(error, msgspec.ValidationError) else "it is not JSON"
+    raise Refused(400, f"the body cannot be read: {why[:LONGEST_NAME]}") from None
+
+
+def _check(order: Order) -> None:
+    """Names and digests are short and hold nothing that a log or a header could trip over."""
+    for name in order.__struct_fields__:
+        value = getattr(order, name)
+        if isinstance(value, str) and not (len(value) <= LONGEST_NAME and _PRINTABLE.fullmatch(value)):
+            raise Refused(400, f"{name} is too long, or not a name")

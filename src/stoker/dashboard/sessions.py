@@ -1,0 +1,158 @@
+"""Who is signed in: a random id in a cookie, what it stands for in memory, and an end to both.
+
+Bounded in number (all, and for each visitor) and in age (unused, and at all): who comes
+next pushes out whoever was quiet longest. The id and the token behind it are nowhere but
+here; a log line never names either. How far a visitor sees is asked again every moment, and
+a token that is no longer good ends the session, and the streams that look through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.telemetry.logs import get_logger
+from stoker.dashboard.interfaces import Gate, Refused, Sight, Visitor
+
+MOST = 1_000
+MOST_EACH = 50
+IDLE_SECONDS = 3600.0
+LONGEST_SECONDS = 7 * 24 * 3600.0
+SIGHT_SECONDS = 2.5
+"""How often the gate is asked how far somebody sees; what that costs is for the gate to say."""
+ASK_AGAIN = 5.0
+SIGHT_LASTS = 300.0
+"""What was known of a visitor's rights holds for so long where nobody can be asked."""
+_BYTES = 32
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One browser of one visitor."""
+
+    key: bytes = field(repr=False)
+    visitor: Visitor
+    csrf: str
+    began: float
+    used: float
+    streams: int = 0
+    """How many event streams look through it now."""
+    sight: Sight | None = None
+    sight_at: float = 0.0
+    ask_after: float = 0.0
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Sessions:
+    """All that are open."""
+
+    def __init__(self, gate: Gate, clock: Clock, *, most: int = MOST, most_each: int = MOST_EACH) -> None:
+        self._gate = gate
+        self._clock = clock
+        self._most = most
+        self._most_each = most_each
+        # By the digest of its id: how long a lookup takes tells nothing about an id.
+        self._open: OrderedDict[bytes, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, visitor: Visitor) -> tuple[str, Session]:
+        """A new session, and the id that goes into its cookie."""
+        self._sweep()
+        mine = [key for key, one in self._open.items() if one.visitor.name == visitor.name]
+        for key in mine[: max(0, len(mine) - self._most_each + 1)]:
+            self._end(key)
+        while len(self._open) >= self._most:
+            self._end(next(iter(self._open)))
+        now = self._clock.monotonic()
+        secret = secrets.token_urlsafe(_BYTES)
+        session = Session(_digest(secret), visitor, secrets.token_urlsafe(_BYTES), now, now)
+        self._open[session.key] = session
+        return secret, session
+
+    def renew(self, session: Session, visitor: Visitor) -> None:
+        """The same visitor with a newer token, by which they are asked about from now on."""
+        session.visitor, session.ask_after = visitor, 0.0
+
+    def find(self, secret: str) -> Session | None:
+        """The session of a cookie; being found counts as being used."""
+        key = _digest(secret)
+        session = self._open.get(key)
+        if session is None:
+            return None
+        if self._is_over(session):
+            self._end(key)
+            return None
+        self._use(session)
+        return session
+
+    def end(self, session: Session) -> None:
+        if session.key in self._open:
+            self._end(session.key)
+
+    def end_all(self) -> None:
+        for key in list(self._open):
+            self._end(key)
+
+    async def sight(self, session: Session) -> Sight:
+        """How far the visitor sees now; raises `Refused(401)` where the session is over."""
+        async with session.asking:
+            visitor = session.visitor
+            if session.ended.is_set():
+                raise Refused(401, "the session has ended")
+            now = self._clock.monotonic()
+            if session.sight is None or now >= session.ask_after:
+                try:
+                    session.sight = await self._gate.sight(visitor)
+                    session.sight_at = now
+                    if session.visitor is visitor:
+                        session.ask_after = now + SIGHT_SECONDS
+                except Refused as refused:
+                    if refused.status == 401 and session.visitor is visitor:  # else it was renewed meanwhile
+                        self.end(session)
+                    raise
+                except StokerError as error:
+                    if session.sight is None or now - session.sight_at >= SIGHT_LASTS:
+                        session.sight = None
+                        raise
+                    session.ask_after = now + ASK_AGAIN
+                    log.warning("dashboard.rights_unknown", reason=error.reason, error=error.message)
+            return session.sight
+
+    def keep(self, session: Session) -> bool:
+        """A stream that is read counts as use; False: it is over all the same."""
+        if session.ended.is_set():
+            return False
+        self._use(session)
+        if self._is_over(session):
+            self.end(session)
+            return False
+        return True
+
+    def _use(self, session: Session) -> None:
+        session.used = self._clock.monotonic()
+        self._open.move_to_end(session.key)
+
+    def _sweep(self) -> None:
+        for key in [key for key, one in self._open.items() if self._is_over(one)]:
+            self._end(key)
+
+    def _is_over(self, session: Session) -> bool:
+        now = self._clock.monotonic()
+        return now - session.used >= IDLE_SECONDS or now - session.began >= LONGEST_SECONDS
+
+    def _end(self, key: bytes) -> None:
+        self._open.pop(key).ended.set()
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).digest()

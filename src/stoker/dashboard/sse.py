@@ -1,0 +1,177 @@
+"""Event streams: the whole picture first, then what changes, for as long as somebody reads.
+
+Nothing is queued for a stream. It remembers the version that its page has seen; when the
+page has taken what was sent, it is sent all that is different by then, so a slow reader
+skips what lies between and costs no more memory than a quick one. One that takes nothing
+for a while is let go. Many changes within a moment are one event.
+
+    event: picture   all that the visitor sees; again whenever how far they see has changed
+    event: change    what is different
+    event: bye       the session has ended; the page asks for a new one
+    event: alive     after 15 s in which nothing else was sent, so that proxies and the page know
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.kube.client.deadlines import deadline
+from stoker.telemetry.logs import get_logger
+from stoker.dashboard.request_checks import NO_STORE
+from stoker.dashboard.interfaces import Refused, Scene, Sight
+from stoker.dashboard.sessions import SIGHT_SECONDS, Session, Sessions
+from stoker.dashboard.broadcast import Shared, event
+
+MOST_STREAMS = 256
+MOST_EACH = 4
+"""Of one session; a browser has six connections to a server, and an order needs one of them."""
+ALIVE_SECONDS = 15.0
+CALM_SECONDS = 0.1
+"""Between two events of one stream, so that a storm of changes becomes ten pictures a second."""
+CALM_EACH = 0.004
+"""So long for each stream that is open, where they are many: others need the event loop as well."""
+STUCK_SECONDS = 30.0
+
+_HEADERS = {**NO_STORE, "Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
+
+log = get_logger(__name__)
+
+
+class Streams:
+    """All streams of one server."""
+
+    def __init__(self, scene: Scene, sessions: Sessions, clock: Clock, *, most: int = MOST_STREAMS) -> None:
+        self.scene = scene
+        self.sessions = sessions
+        self.clock = clock
+        self._most = most
+        self.shared = Shared(scene, clock)
+        self.closing = asyncio.Event()
+        self.open = 0
+
+    def close(self) -> None:
+        """End all of them; pages come back by themselves."""
+        self.closing.set()
+
+    @property
+    def calm(self) -> float:
+        return max(CALM_SECONDS, CALM_EACH * self.open)
+
+    async def serve(self, request: web.BaseRequest, session: Session) -> web.StreamResponse:
+        if self.open >= self._most or session.streams >= MOST_EACH:
+            raise Refused(429, "too many pages are open; close one of them")
+        self.open += 1  # before anything is waited for, or many at once would walk past the bounds
+        session.streams += 1
+        try:
+            return await self._served(request, session, await self.sessions.sight(session))
+        finally:
+            self.open -= 1
+            session.streams -= 1
+
+    async def _served(self, request: web.BaseRequest, session: Session, sight: Sight) -> web.StreamResponse:
+        response = web.StreamResponse(headers=_HEADERS)
+        response.force_close()
+        try:
+            await response.prepare(request)
+            await _Stream(self, session, response).run(sight)
+        except StokerError as error:  # nobody knows any more what this visitor may see
+            log.warning("stream.ended", reason=error.reason, error=error.message)
+        except (ConnectionError, TimeoutError):
+            log.debug("stream.gone")  # who does not read, or is not there, is told nothing
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+
+class _Stream:
+    def __init__(self, all_of_them: Streams, session: Session, response: web.StreamResponse) -> None:
+        self._all = all_of_them
+        self._session = session
+        self._response = response
+        self._seen = 0
+        self._wrote = all_of_them.clock.monotonic()
+
+    async def run(self, sight: Sight) -> None:
+        closing = self._all.closing
+        await self._send_picture(sight)
+        while not closing.is_set():
+            grew = await self._first_of_all()
+            if closing.is_set():
+                return
+            now = await self._looked_again()
+            if now is None:
+                await self._write(event("bye", b"{}"))
+                return
+            if now != sight:
+                sight = now
+                await self._send_picture(sight)
+            elif grew:
+                await self._send_changes(sight)
+            if self._silence() >= ALIVE_SECONDS:
+                await self._write(event("alive", b"{}"))
+            await self._rest(self._all.calm)
+
+    async def _looked_again(self) -> Sight | None:
+        """How far the visitor sees now; None: the session is over."""
+        if not self._all.sessions.keep(self._session):
+            return None
+        try:
+            return await self._all.sessions.sight(self._session)
+        except Refused:
+            return None
+
+    async def _first_of_all(self) -> bool:
+        """Wait for a change, the end of session or server, or a moment; whether it is a change.
+
+        A moment: what somebody sees may have to go although nothing of it changes.
+        """
+        scene = self._all.scene
+        waits = [
+            asyncio.ensure_future(one)
+            for one in (scene.changed(self._seen), self._session.ended.wait(), self._all.closing.wait())
+        ]
+        try:
+            moment = min(SIGHT_SECONDS, max(0.0, ALIVE_SECONDS - self._silence()))
+            async with deadline(self._all.clock, moment):
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            pass
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        return scene.version() > self._seen
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with deadline(self._all.clock, seconds):
+                await self._all.closing.wait()
+        except TimeoutError:
+            pass
+
+    async def _send_picture(self, sight: Sight) -> None:
+        picture = self._all.shared.picture(sight, self._all.calm)
+        self._seen = picture.version
+        await self._write(picture.event(self._session.visitor.name))
+
+    async def _send_changes(self, sight: Sight) -> None:
+        changes = self._all.shared.changes(self._seen, sight, self._all.calm)
+        if changes is None:
+            await self._send_picture(sight)
+            return
+        self._seen = changes.version
+        if changes.event:
+            await self._write(changes.event)
+
+    def _silence(self) -> float:
+        """Seconds in which nothing was sent, whatever happened that this visitor may not see."""
+        return self._all.clock.monotonic() - self._wrote
+
+    async def _write(self, data: bytes) -> None:
+        async with deadline(self._all.clock, STUCK_SECONDS):
+            await self._response.write(data)
+        self._wrote = self._all.clock.monotonic()

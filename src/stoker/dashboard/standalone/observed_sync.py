@@ -1,0 +1,144 @@
+"""The watcher's passes, seen: each is told to the board, and what lies on the desk is done in its turn.
+
+Stands between the watcher and the data folder's keeper (`stoker.agent.loop.loop.Keeping`).
+It decides nothing about files: a way back is what `stoker rollback` does, done here, so
+that it is never at work beside a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.rollback.state import HAND, Pin, Quarantine
+from stoker.agent.rollback.report import stayed
+from stoker.agent.rollback.rollback import Undoing
+from stoker.agent.status.status_report import Board
+from stoker.agent.loop.log_dedup import Drifted
+from stoker.agent.status.fields import Attended
+from stoker.domain.errors import StokerError, Wait
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import GitRef
+from stoker.engine.plan.ledger import Ledger
+from stoker.snapshots.types import Snapshot
+from stoker.dashboard.standalone.pending_actions import Desk, Errand
+
+# What a person can approve: the plan is worked out once more, to show its digest.
+_CAN_BE_APPROVED = frozenset({Reason.DELETION_BUDGET_EXCEEDED})
+
+
+class Folder(Protocol):
+    """A data folder with its gateway, as the command line keeps it."""
+
+    @property
+    def undoing(self) -> Undoing | None: ...
+    @property
+    def outcome(self) -> Attended | None: ...
+    @property
+    def ledger(self) -> Ledger | None: ...
+    async def sync(self, *, walk: bool = True, dry_run: bool = False) -> SyncReport: ...
+    async def verify(self) -> Drifted: ...
+
+
+class Ways(Protocol):
+    """The ways back of a data folder, as `stoker rollback` goes them."""
+
+    async def go_back(self, to: str) -> SyncReport:
+        """Be at a snapshot or a commit, and stay there."""
+        ...
+
+    def release(self) -> Sequence[str]:
+        """Follow the ref again; what was let go of, in words."""
+        ...
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        """What there is to go back to; for a thread."""
+        ...
+
+    @property
+    def pin(self) -> Pin | None:
+        """Where somebody went back to."""
+        ...
+
+    @property
+    def quarantine(self) -> Quarantine | None:
+        """What was taken back by itself."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the watcher may do now."""
+
+    folder: Folder
+    ways: Ways
+    board: Board
+    desk: Desk
+    ref: GitRef
+    following: bool
+    """False: it is paused, and turns for the sake of an errand alone."""
+    looked: Callable[[bool], None]
+    """Hears after each pass, and whether it changed something."""
+
+    async def sync(self, *, walk: bool) -> SyncReport:
+        errand = self.desk.way_back()
+        if errand is not None:
+            return await self._gone_back(errand)
+        if not self.following:
+            raise Wait(
+                "it is paused, and what it was woken for was called off", after=1.0, reason=Reason.PAUSED
+            )
+        try:
+            report = await self.folder.sync(walk=walk)
+        except StokerError as error:
+            await self._failed(error, walk=walk)
+            raise
+        self.desk.approved = frozenset()
+        self._copied()
+        self.board.passed(report, self.folder.outcome, self.folder.ledger)
+        if walk:
+            self.board.drifted(report.drift_left)
+        self.looked(report.files_changed > 0)
+        return report
+
+    async def verify(self) -> Drifted:
+        drift = await self.folder.verify()
+        self.board.drifted(drift)
+        return drift
+
+    async def _gone_back(self, errand: Errand) -> SyncReport:
+        self.board.syncing()
+        try:
+            report = await self.ways.go_back(errand.to)
+        except StokerError as error:
+            self.board.failed(error, self.folder.outcome)
+            errand.fail(error)
+            raise
+        except BaseException:
+            errand.fail(StokerError("the way back broke off; the log says more"))
+            raise
+        pin = self.ways.pin
+        if pin is not None:
+            self.board.stays(pin, report, None)
+        self.looked(True)
+        errand.succeed(f"The files are at {errand.to[:40]} and stay there until somebody releases them.")
+        return report
+
+    async def _failed(self, error: StokerError, *, walk: bool) -> None:
+        pin = self.ways.pin
+        if error.reason is Reason.ROLLED_BACK and pin is not None and pin.by == HAND:
+            self.board.stays(pin, stayed(pin, None, (), self.ref), None)  # where somebody wants it to be
+            return
+        self._copied()
+        self.board.failed(error, self.folder.outcome)
+        if error.reason in _CAN_BE_APPROVED:
+            try:
+                self.board.pending(await self.folder.sync(walk=walk, dry_run=True))
+            except StokerError:
+                return  # the refusal itself has been told
+
+    def _copied(self) -> None:
+        if self.folder.undoing is not None:
+            self.board.copied(self.folder.undoing.standing)

@@ -1,0 +1,127 @@
+"""What people want of a watch, until its next turn: to be paused or stopped, a plan, a way back.
+
+That it is paused or stopped is noted beside the ledger, and holds for whoever starts it
+again. The rest is in the memory of this process alone. One errand at a time; the watcher
+takes it in its turn (`stoker.dashboard.standalone.observed_sync`), and whoever asked may wait for how
+it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.reasons import Reason
+from stoker.ignition.sync.state_files import Marks
+from stoker.telemetry.logs import get_logger
+from stoker.dashboard.interfaces import Refused
+
+STOPPED = "dashboard-stopped"
+PAUSED = "dashboard-paused"
+NOTES = (STOPPED, PAUSED)
+"""Files beside the ledger; the first holds since when."""
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Errand:
+    """A way back, or its end: done once, in the watcher's turn."""
+
+    to: str
+    """A snapshot or a commit to go back to; empty: let go of where it is."""
+    done: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """A sentence of what was done, or the error."""
+
+    def succeed(self, sentence: str) -> None:
+        if not self.done.done():
+            self.done.set_result(sentence)
+
+    def fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()  # whoever asked may be gone
+
+
+class Desk:
+    """Between the hands and the watcher."""
+
+    def __init__(self, clock: Clock, marks: Marks) -> None:
+        self._clock = clock
+        self._marks = marks
+        self._errand: Errand | None = None
+        self.paused = False
+        self.stopped_since = ""
+        self._remember()
+        self.approved: frozenset[str] = frozenset()
+        """Digests of plans that somebody agreed to; they pass the guards once."""
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.stopped_since)
+
+    def note(self) -> None:
+        """Let a restart know; what was said holds in this process whether that succeeds or not."""
+        try:
+            for name, content in ((STOPPED, self.stopped_since), (PAUSED, "yes" if self.paused else "")):
+                if content:
+                    self._marks.write(name, content.encode())
+                else:
+                    self._marks.clear(name)
+        except (StokerError, OSError) as error:
+            raise Retry(
+                f"it is done, but a restart will not know of it: {error}", reason=Reason.DATA_VOLUME_FAILED
+            ) from error
+
+    def stop(self) -> None:
+        """Nothing begins any more; what waits is sent back."""
+        self.stopped_since = self.stopped_since or rfc3339(self._clock.now())
+        if self._errand is not None:
+            self._errand.fail(Refused(409, "everything was stopped before it began", Reason.PAUSED))
+            self._errand = None
+
+    def go_on(self) -> None:
+        self.stopped_since = ""
+
+    def agree(self, digest: str) -> None:
+        self.approved |= {digest}
+
+    def ask(self, errand: Errand) -> None:
+        if self.stopped:
+            raise Refused(409, "everything is stopped; let it go on first", Reason.PAUSED)
+        if self._errand is not None:
+            raise Refused(409, "another way back waits for its turn already", Reason.SYNC_IN_PROGRESS)
+        self._errand = errand
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether a way back waits for its turn."""
+        return self._errand is not None and bool(self._errand.to)
+
+    def way_back(self) -> Errand | None:
+        return self._taken() if self.goes_back else None
+
+    def release(self) -> Errand | None:
+        return None if self.goes_back else self._taken()
+
+    def _remember(self) -> None:
+        try:
+            stopped, self.paused = self._marks.read(STOPPED), self._marks.read(PAUSED) is not None
+        except (StokerError, OSError) as error:  # nor will a pass find its ledger there
+            log.warning("dashboard.notes_unknown", error=str(error))
+            return
+        if stopped is not None:
+            self.stopped_since = _moment(stopped) or rfc3339(self._clock.now())
+
+    def _taken(self) -> Errand | None:
+        errand, self._errand = self._errand, None
+        return errand
+
+
+def _moment(noted: bytes) -> str:
+    try:
+        return rfc3339(parse_rfc3339(noted.decode("ascii")))
+    except ValueError:
+        return ""

@@ -1,0 +1,103 @@
+"""All parts of a watch's dashboard together, and the watcher's turns as they come to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from stoker.agent.desired_state import Address
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.status.status_report import Board, Posting
+from stoker.agent.loop.loop import Assignment
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.refs import GitRef
+from stoker.engine.layout.protected_paths import STATE
+from stoker.ignition.sync.state_files import Marks
+from stoker.telemetry.logs import get_logger
+from stoker.dashboard.standalone import history as past
+from stoker.dashboard.standalone.pending_actions import Desk
+from stoker.dashboard.standalone.actions import LocalHands
+from stoker.dashboard.standalone.observed_sync import Folder, Shown, Ways
+from stoker.dashboard.standalone.view import Held, LocalScene, Subject
+
+log = get_logger(__name__)
+
+
+class Stage:
+    """One data folder; lives as long as its watcher."""
+
+    def __init__(
+        self, subject: Subject, data_dir: Path, ways: Ways, nudge: Callable[[], None], clock: Clock
+    ) -> None:
+        self._ways = ways
+        self.desk = Desk(clock, Marks(data_dir / STATE))
+        self.scene = LocalScene(self.desk, clock, subject)
+        self.hands = LocalHands(self.desk, self.scene, nudge, clock)
+        identity = AgentIdentity("", subject.namespace, subject.name)
+        self._board = Board(identity, subject.gateway, Address("", ""), clock, self._told)
+        entries = past.history(data_dir)
+        self.scene.begin(entries)
+        self._board.seed(past.remembered(subject.gateway, entries))
+        self.scene.told(self._board.report)
+        self._listing: asyncio.Task[None] | None = None
+        self._stale = True
+
+    def assigned(self, found: Assignment, folder: Folder, subject: Subject, ref: GitRef) -> Assignment:
+        """The watcher's next turn, with what people want of it."""
+        self._release()
+        self.scene.about(subject, self._held())
+        wants_pause = found.paused or self.desk.paused
+        paused = self.desk.stopped or (wants_pause and not self.desk.goes_back)
+        if paused:
+            self._board.paused(self._board.report.commit)
+        shown = Shown(
+            folder,
+            self._ways,
+            self._board,
+            self.desk,
+            ref,
+            following=not wants_pause,
+            looked=self._looked,
+        )
+        return replace(found, kept=shown, paused=paused)
+
+    async def aclose(self) -> None:
+        self.desk.stop()
+        if self._listing is not None:
+            self._listing.cancel()
+            await asyncio.gather(self._listing, return_exceptions=True)
+
+    def _told(self, posting: Posting) -> None:
+        self.scene.about(self.scene.subject, self._held())
+        self.scene.told(posting.report)
+
+    def _held(self) -> Held:
+        return Held(self._ways.pin, self._ways.quarantine)
+
+    def _release(self) -> None:
+        errand = self.desk.release()
+        if errand is None:
+            return
+        try:
+            told = self._ways.release()
+        except StokerError as error:
+            errand.fail(error)
+            return
+        errand.succeed(f"{'; '.join(told).capitalize()}." if told else "Nothing was held.")
+
+    def _looked(self, changed: bool) -> None:
+        """Snapshots may lie far away: they are listed beside the watcher, one look at a time."""
+        self._stale = self._stale or changed
+        if self._stale and (self._listing is None or self._listing.done()):
+            self._listing = asyncio.create_task(self._list(), name="dashboard snapshots")
+
+    async def _list(self) -> None:
+        while self._stale:
+            self._stale = False
+            try:
+                self.scene.kept(await asyncio.to_thread(self._ways.snapshots))
+            except (StokerError, OSError) as error:
+                log.warning("dashboard.snapshots_unknown", error=str(error))

@@ -1,0 +1,71 @@
+"""The local token: whoever brings it may see and do everything that this process can.
+
+By default it is made anew at each start and lies in a file beside the ledger, which only
+the user of this process can read. A file that somebody else keeps (`--dashboard-token-file`)
+is read again at each use; when it is replaced, who came in by the old token is out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from stoker.domain.errors import Misconfigured
+from stoker.domain.secrets import Secret
+from stoker.ignition.sync.state_files import Marks
+from stoker.dashboard.view_models import Action
+from stoker.dashboard.interfaces import Refused, Sight, Visitor
+
+TOKEN_FILE = "dashboard-token"  # noqa: S105 - the name of a file
+SHORTEST = 16
+USER = "local"
+
+
+def _may(action: Action, namespace: str) -> bool:
+    return True
+
+
+EVERYTHING = Sight(True, frozenset(), _may, True)
+
+
+class LocalGate:
+    """Knows one token."""
+
+    def __init__(self, token: Callable[[], Secret]) -> None:
+        """`token` is asked each time; it raises StokerError where its file cannot be read."""
+        self._token = token
+
+    def known(self, token: Secret) -> Visitor | None:
+        return Visitor(USER, (), token) if token == self._token() else None
+
+    async def admit(self, token: Secret) -> Visitor | None:
+        return self.known(token)
+
+    async def sight(self, visitor: Visitor) -> Sight:
+        if visitor.token != self._token():
+            raise Refused(401, "the token was replaced")
+        return EVERYTHING
+
+
+def long_enough(token: Secret, file: Path) -> Secret:
+    """A token that somebody chose must be one that nobody guesses."""
+    if len(token.reveal_bytes()) < SHORTEST:
+        raise Misconfigured(f"the token in {file} has fewer than {SHORTEST} characters")
+    return token
+
+
+class OwnToken:
+    """A token for the life of this process."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._marks = Marks(state_dir)
+        self.value = Secret(secrets.token_urlsafe(32))
+        self.file = state_dir / TOKEN_FILE
+
+    def write(self) -> None:
+        """Raises OSError or StokerError where the folder is not there, or not ours."""
+        self._marks.write(TOKEN_FILE, self.value.reveal_bytes() + b"\n")
+
+    def clear(self) -> None:
+        self._marks.clear(TOKEN_FILE)

@@ -1,0 +1,300 @@
+"""What can be seen of a watch: one resource with one gateway, as the board tells it.
+
+The board's report (`stoker.agent.status.status_report`) comes in after each pass, with the words that
+an agent in a cluster uses; here it becomes a picture. The history is longer than a report
+has room for: it begins with the audit log and goes on with each pass of this process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.agent.rollback.state import Pin, Quarantine
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.protocol import Diff, GatewayReport, HistoryEntry, SyncStatus
+from stoker.domain.reasons import Reason
+from stoker.snapshots.types import Snapshot
+from stoker.dashboard.view_models import (
+    Action,
+    Approval,
+    ChangedPath,
+    Changes,
+    GatewayNow,
+    GatewayPast,
+    Holder,
+    PassDiff,
+    PassDone,
+    Picture,
+    PlannedGateway,
+    ResourceNow,
+    Rollback,
+    SnapshotKept,
+    Stop,
+)
+from stoker.dashboard.interfaces import STANDALONE, GatewayKey, Sight
+from stoker.dashboard.standalone.pending_actions import Desk
+from stoker.dashboard.change_log import Versions
+
+MOST_ENTRIES = 200
+MOST_SNAPSHOTS = 200
+PAUSED = "Paused on this page: nothing is followed until somebody resumes it, also over a restart."
+
+_STOP = ""
+_READY = {SyncStatus.SYNCED: "True", SyncStatus.ERROR: "False"}
+_ALWAYS = (Action.PAUSE, Action.RESUME, Action.SYNC, Action.ROLLBACK)
+
+
+class Subject(NamedTuple):
+    """What is kept, in the words of the order."""
+
+    namespace: str
+    kind: str
+    name: str
+    gateway: str
+    ref: str
+    paused: bool = False
+    """The resource itself says so."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.namespace}/{self.kind}/{self.name}"
+
+
+class Held(NamedTuple):
+    """What keeps the folder from following."""
+
+    pin: Pin | None = None
+    quarantine: Quarantine | None = None
+
+
+class LocalScene:
+    """Changes in the watcher's turns and by the hands, on the loop's own thread."""
+
+    mode = STANDALONE
+
+    def __init__(self, desk: Desk, clock: Clock, subject: Subject) -> None:
+        self._desk = desk
+        self._clock = clock
+        self._subject = subject
+        self._report = GatewayReport(subject.gateway)
+        self._held = Held()
+        self._snapshots: tuple[SnapshotKept, ...] = ()
+        self._entries: deque[PassDone] = deque(maxlen=MOST_ENTRIES)
+        self._newest: HistoryEntry | None = None
+        self._waits_since = ("", "")
+        self._seen: Versions[ResourceNow | Stop] = Versions()
+        self.refresh()
+
+    def begin(self, entries: Sequence[HistoryEntry]) -> None:
+        """What happened before this process, newest first."""
+        for entry in reversed(entries):
+            self._add(entry, None)
+        self._newest = entries[0] if entries else None
+
+    def about(self, subject: Subject, held: Held) -> None:
+        """What the watcher's next turn is about."""
+        if subject.id != self._subject.id:
+            self._seen.remove(self._subject.id)
+        self._subject, self._held = subject, held
+        self.refresh()
+
+    def told(self, report: GatewayReport) -> None:
+        """What the board says now."""
+        self._report = report
+        newest = report.history[0] if report.history else None
+        if newest is not None and newest != self._newest:
+            self._newest = newest
+            diff = report.diff if report.diff is not None and newest.diff is not None else newest.diff
+            self._add(newest, diff)
+        self.refresh()
+
+    def kept(self, snapshots: Sequence[Snapshot]) -> None:
+        """What there is to go back to."""
+        usable = sorted((one for one in snapshots if not one.trouble), key=lambda one: -one.taken_at)
+        self._snapshots = tuple(
+            SnapshotKept(
+                id=one.id, size=one.size, timestamp=rfc3339(datetime.fromtimestamp(one.taken_at, UTC))
+            )
+            for one in usable[:MOST_SNAPSHOTS]
+        )
+
+    def refresh(self) -> None:
+        """Work out what is to be seen; what did not change is told to nobody."""
+        since = self._desk.stopped_since
+        self._seen.set(_STOP, Stop(active=bool(since), since=since or None))
+        self._seen.set(self._subject.id, self._resource())
+
+    def version(self) -> int:
+        return self._seen.version
+
+    async def changed(self, seen: int) -> int:
+        return await self._seen.changed(seen)
+
+    def picture(self, sight: Sight) -> Picture:
+        return Picture(
+            version=self._seen.version,
+            mode=self.mode,
+            at=rfc3339(self._clock.now()),
+            stop=self._stop(sight),
+            resources=self._resources((self._subject.id,), sight),
+        )
+
+    def changes(self, seen: int, sight: Sight) -> Changes | None:
+        since = self._seen.since(seen)
+        if since is None:
+            return None
+        return Changes(
+            version=self._seen.version,
+            resources=self._resources(since.changed, sight),
+            gone=since.gone,
+            stop=self._stop(sight) if _STOP in since.changed else None,
+        )
+
+    def gateway(self, key: GatewayKey, sight: Sight) -> GatewayPast | None:
+        subject = self._subject
+        mine = GatewayKey(subject.namespace, subject.kind, subject.name, subject.gateway)
+        if key != mine or not sight.sees(subject.namespace):
+            return None
+        history = tuple(
+            msgspec.structs.replace(one, number=number)
+            for number, one in enumerate(reversed(self._entries), 1)
+        )
+        return GatewayPast(gateway=self._gateway(), history=history, snapshots=self._snapshots)
+
+    @property
+    def subject(self) -> Subject:
+        return self._subject
+
+    @property
+    def waits_for(self) -> str:
+        """The digest of the plan that somebody could approve; empty: none."""
+        approval = self._approval()
+        return approval.digest if approval is not None else ""
+
+    def _resources(self, ids: Sequence[str], sight: Sight) -> tuple[ResourceNow, ...]:
+        if not sight.sees(self._subject.namespace):
+            return ()
+        found = [value for one in ids if isinstance(value := self._seen.get(one), ResourceNow)]
+        namespace = self._subject.namespace
+        return tuple(
+            msgspec.structs.replace(
+                one, may=tuple(word for word in one.may if sight.may(Action(word), namespace))
+            )
+            for one in found
+        )
+
+    def _stop(self, sight: Sight) -> Stop:
+        since = self._desk.stopped_since
+        return Stop(active=bool(since), since=since or None, may=sight.may_stop)
+
+    def _resource(self) -> ResourceNow:
+        subject, report, paused = self._subject, self._report, self._desk.paused
+        approval, going_back = self._approval(), self._rollback()
+        may = [*_ALWAYS]
+        if approval is not None:
+            may.append(Action.APPROVE)
+        if going_back is not None:
+            may.append(Action.RELEASE)
+        return ResourceNow(
+            id=subject.id,
+            namespace=subject.namespace,
+            kind=subject.kind,
+            name=subject.name,
+            ref=subject.ref,
+            commit=report.synced_commit,
+            paused=paused or subject.paused,
+            ready=_READY.get(report.sync_status, "Unknown"),
+            reason=Reason.PAUSED if paused else report.reason,
+            message=PAUSED if paused else report.error_message,
+            last_sync=report.synced_at or None,
+            may=tuple(may),
+            approval=approval,
+            rollback=going_back,
+            gateways=(self._gateway(),),
+        )
+
+    def _gateway(self) -> GatewayNow:
+        report, drift = self._report, self._report.drift
+        return GatewayNow(
+            name=self._subject.gateway,
+            state=report.sync_status,
+            ref=report.synced_ref or report.ref,
+            commit=report.synced_commit,
+            synced_at=report.synced_at or None,
+            drift=drift.files if drift is not None else 0,
+            drift_paths=drift.paths if drift is not None else (),
+            held_by=tuple(Holder(user=one.user, project=one.project) for one in report.held_projects),
+            taken_back=self._rollback() is not None,
+            reason=report.reason,
+            message=report.error_message or next(iter(report.warnings), ""),
+        )
+
+    def _approval(self) -> Approval | None:
+        """A plan that a guard held back; files of others that stay wait for nobody."""
+        report, plan = self._report, self._report.pending_plan
+        if plan is None or plan.reason != report.reason or report.sync_status is not SyncStatus.ERROR:
+            return None
+        if self._waits_since[0] != plan.digest:
+            self._waits_since = plan.digest, rfc3339(self._clock.now())
+        added, modified, deleted = plan.files_added, plan.files_modified, plan.files_deleted
+        return Approval(
+            state="Approved" if plan.digest in self._desk.approved else "Pending",
+            commit=plan.commit,
+            ref=self._subject.ref,
+            digest=plan.digest,
+            since=self._waits_since[1],
+            added=added,
+            modified=modified,
+            deleted=deleted,
+            gateways=(
+                PlannedGateway(name=self._subject.gateway, added=added, modified=modified, deleted=deleted),
+            ),
+        )
+
+    def _rollback(self) -> Rollback | None:
+        pin, quarantine = self._held
+        if pin is not None:
+            return Rollback(
+                to_commit=None if pin.snapshot else pin.commit,
+                to_snapshot=pin.snapshot or None,
+                state="Failed" if pin.reason else "Succeeded",
+                message=pin.message or "The files stay there until somebody releases them.",
+            )
+        if quarantine is not None:
+            return Rollback(
+                to_snapshot=quarantine.snapshot or None,
+                state="Succeeded" if quarantine.restored else "Pending",
+                message=quarantine.message,
+            )
+        return None
+
+    def _add(self, entry: HistoryEntry, diff: Diff | None) -> None:
+        self._entries.append(
+            PassDone(
+                number=0,  # it is counted from the newest back, whenever somebody asks
+                timestamp=entry.timestamp,
+                result=entry.result,
+                commit=entry.commit,
+                ref=entry.ref,
+                files_changed=entry.files_changed,
+                duration=entry.duration,
+                snapshot_id=entry.snapshot_id,
+                diff=None if diff is None else _shown(diff),
+            )
+        )
+
+
+def _shown(diff: Diff) -> PassDiff:
+    return PassDiff(
+        from_commit=diff.from_commit,
+        to_commit=diff.to_commit,
+        added=diff.files_added,
+        modified=diff.files_modified,
+        deleted=diff.files_deleted,
+        changes=tuple(ChangedPath(action=one.action, path=one.path) for one in diff.changes),
+    )

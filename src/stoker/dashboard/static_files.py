@@ -1,0 +1,75 @@
+"""The page and what it is made of, read once from the package.
+
+Served by exact name from a table in memory: a request never becomes a path. Each file
+has an ETag of its content; a browser asks whether it has the newest and gets 304.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
+
+from stoker.domain.errors import Misconfigured
+
+PREFIX = "/static/"
+INDEX = "index.html"
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "ico": "image/x-icon",
+    "json": "application/json",
+    "woff2": "font/woff2",
+}
+_DEEPEST = 4
+
+
+class StaticFile(NamedTuple):
+    content: bytes
+    kind: str
+    etag: str
+
+
+class StaticFiles:
+    """All of them, by the path that they are asked for."""
+
+    def __init__(self, root: Traversable | None = None) -> None:
+        found = root if root is not None else resources.files("stoker.dashboard") / "static"
+        self._files = {f"{PREFIX}{name}": _read(file) for name, file in _walk(found, "", _DEEPEST)}
+        page = self._files.get(PREFIX + INDEX)
+        if page is None:
+            raise Misconfigured("this installation has no page for the dashboard; install it again")
+        self._files["/"] = page
+
+    def get(self, path: str) -> StaticFile | None:
+        return self._files.get(path)
+
+    def paths(self) -> tuple[str, ...]:
+        return tuple(sorted(self._files))
+
+
+def is_same(etag: str, if_none_match: str) -> bool:
+    """Whether the browser has this one already."""
+    return any(one.strip().removeprefix("W/") == etag for one in if_none_match[:4096].split(","))
+
+
+def _walk(place: Traversable, prefix: str, depth: int) -> list[tuple[str, Traversable]]:
+    if depth == 0 or not place.is_dir():
+        return []
+    found: list[tuple[str, Traversable]] = []
+    for one in place.iterdir():
+        if one.is_dir():
+            found += _walk(one, f"{prefix}{one.name}/", depth - 1)
+        elif one.name.rpartition(".")[2] in _TYPES:
+            found.append((f"{prefix}{one.name}", one))
+    return found
+
+
+def _read(file: Traversable) -> StaticFile:
+    content = file.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    return StaticFile(content, _TYPES[file.name.rpartition(".")[2]], f'"{digest}"')

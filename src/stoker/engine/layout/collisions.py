@@ -1,0 +1,46 @@
+"""Paths that cannot all exist on every filesystem.
+
+`View` and `view`, or two Unicode spellings of one name, are one file on a volume
+that folds case or normalizes names, and the gateway itself compares names by
+canonical equivalence; a path can also not be a file and a folder at once. None of
+the parties to such a collision is delivered: choosing one would be a guess.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
+
+from stoker.domain.paths import RelPath, collision_keys
+from stoker.engine.match.globs import Batch
+
+
+def collisions(paths: Batch, blocked: AbstractSet[str] = frozenset()) -> dict[str, str]:
+    """Of `paths`, those that collide, each with the reason; nothing may lie below a `blocked` path."""
+    everything = [*paths.paths, *paths.folders]
+    keys = collision_keys(everything)
+    # A file that is a folder too has its key twice as well, so this is nearly always the end of it.
+    if len(set(keys)) == len(keys) and not blocked & paths.folders:
+        return {}
+    spellings: defaultdict[str, set[str]] = defaultdict(set)
+    for key, path in zip(keys, everything, strict=True):
+        spellings[key].add(path)
+    reasons: dict[str, str] = {}
+    for same in spellings.values():
+        if len(same) > 1:
+            reasons |= dict.fromkeys(same, f"cannot be told apart on every filesystem: {_listed(same)}")
+    for path in (blocked | set(paths.paths)) & paths.folders:
+        reasons[path] = f"{path} is both a file and a folder in what is to be delivered"
+    return {path: why for path in paths.paths if (why := _first(path, reasons)) is not None}
+
+
+def _first(path: str, reasons: Mapping[str, str]) -> str | None:
+    """The reason of the path itself or of the nearest folder above it that has one."""
+    own = RelPath.known(path)
+    return next((reasons[place] for place in (own, *own.ancestors()) if place in reasons), None)
+
+
+def _listed(paths: Collection[str]) -> str:
+    some = sorted(paths)[:4]
+    return ", ".join(map(repr, map(str, some))) + (", …" if len(paths) > len(some) else "")

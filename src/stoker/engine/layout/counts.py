@@ -1,0 +1,76 @@
+"""How many files each mapping gives to each managed place.
+
+Kept in the ledger, so that a few changes tell without a look at all files whether a
+mapping gains its first file or loses its last, and which places are managed. Written
+as texts, `0:120:projects/` for a folder and `1:1:x.json` for a file: the number of the
+mapping, the count, the place. A count of nought is a stand-in: the place is managed,
+but nothing of the mapping's source lies there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from stoker.engine.layout.desired_files import Managed, Route
+
+
+class Counts:
+    """By number of the mapping and managed place."""
+
+    __slots__ = ("_by_place", "_routes", "_stand_ins")
+
+    def __init__(self, routes: Sequence[Route], given: Iterable[str] = ()) -> None:
+        self._routes = routes
+        self._by_place: Counter[tuple[int, str]] = Counter()
+        self._stand_ins: set[tuple[int, str]] = set()
+        for text in given:
+            index, count, place = text.split(":", 2)
+            if int(count):
+                self._by_place[int(index), place] = int(count)
+            else:
+                self._stand_ins.add((int(index), place))
+
+    def add(self, index: int, place: str, more: int) -> None:
+        """A mapping gives one file more, or less, to the managed place in which this path lies."""
+        self._by_place[index, self._routes[index].managed(place)] += more
+
+    def add_all(self, index: int, places: Iterable[str]) -> None:
+        route = self._routes[index]
+        if route.manages_one:
+            self._by_place[index, route.managed("")] += sum(1 for _ in places)
+        else:
+            self._by_place.update((index, route.managed(place)) for place in places)
+
+    def stand_in(self, index: int, place: str) -> None:
+        """A mapping gives nothing, and this file in the place of it; only the file is managed."""
+        self._stand_ins.add((index, place))
+
+    def moved(self, differences: Iterable[tuple[int, str, int]]) -> bool:
+        """Count these in; False if a mapping or place begins or ends to give: that is for the guards."""
+        touched = [((i, self._routes[i].managed(place)), more) for i, place, more in differences]
+        if any(key not in self._by_place for key, _ in touched):
+            return False
+        for key, more in touched:
+            self._by_place[key] += more
+        return all(self._by_place[key] > 0 for key, _ in touched)
+
+    @property
+    def indexes(self) -> frozenset[int]:
+        """The mappings that give something."""
+        return frozenset(index for (index, _), count in self._by_place.items() if count > 0)
+
+    @property
+    def labels(self) -> frozenset[str]:
+        return frozenset(self._routes[index].label for index in self.indexes)
+
+    @property
+    def managed(self) -> Managed:
+        given = (place for (_, place), count in self._by_place.items() if count > 0)
+        return Managed.of((*given, *(place for _, place in self._stand_ins)))
+
+    @property
+    def texts(self) -> frozenset[str]:
+        counts = ((key, count) for key, count in self._by_place.items() if count > 0)
+        every = (*counts, *((key, 0) for key in self._stand_ins))
+        return frozenset(f"{index}:{count}:{place}" for (index, place), count in every)

@@ -1,0 +1,212 @@
+"""What a gateway shall have, as values: routes, managed places, and the desired files.
+
+A `Route` is a mapping whose templates have become paths. `stoker.engine.layout.layout` lays
+routes over a commit and says in a `Desired` which content each path shall have, which
+places are managed, and where nothing may be deleted because something there could
+not be delivered. None of it knows the live side; `stoker.engine.plan.planner` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.files import Mapping as FileMapping
+from stoker.domain.intent.files import MappingKind, Orphans, WhenMissing
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.paths import RelPath
+from stoker.engine.layout.builtin_files import CONFIG_MODE_FILE
+from stoker.domain.git_objects import BlobId, FileVersion, Note, RefusalKind
+from stoker.engine.layout.protected_paths import SHIELD, Protection
+from stoker.engine.transform.template_language import render
+
+
+class Recipe(Protocol):
+    """What is done to a content between the repository and the gateway."""
+
+    def apply(self, content: bytes) -> bytes: ...
+
+
+class Transforming(Protocol):
+    """Knows for each destination what is done to its content; None where nothing is."""
+
+    def recipe(self, destination: str, *, template: bool) -> Recipe | None: ...
+
+    def unused_patches(self, delivered: Collection[str]) -> Sequence[str]: ...
+
+
+class Route(NamedTuple):
+    """A mapping whose templates have become paths."""
+
+    label: str
+    """As it was written, templates unrendered."""
+    source: RelPath
+    destination: RelPath
+    kind: MappingKind = MappingKind.DIR
+    when_missing: WhenMissing = WhenMissing.SKIP
+    template: bool = False
+    orphans: Orphans | None = None
+    yielding: frozenset[str] = frozenset()
+    """Destinations at which a file of an earlier mapping is preferred."""
+
+    @classmethod
+    def of(cls, mapping: FileMapping, values: TemplateValues) -> Route:
+        source = RelPath.clean(render(mapping.source, values))
+        written = render(mapping.destination, values)
+        destination = RelPath.clean(written)
+        if SHIELD.matches(destination):
+            raise InvalidValue(f"destination {written!r} is a place that the gateway keeps for itself")
+        if mapping.kind is MappingKind.FILE and (not destination or written.endswith("/") or not source):
+            raise InvalidValue(
+                f"mapping {mapping.source!r} is for a file: write the file's whole path on both sides"
+            )
+        if mapping.kind is MappingKind.FILE and mapping.when_missing is WhenMissing.CONFIG_MODE:
+            raise InvalidValue(
+                f"mapping {mapping.source!r} is for a file; only a folder can be a collection that gets a "
+                f"{CONFIG_MODE_FILE}"
+            )
+        label = f"{mapping.source} -> {mapping.destination}"
+        return cls(
+            label,
+            source,
+            destination,
+            mapping.kind,
+            mapping.when_missing,
+            mapping.template,
+            mapping.orphans,
+            frozenset(destination.joined(RelPath.clean(path)) for path in mapping.gives_way),
+        )
+
+    def place(self, path: str) -> str | None:
+        """Where a file of the repository goes; None if this mapping does not speak of it."""
+        return _moved(path, self.source, self.destination, self.kind)
+
+    def origin(self, place: str) -> str | None:
+        """Which file of the repository this mapping would put there."""
+        return _moved(place, self.destination, self.source, self.kind)
+
+    @property
+    def stand_in(self) -> RelPath | None:
+        """The one file that it gives where its source is missing; None if it gives nothing then."""
+        if self.when_missing is not WhenMissing.CONFIG_MODE:
+            return None
+        return self.destination.joined(CONFIG_MODE_FILE)
+
+    @property
+    def manages_one(self) -> bool:
+        """Whether all that it gives lies in one managed place; at the root it is each entry (C-086)."""
+        return bool(self.destination)
+
+    def managed(self, place: str) -> str:
+        """The managed place of a file that it gives; that of a folder ends in a slash."""
+        if self.kind is MappingKind.FILE:
+            return self.destination
+        if self.destination:
+            return self.destination + "/"
+        top, slash, _ = place.partition("/")
+        return top + slash
+
+
+def _moved(path: str, here: str, there: str, kind: MappingKind) -> str | None:
+    if kind is MappingKind.FILE:
+        return there if path == here else None
+    if here:
+        if not path.startswith(here + "/"):
+            return None
+        path = path[len(here) + 1 :]
+    return f"{there}/{path}" if there else path
+
+
+class Managed(NamedTuple):
+    """The places that the mappings of one pass declare; never the data folder itself (C-083)."""
+
+    folders: frozenset[RelPath] = frozenset()
+    files: frozenset[RelPath] = frozenset()
+
+    @classmethod
+    def of(cls, places: Iterable[str]) -> Managed:
+        """From paths, those of folders with a slash at the end."""
+        places = set(places)
+        return cls(
+            frozenset(RelPath.known(place[:-1]) for place in places if place.endswith("/")),
+            frozenset(RelPath.known(place) for place in places if not place.endswith("/")),
+        )
+
+    def hold(self, path: str) -> bool:
+        """Whether a path is one of these places or lies in one."""
+        own = RelPath.known(path)
+        return own in self.files or own in self.folders or any(a in self.folders for a in own.ancestors())
+
+
+class Desired(NamedTuple):
+    """What shall be, and what of it was left out."""
+
+    files: Mapping[str, FileVersion]
+    managed: Managed
+    protection: Protection
+    kept: frozenset[str] = frozenset()
+    """At and below these nothing is deleted: an entry that belongs there was not delivered."""
+    incomplete: frozenset[str] = frozenset()
+    """Folders that would be told to be complete by their `resource.json` and are not."""
+    delivered: frozenset[str] = frozenset()
+    """The mappings, as they were written, that gave at least one file."""
+    undelivered: frozenset[str] = frozenset()
+    missed: Mapping[str, str] = MappingProxyType({})
+    """The destinations of mappings that gave nothing, each with its mapping."""
+    skipped: tuple[Note, ...] = ()
+    refused: tuple[Note, ...] = ()
+    conflicts: tuple[Note, ...] = ()
+    partial: bool = False
+    """Only what changed is named: every other file of the ledger shall be as the ledger says."""
+    removed: frozenset[str] = frozenset()
+    """Of a partial one: paths of the ledger that nothing supplies any more."""
+    recipes: Mapping[str, Recipe] = MappingProxyType({})
+    """By destination: what is still to be done to the content before it is what the gateway shall have."""
+    orphans: Mapping[str, Orphans] = MappingProxyType({})
+    """Destinations with a rule of their own about files of others."""
+    settings: str = ""
+    given: frozenset[str] = frozenset()
+    """How many files each mapping gives to each managed place (`stoker.engine.layout.counts`)."""
+    excludes: frozenset[str] = frozenset()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Every path that this speaks of."""
+        return self.removed.union(self.files)
+
+    def refusing(self, blobs: frozenset[BlobId], kind: RefusalKind) -> Desired:
+        """The same without the files of these contents."""
+        return self.without(
+            {path: kind.value for path, version in self.files.items() if version.blob in blobs}
+            if blobs
+            else {}
+        )
+
+    def without(self, reasons: Mapping[str, str]) -> Desired:
+        """The same without these files; each is named with its reason."""
+        if not reasons:
+            return self
+        out = sorted(reasons)
+        return self._replace(
+            files={path: version for path, version in self.files.items() if path not in reasons},
+            kept=self.kept.union(out),
+            incomplete=self.incomplete.union(path.rpartition("/")[0] for path in out),
+            refused=self.refused + tuple(Note(path, reasons[path]) for path in out),
+            recipes={path: recipe for path, recipe in self.recipes.items() if path not in reasons},
+        )
+
+    def derived(self, results: Mapping[str, BlobId]) -> Desired:
+        """The same after the recipes were followed: the ids of what came of them."""
+        if not results:
+            return self
+        made = {
+            path: FileVersion(blob, self.files[path].executable)
+            for path, blob in results.items()
+            if path in self.files
+        }
+        return self._replace(
+            files={**self.files, **made},
+            recipes={path: recipe for path, recipe in self.recipes.items() if path not in made},
+        )

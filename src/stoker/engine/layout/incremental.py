@@ -1,0 +1,142 @@
+"""What a few changed files of the repository mean for the gateway, without the rest of it.
+
+Each changed path is followed to its destinations, and from each destination back to
+every file that could supply it; the last mapping that has one wins, as everywhere.
+What the answer cannot be told from is left to the whole way: a mapping that gains
+its first or loses its last file, one that gives a stand-in for its source or might, a
+name that may collide, a file where the gateway's own must be. So a caller never has to
+ask whether the short way was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from stoker.domain.errors import Stalled
+from stoker.domain.paths import RelPath
+from stoker.engine.layout.counts import Counts
+from stoker.engine.match.globs import Batch
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.layout.desired_files import Desired, Recipe, Route
+from stoker.engine.layout.incremental_collisions import may_clash
+from stoker.domain.git_objects import FileVersion, Note, TreeChange
+
+if TYPE_CHECKING:
+    from stoker.engine.layout.layout import Layout
+
+
+def questions(layout: Layout, changes: Sequence[TreeChange], drifted: Collection[str]) -> frozenset[str]:
+    """Paths of the new commit on which it depends what the changed destinations get."""
+    changed = {change.path: change.after for change in changes}
+    places = {place for path in changed for _, place in _places(layout, path)}
+    asked: set[str] = set()
+    for place in places.union(drifted):
+        for _, origin in suppliers(layout, place):
+            if origin not in changed:
+                asked.add(origin)
+            elif changed[origin] is not None:
+                break
+    return frozenset(asked)
+
+
+def trace(
+    layout: Layout,
+    changes: Sequence[TreeChange],
+    answers: Mapping[str, FileVersion],
+    ledger: Ledger,
+    drifted: Collection[str],
+) -> Desired | None:
+    """The desired state of what the changes touch; None where only all of the commit can tell."""
+    changed = {change.path: change.after for change in changes}
+    counted: list[tuple[int, str, int]] = []
+    for change in changes:
+        more = (change.after is not None) - (change.before is not None)
+        counted += [(index, place, more) for index, place in _places(layout, change.path)]
+    places = Batch({place for _, place, _ in counted}.union(drifted))
+    try:
+        out = layout.protection.undelivered(places)
+    except Stalled:  # perhaps only of a file that goes
+        return None
+    counts = Counts(layout.routes, ledger.given)
+    if not counts.moved(one for one in counted if one[1] not in out):
+        return None
+    if _stand_in_at_stake(layout, changed, places, counts):
+        return None
+    if not RelPath.all_of(list(places.paths)):  # one has become too long below its destination
+        return None
+    supplied = _supplied(layout, [place for place in places.paths if place not in out], changed, answers)
+    files = {place: version for place, (version, _) in supplied.items()}
+    removed = frozenset(p for p in places.paths if p not in files and p not in out and p in ledger.files)
+    if removed.intersection(drifted):  # the ledger has what the commit does not
+        return None
+    if may_clash([place for place in files if place not in ledger.files], removed, ledger.files):
+        return None
+    giving = counts.labels
+    return Desired(
+        files=files,
+        managed=counts.managed,
+        protection=layout.protection,
+        delivered=giving,
+        undelivered=frozenset(route.label for route in layout.routes) - giving,
+        missed={route.destination: route.label for route in layout.routes if route.label not in giving},
+        skipped=tuple(Note(place, why) for place, why in out.items()),
+        partial=True,
+        removed=removed,
+        recipes=dict(_recipes(layout, supplied)),
+        orphans=layout.orphans,
+        settings=layout.settings,
+        given=counts.texts,
+        excludes=layout.excludes,
+    )
+
+
+def _stand_in_at_stake(layout: Layout, changed: Collection[str], places: Batch, counts: Counts) -> bool:
+    """Whether a source may have come or gone for which something else is written while it is missing."""
+    giving = counts.indexes
+    return any(
+        route.stand_in in places.paths
+        or (index not in giving and any(RelPath.known(path).is_below(route.source) for path in changed))
+        for index, route in enumerate(layout.routes)
+        if route.stand_in is not None
+    )
+
+
+def _places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:
+    for index, route in enumerate(layout.routes):
+        place = route.place(path)
+        if place is not None:
+            yield index, place
+
+
+def suppliers(layout: Layout, place: str) -> Iterator[tuple[Route, str]]:
+    """Every file of the repository that could go there, the one that wins first."""
+    found = [(route, origin) for route in layout.routes if (origin := route.origin(place)) is not None]
+    yield from (one for one in reversed(found) if place not in one[0].yielding)
+    yield from (one for one in found if place in one[0].yielding)
+
+
+def _supplied(
+    layout: Layout,
+    places: Sequence[str],
+    changed: Mapping[str, FileVersion | None],
+    answers: Mapping[str, FileVersion],
+) -> dict[str, tuple[FileVersion, Route]]:
+    found: dict[str, tuple[FileVersion, Route]] = {}
+    for place in sorted(places):
+        for route, origin in suppliers(layout, place):
+            version = changed[origin] if origin in changed else answers.get(origin)
+            if version is not None:
+                found[place] = version, route
+                break
+    return found
+
+
+def _recipes(
+    layout: Layout, supplied: Mapping[str, tuple[FileVersion, Route]]
+) -> Iterator[tuple[str, Recipe]]:
+    if layout.transforming is not None:
+        for place, (_, route) in supplied.items():
+            recipe = layout.transforming.recipe(place, template=route.template)
+            if recipe is not None:
+                yield place, recipe

@@ -1,0 +1,164 @@
+"""One gateway's mappings, rendered, and what they make of a commit.
+
+The first decision of a pass. All of a commit is laid out by `Layout.map`
+(`stoker.engine.layout.overlay`); where only what changed between two commits has to be
+known, `Layout.map_changes` (`stoker.engine.layout.incremental`) says the same with work that
+follows the change, or says that it cannot be sure. `settings` names everything that
+shapes the files besides the commit: as long as commit and settings are the same, so
+are the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.files import FilesIntent, Orphans, Transforms
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.reasons import Reason
+from stoker.engine.layout import overlay as overlaying
+from stoker.engine.layout import incremental as tracing
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.layout.desired_files import Desired, Route, Transforming
+from stoker.domain.git_objects import FileVersion, Tree, TreeChange
+from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.transform.template_language import render, template
+
+# Raised whenever the same intent would be laid out differently: every data folder is then mapped anew once.
+_EDITION = 1
+_OF_THE_COMMIT = frozenset({"ref", "commit", "timestamp"})
+_FIELDS_OF_THE_COMMIT = frozenset({".Ref", ".Commit", ".Timestamp"})
+_MARK = "\0"
+_EXPRESSION = r"\{\{\s*(\.[^{}]*?)\s*\}\}"
+
+
+class Layout:
+    """The routes of one intent with its values; made once per settings, asked for each commit."""
+
+    __slots__ = ("excludes", "orphans", "protection", "routes", "settings", "transforming", "volatile")
+
+    def __init__(
+        self, intent: FilesIntent, values: TemplateValues, transforming: Transforming | None = None
+    ) -> None:
+        if not intent.mappings:
+            raise Stalled("no mapping says which files go where", reason=Reason.NO_MAPPINGS)
+        self.routes = tuple(Route.of(mapping, values) for mapping in intent.mappings)
+        self.protection = Protection(intent.excludes)
+        self.excludes = frozenset((*intent.excludes.patterns, *intent.excludes.mandatory))
+        shaped = intent.transforms != Transforms() or any(route.template for route in self.routes)
+        self.transforming = transforming if shaped else None
+        self.orphans = _rules(self.routes)
+        shape = json.dumps(list(_shape(intent, _steady(values))))
+        self.settings = hashlib.sha256(shape.encode()).hexdigest()
+        """A digest of all that shapes the files; a value that comes with the commit does not count."""
+        self.volatile = json.dumps(_MARK)[1:-1] in shape or any(r.template for r in self.routes)
+        """Whether a new commit may change any file, so that its changes alone do not tell which."""
+
+    def map(self, tree: Tree) -> Desired:
+        """The files that the gateway shall have, of this commit."""
+        return overlaying.overlay(self, tree)
+
+    def questions(self, changes: Sequence[TreeChange], drifted: Collection[str] = ()) -> frozenset[str]:
+        """Which paths of the new commit must be looked up before the changes can be mapped."""
+        return tracing.questions(self, changes, drifted)
+
+    def map_changes(
+        self,
+        changes: Sequence[TreeChange],
+        answers: Mapping[str, FileVersion],
+        ledger: Ledger,
+        *,
+        drifted: Collection[str] = (),
+    ) -> Desired | None:
+        """What the changes since `ledger.commit` mean; None if only all of the new commit can tell.
+
+        `answers` are the versions of those `questions` that are files of the new commit.
+        `drifted` are destinations to be named although nothing
+        changed them: their content has to be made again.
+        """
+        if self.volatile or not ledger.complete or ledger.settings != self.settings:
+            return None
+        return tracing.trace(self, changes, answers, ledger, drifted)
+
+    def derives(self, destination: str) -> bool:
+        """Whether a content there is made from another one, so that the source does not have it by its id."""
+        if any(route.stand_in == destination for route in self.routes):
+            return True
+        return self.transforming is not None and any(
+            route.origin(destination) is not None
+            and self.transforming.recipe(destination, template=route.template) is not None
+            for route in self.routes
+        )
+
+
+def _rules(routes: Sequence[Route]) -> dict[str, Orphans]:
+    """By destination; where two mappings disagree, the one that deletes less is heard."""
+    rules: dict[str, Orphans] = {}
+    for route in routes:
+        if route.orphans is not None and rules.get(route.destination) is not Orphans.OWNED:
+            rules[route.destination] = route.orphans
+    return rules
+
+
+def _steady(values: TemplateValues) -> TemplateValues:
+    """The values with a mark in the place of those that come with the commit."""
+    given = {name for name, value in values._asdict().items() if value is not None}
+    marks: dict[str, Any] = {name: _MARK + name for name in given & _OF_THE_COMMIT}
+    return values._replace(**marks)
+
+
+def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
+    yield _EDITION
+    for mapping in intent.mappings:
+        yield [
+            mapping.source,
+            mapping.destination,
+            render(mapping.source, values),
+            render(mapping.destination, values),
+            mapping.kind,
+            mapping.when_missing,
+            mapping.template,
+            mapping.orphans,
+            mapping.gives_way,
+        ]
+    yield [sorted(set(intent.excludes.patterns)), sorted(set(intent.excludes.mandatory))]
+    yield intent.deletion.orphans
+    for text in _texts(intent.transforms):
+        yield [text, *(_named(expression, values) for expression in re.findall(_EXPRESSION, text))]
+    if any(mapping.template for mapping in intent.mappings):  # a content can name any value
+        yield [[name, _plain(value)] for name, value in values._asdict().items()]
+
+
+def _texts(transforms: Transforms) -> Iterator[str]:
+    """Everything that a person wrote about contents, each with its place before it."""
+    if transforms.system_name is not None:
+        yield from ("systemName", transforms.system_name)
+    for one in transforms.fields:
+        yield from ("field", one.json_path, one.value_template)
+    if transforms.tag_provider is not None:
+        yield from ("tagProvider", transforms.tag_provider.repository, transforms.tag_provider.gateway)
+    if transforms.inherited_types is not None:
+        inherited = transforms.inherited_types
+        yield from ("inherited", inherited.folder, *sorted(inherited.names))
+    for patch in transforms.patches:
+        yield from ("patch", patch.file)
+        for path, value in patch.values:
+            yield from (path, value)
+
+
+def _named(expression: str, values: TemplateValues) -> str | None:
+    """The value that a transform names. One that does not exist is its own business to refuse."""
+    if expression in _FIELDS_OF_THE_COMMIT:
+        return _MARK
+    try:
+        return template(f"{{{{{expression}}}}}").render(values)  # no path: it may be empty
+    except InvalidValue:
+        return None
+
+
+def _plain(value: object) -> object:
+    return sorted(value.items()) if isinstance(value, Mapping) else value

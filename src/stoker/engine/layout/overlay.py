@@ -1,0 +1,231 @@
+"""All of a commit under all mappings: a later one wins file by file.
+
+What must not be delivered is taken out with its reason: refused entries of the
+repository, excluded and shielded places, paths that would be none, names that not
+every filesystem can tell apart. It works on whole lists of paths: 100,000 files
+under several mappings are a few passes of the interpreter's own loops, not a
+decision each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.files import MappingKind, WhenMissing
+from stoker.domain.paths import MAX_PART_BYTES, RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.layout.collisions import collisions
+from stoker.engine.layout.counts import Counts
+from stoker.engine.match.globs import Batch
+from stoker.engine.layout.builtin_files import CONFIG_MODE
+from stoker.engine.layout.desired_files import Desired, Recipe, Route
+from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
+
+if TYPE_CHECKING:
+    from stoker.engine.layout.layout import Layout
+
+
+def overlay(layout: Layout, tree: Tree) -> Desired:
+    """The files that the gateway shall have, of this commit."""
+    return _Overlay(layout, tree).desired()
+
+
+class _Overlay:
+    """Collects what the mappings give, one after the other."""
+
+    def __init__(self, layout: Layout, tree: Tree) -> None:
+        self._layout = layout
+        self._tree = tree
+        self._ordered = sorted(tree.files)
+        self._files: dict[str, FileVersion] = {}
+        self._templated: set[str] = set()
+        self._counts = Counts(layout.routes)
+        self._kept: set[str] = set()
+        self._blocked: set[str] = set()
+        self._incomplete: set[str] = set()
+        self._skipped: dict[str, Note] = {}
+        self._refused: dict[str, Note] = {}
+        self._missed: dict[str, str] = {}
+        self._stand_ins: dict[int, RelPath] = {}
+
+    def desired(self) -> Desired:
+        for index, route in enumerate(self._layout.routes):
+            for refusal in self._tree.refused:
+                self._refuse(route, refusal)
+            self._lay(index, route)
+        self._stand_in()
+        places = self._without_undelivered(Batch(self._files))
+        giving = self._giving()
+        colliding = collisions(places, self._blocked)
+        if len(self._layout.routes) > 1 or colliding:
+            self._files = {path: self._files[path] for path in sorted(self._files) if path not in colliding}
+        recipes = self._recipes()
+        return Desired(
+            files=self._files,
+            managed=self._counts.managed,
+            protection=self._layout.protection,
+            kept=frozenset(self._kept.union(colliding)),
+            incomplete=frozenset(self._incomplete.union(path.rpartition("/")[0] for path in colliding)),
+            delivered=giving,
+            undelivered=frozenset(route.label for route in self._layout.routes) - giving,
+            missed=self._missed,
+            skipped=tuple(self._skipped.values()),
+            refused=tuple(self._refused.values()),
+            conflicts=tuple(Note(path, why) for path, why in sorted(colliding.items())),
+            recipes=recipes,
+            orphans=self._layout.orphans,
+            settings=self._layout.settings,
+            given=self._counts.texts,
+            excludes=self._layout.excludes,
+        )
+
+    def _refuse(self, route: Route, refusal: Refusal) -> None:
+        named = refusal.kind is not RefusalKind.BAD_NAME
+        at = refusal.nearest
+        if not at.is_below(route.source):
+            return
+        try:
+            place = route.destination.joined(at[len(route.source) :].lstrip("/"))
+        except InvalidValue:  # where it would go is no path, so the whole destination is kept
+            place, named = route.destination, False
+        self._kept.add(place)
+        if named:
+            self._blocked.add(place)
+        if refusal.kind.by_design:
+            self._skipped[refusal.name] = Note(refusal.name, str(refusal))
+        else:
+            self._refused[refusal.name] = Note(refusal.name, str(refusal))
+            self._incomplete.add(place.parent if named else place)
+
+    def _lay(self, index: int, route: Route) -> None:
+        """Put everything that a mapping speaks of in its place; what may not stay is taken out later."""
+        if route.kind is MappingKind.FILE:
+            inside: Sequence[str] = [route.source] if route.source in self._tree.files else ()
+            places: Sequence[str] = [route.destination] if inside else ()
+        else:
+            inside = places = self._below(route.source)
+            if route.source != route.destination:
+                head = route.destination + "/" if route.destination else ""
+                cut = len(route.source) + 1 if route.source else 0
+                places = [head + path[cut:] for path in inside]
+        if not places:
+            return
+        given = dict(zip(places, map(self._tree.files.__getitem__, inside), strict=True))
+        if max(map(len, places)) > MAX_PART_BYTES:
+            self._take_out_long(route, inside, places, given)
+        self._counts.add_all(index, given)
+        for place in route.yielding & self._files.keys():
+            given.pop(place, None)
+        self._files |= given
+        if route.template:
+            self._templated.update(given)
+        elif self._templated:
+            self._templated.difference_update(given)
+
+    def _stand_in(self) -> None:
+        """What stands for a missing source comes last: it never takes the place of a file of the commit."""
+        for index, route in enumerate(self._layout.routes):
+            place = route.stand_in
+            if place is not None and place not in self._files and self._is_absent(route):
+                self._stand_ins[index] = place
+        if self._stand_ins:
+            digits = len(next(iter(self._tree.files.values())).blob) if self._tree.files else 40
+            version = FileVersion(blob_of(CONFIG_MODE, digits=digits))
+            self._files.update(dict.fromkeys(self._stand_ins.values(), version))
+
+    def _is_absent(self, route: Route) -> bool:
+        """Whether the commit has nothing at all by that name: not a file, nor anything that was refused."""
+        source = route.source
+        return (
+            source not in self._tree.files
+            and not self._below(source)
+            and self._in_the_way(route) is None
+            and not any(refusal.nearest.is_below(source) for refusal in self._tree.refused)
+        )
+
+    def _below(self, source: str) -> list[str]:
+        if not source:
+            return self._ordered
+        return self._ordered[
+            bisect_left(self._ordered, source + "/") : bisect_left(self._ordered, source + chr(ord("/") + 1))
+        ]
+
+    def _take_out_long(
+        self, route: Route, inside: Sequence[str], places: Sequence[str], given: dict[str, FileVersion]
+    ) -> None:
+        """A good path in the repository can be too long, and so none, below the destination."""
+        for path, place in zip(inside, places, strict=True):
+            if len(place) > MAX_PART_BYTES:
+                try:
+                    RelPath(place)
+                except InvalidValue as error:
+                    self._refused[path] = Note(path, error.message)
+                    self._kept.add(route.destination)
+                    del given[place]
+
+    def _without_undelivered(self, places: Batch) -> Batch:
+        out = self._layout.protection.undelivered(places)
+        if not out:
+            return places
+        for place, why in out.items():
+            self._skipped[place] = Note(place, why)
+            del self._files[place]
+            for index, route in enumerate(self._layout.routes):
+                if route.origin(place) in self._tree.files:
+                    self._counts.add(index, place, -1)
+        self._stand_ins = {index: place for index, place in self._stand_ins.items() if place not in out}
+        return Batch(self._files)
+
+    def _giving(self) -> frozenset[str]:
+        """The mappings that gave something. Whether the others may pass is also up to the ledger."""
+        for index, route in enumerate(self._layout.routes):
+            if index not in self._counts.indexes:
+                self._miss(index, route)
+        return self._counts.labels
+
+    def _miss(self, index: int, route: Route) -> None:
+        why = self._why_nothing(route)
+        if index in self._stand_ins:
+            self._counts.stand_in(index, self._stand_ins[index])
+            why = f"{why}; {self._stand_ins[index]} is written in its place"
+        if route.when_missing is WhenMissing.FAIL:
+            raise Stalled(f"mapping {route.label} {why}; nothing was changed", reason=Reason.SOURCE_EMPTY)
+        self._missed[route.destination] = route.label
+        self._skipped[route.label] = Note(route.label, why)
+
+    def _why_nothing(self, route: Route) -> str:
+        source = f"source {str(route.source)!r}"
+        if (refusal := self._in_the_way(route)) is not None:
+            return f"gives no file: {refusal.nearest!r} {refusal}"
+        if route.source in self._tree.files and route.kind is MappingKind.DIR:
+            return f"gives no file: its {source} is a file, not a folder"
+        if route.source in self._tree.files or self._below(route.source):
+            if route.kind is MappingKind.FILE:
+                return f"gives no file: its {source} is a folder or excluded"
+            return f"gives no file: everything below its {source} is excluded"
+        return f"gives no file: its {source} is not in the repository"
+
+    def _in_the_way(self, route: Route) -> Refusal | None:
+        """What was refused at the source or above it."""
+        return next(
+            (
+                refusal
+                for refusal in self._tree.refused
+                if refusal.nearest
+                and refusal.kind is not RefusalKind.BAD_NAME
+                and route.source.is_below(refusal.nearest)
+            ),
+            None,
+        )
+
+    def _recipes(self) -> dict[str, Recipe]:
+        transforming = self._layout.transforming
+        if transforming is None:
+            return {}
+        for patch in transforming.unused_patches(self._files):
+            self._skipped[patch] = Note(patch, "is for no file that is delivered")
+        found = ((path, transforming.recipe(path, template=path in self._templated)) for path in self._files)
+        return {path: recipe for path, recipe in found if recipe is not None}

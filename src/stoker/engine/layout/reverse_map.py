@@ -1,0 +1,168 @@
+"""What may go from a gateway back to the repository, and where in it it belongs.
+
+The opposite of `stoker.engine.layout.desired_files`, and pure like it. `Allowed` says which live paths
+are spoken of at all: what `watchPaths` names, without what is excluded, is the running
+gateway's or ours. `own_changes` says which of them differ from what we wrote. `Origins`
+finds for each of these the file of the repository that it came from, or would come from:
+a file that we wrote goes back where it was taken from, a new one goes where its nearest
+neighbours were taken from, and where there are none to the last mapping that covers it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from stoker.domain.intent.files import Excludes, MappingKind
+from stoker.domain.paths import RelPath
+from stoker.engine.match.globs import Globs
+from stoker.engine.layout.layout import Layout
+from stoker.engine.plan.ledger import Ledger, version_of
+from stoker.engine.layout.desired_files import Recipe, Route
+from stoker.domain.git_objects import FileVersion
+from stoker.engine.match.pattern import folders_of, root_of
+from stoker.engine.layout.protected_paths import SHIELD, Protection
+from stoker.engine.layout.incremental import suppliers
+
+
+class Allowed:
+    """Which live paths may flow back."""
+
+    __slots__ = ("_excluded", "_folders", "_protection", "_watched", "roots")
+
+    def __init__(self, watch_paths: Iterable[str], excluded: Iterable[str], excludes: Excludes) -> None:
+        patterns = tuple(watch_paths)
+        self._watched = Globs(patterns)
+        self._excluded = Globs(excluded)
+        self._protection = Protection(excludes)
+        above = [one for pattern in patterns for one in folders_of(pattern)]
+        self._folders = re.compile("|".join(f"(?:{one})" for one in above) or "(?!)", re.DOTALL)
+        self.roots = _topmost(root for pattern in patterns for root in root_of(pattern))
+        """The folders that hold everything of it, none within another; an empty one is the data folder."""
+
+    def takes(self, path: str) -> bool:
+        return (
+            self._watched.matches(path)
+            and not self._excluded.matches(path)
+            and not self._protection.covers(path)
+        )
+
+    def enters(self, folder: str) -> bool:
+        """Whether something that it takes can lie in a folder or below it."""
+        return self._folders.fullmatch(folder) is not None and not SHIELD.matches(folder)
+
+
+def _topmost(roots: Iterable[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    for root in sorted(set(roots)):
+        if not any(not above or root == above or root.startswith(above + "/") for above in kept):
+            kept.append(root)
+    return tuple(kept)
+
+
+def own_changes(
+    seen: Mapping[str, bytes | None], ledger: Ledger, allowed: Allowed, *, modes: bool = True
+) -> dict[str, FileVersion | None]:
+    """What somebody else made of these paths: the content that lies there now, None for what is gone.
+
+    `seen` has records as the ledger has them. What lay there before us and was left
+    alone (`ledger.kept`) is nobody's change, nor is what a pass that broke off wrote. `modes`:
+    whether the filesystem can say what may be executed; else a file is what we made it, or plain.
+    """
+    changed: dict[str, FileVersion | None] = {}
+    for path, kept in seen.items():
+        if path in ledger.kept or not allowed.takes(path):
+            continue
+        ours, there = ledger.version(path), None if kept is None else version_of(kept)
+        if there is not None and not modes:
+            there = there._replace(executable=ours is not None and ours.executable)
+        if there is None:
+            if ours is not None:
+                changed[path] = None
+        elif ours is None or ours != there:
+            intended = ledger.intended.get(path)
+            if intended is None or intended.blob != there.blob:
+                changed[path] = there
+    return changed
+
+
+def commit_of(ledger: Ledger, path: str) -> str:
+    """The commit that a file is at: an earlier one where its place was held back."""
+    for text in ledger.held:
+        commit, _, place = text.partition(" ")
+        if path == place or path.startswith(place + "/"):
+            return commit
+    return ledger.commit
+
+
+class Origin(NamedTuple):
+    """Where a file belongs in the repository, what is there, and what is made of it on the way."""
+
+    path: str
+    version: FileVersion | None
+    recipe: Recipe | None = None
+    template: bool = False
+
+
+class Origins:
+    """The files of the repository behind some live paths, for one commit."""
+
+    def __init__(self, layout: Layout, ledger: Ledger, paths: Collection[str]) -> None:
+        self._layout = layout
+        self._known = [path for path in paths if path in ledger.files]
+        self._neighbours: dict[str, list[str]] = {}
+        new = [path for path in paths if path not in ledger.files]
+        if new:
+            ours = sorted(ledger.files)
+            self._neighbours = {path: list(_neighbours(path, ours)) for path in new}
+
+    def questions(self) -> frozenset[str]:
+        """Which paths of the commit must be looked up before the rest can be said."""
+        asked = {*self._known, *(one for near in self._neighbours.values() for one in near)}
+        asked.update(self._neighbours)
+        return frozenset(origin for place in asked for _, origin in suppliers(self._layout, place))
+
+    def found(self, answers: Mapping[str, FileVersion]) -> dict[str, Origin]:
+        """By live path; what no mapping gave or would give is not in it."""
+        found: dict[str, Origin] = {}
+        for path in self._known:
+            given = self._given(path, answers)
+            if given is not None:
+                found[path] = self._origin(path, *given, answers)
+        for path, near in self._neighbours.items():
+            route = self._route_for(path, near, answers)
+            if route is not None:
+                found[path] = self._origin(path, *route, answers)
+        return found
+
+    def _given(self, place: str, answers: Mapping[str, FileVersion]) -> tuple[Route, str] | None:
+        return next((one for one in suppliers(self._layout, place) if one[1] in answers), None)
+
+    def _route_for(
+        self, path: str, near: Sequence[str], answers: Mapping[str, FileVersion]
+    ) -> tuple[Route, str] | None:
+        for neighbour in near:
+            given = self._given(neighbour, answers)
+            if given is not None and given[0].kind is MappingKind.DIR:
+                origin = given[0].origin(path)
+                if origin is not None:
+                    return given[0], origin
+        return next(suppliers(self._layout, path), None)
+
+    def _origin(self, place: str, route: Route, origin: str, answers: Mapping[str, FileVersion]) -> Origin:
+        shaping = self._layout.transforming
+        recipe = shaping.recipe(place, template=route.template) if shaping is not None else None
+        return Origin(origin, answers.get(origin), recipe, route.template)
+
+
+def _neighbours(path: str, ours: Sequence[str]) -> Iterator[str]:
+    """One file of ours for each folder above a path, from the nearest on, none twice."""
+    before = ""
+    for folder in RelPath.known(path).ancestors():
+        inside = f"{folder}/"
+        at = bisect_left(ours, inside)
+        if at < len(ours) and ours[at].startswith(inside) and ours[at] != before:
+            before = ours[at]
+            yield before

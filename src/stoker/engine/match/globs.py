@@ -1,0 +1,125 @@
+"""Sets of globs, asked about one path or about many at once.
+
+What a pattern means is told in `stoker.engine.match.pattern`. Here it is only made quick:
+nearly all patterns match nothing in nearly all repositories, and that shows without
+trying them on every path. Each pattern has a text that all its matches hold within
+one part of the path. If neither a folder nor a name of the whole batch holds it, the
+pattern is done; otherwise its regex is tried on the paths that do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from stoker.domain.errors import InvalidValue
+from stoker.engine.match.pattern import Alternative, read
+
+MAX_TOTAL = 4096
+
+
+def folders_above(paths: Iterable[str]) -> set[str]:
+    """Every folder above one of the paths; not the root."""
+    above: set[str] = set()
+    level = {path.rpartition("/")[0] for path in paths}
+    while level:
+        above |= level
+        level = {path.rpartition("/")[0] for path in level} - above
+    above.discard("")
+    return above
+
+
+class Batch:
+    """Canonical paths that several questions are asked about, taken apart once."""
+
+    __slots__ = ("_folded", "folders", "paths", "text")
+
+    def __init__(self, paths: Collection[str]) -> None:
+        self.paths = paths
+        self.folders = folders_above(paths)
+        names = {path.rpartition("/")[2] for path in paths}
+        names |= {path.rpartition("/")[2] for path in self.folders}
+        self.text = "/" + "/\n/".join(names) + "/"
+        """Every name of a file or folder once, each between slashes."""
+        self._folded = ""
+
+    @property
+    def folded(self) -> str:
+        if not self._folded:
+            self._folded = self.text.lower()
+        return self._folded
+
+
+class Globs:
+    """A set of patterns; a path matches when one of them does."""
+
+    __slots__ = ("_alternatives", "_flags", "_regexes", "patterns")
+
+    def __init__(self, patterns: Iterable[str] = (), *, ignore_case: bool = False) -> None:
+        self.patterns = tuple(patterns)
+        # Equal ones are kept once: `{a,a,a}` costs what `a` costs.
+        spelt = list(dict.fromkeys(one for pattern in self.patterns for one in read(pattern)))
+        if len(spelt) > MAX_TOTAL:
+            raise InvalidValue(f"the patterns spell {len(spelt)} alternatives; {MAX_TOTAL} are allowed")
+        self._flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+        # A regex folds some letters outside ASCII that `lower` does not: then nothing can be told beforehand.
+        self._alternatives = [
+            ("" if ignore_case and not one.needle.isascii() else self._folded(one.needle), one)
+            for one in spelt
+        ]
+        self._regexes: dict[str, re.Pattern[str]] = {}
+
+    def matches(self, path: str) -> bool:
+        if not self._alternatives:
+            return False
+        text = self._folded(f"/{path}/")
+        sure = self._is_sure(text)
+        for needle, one in self._alternatives:
+            if (needle in text or not sure) and self._regex(one).fullmatch(path):
+                return True
+        return False
+
+    def matching(self, paths: Batch) -> set[str]:
+        """Those of many canonical paths that match."""
+        if not self._alternatives:
+            return set()
+        text = paths.folded if self._flags & re.IGNORECASE else paths.text
+        if not self._is_sure(text):
+            return {path for path in paths.paths if self.matches(path)}
+        found: set[str] = set()
+        left = paths.paths
+        for needle, one in self._alternatives:
+            if needle in text:
+                found.update(self._those(one, needle, left))
+                left = [path for path in left if path not in found]
+        return found
+
+    def _those(self, one: Alternative, needle: str, paths: Collection[str]) -> Iterator[str]:
+        ignore_case = bool(self._flags & re.IGNORECASE)
+        if one.suffix and not ignore_case:
+            return (path for path in paths if path.endswith(one.suffix))
+        fits = self._regex(one).fullmatch
+        inner = needle.strip("/")
+        if ignore_case:
+            return (path for path in paths if inner in path.lower() and fits(path))
+        return (path for path in paths if inner in path and fits(path))
+
+    def _regex(self, one: Alternative) -> re.Pattern[str]:
+        """Compiled when it is first needed: most never are."""
+        found = self._regexes.get(one.regex)
+        if found is None:
+            found = self._regexes[one.regex] = re.compile(one.regex, self._flags)
+        return found
+
+    def _folded(self, text: str) -> str:
+        return text.lower() if self._flags & re.IGNORECASE else text
+
+    def _is_sure(self, text: str) -> bool:
+        """Whether a text in which a needle is missing holds no match."""
+        return not self._flags & re.IGNORECASE or text.isascii()
+
+    def __bool__(self) -> bool:
+        return bool(self._alternatives)
+
+    def __repr__(self) -> str:
+        return f"Globs({self.patterns!r})"

@@ -1,0 +1,123 @@
+"""Differences on disk that are not drift, because somebody said so: `spec.drift.ignore`.
+
+A rule names files by a glob, and perhaps one value within them by a JSON pointer. A
+file that a rule names as a whole is taken to lie there as the ledger says, whatever
+became of it; what the source changes is written all the same. A file with a pointer is
+compared without that value, and drifts when anything else of it differs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from stoker.engine.match.globs import Batch, Globs, folders_above
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.live import Live
+from stoker.engine.layout.desired_files import Desired
+
+if TYPE_CHECKING:
+    from stoker.domain.intent.policies import DriftIgnore
+
+Steps = tuple[str, ...]
+
+
+class Ignored:
+    """What is nobody's drift; empty for most."""
+
+    __slots__ = ("_pointed", "_whole")
+
+    def __init__(self, rules: Sequence[DriftIgnore] = ()) -> None:
+        self._whole = Globs(rule.path for rule in rules if not rule.json_pointer)
+        self._pointed = tuple(
+            (Globs((rule.path,)), steps_of(rule.json_pointer)) for rule in rules if rule.json_pointer
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._whole or self._pointed)
+
+    def covers(self, path: str) -> bool:
+        """Whether the whole file is ignored."""
+        return self._whole.matches(path)
+
+    def pointers(self, path: str) -> tuple[Steps, ...]:
+        """The values that are ignored in a file."""
+        return tuple(steps for globs, steps in self._pointed if globs.matches(path))
+
+    def without(self, live: Live, ledger: Ledger, desired: Desired | None = None) -> Live:
+        """What was found without what is ignored, unless something else is desired there than before."""
+        if not self._whole or not live.found:
+            return live
+        matching = self._whole.matching(Batch(live.found))
+        if desired is not None and matching:
+            above = folders_above(desired.files) if not matching <= ledger.files.keys() else set()
+            matching = {path for path in matching if path not in above and _stays(path, ledger, desired)}
+        if not matching:
+            return live
+        return live._replace(
+            found={path: entry for path, entry in live.found.items() if path not in matching}
+        )
+
+
+NOTHING_IGNORED = Ignored()
+
+
+def _stays(path: str, ledger: Ledger, desired: Desired) -> bool:
+    if path in ledger.intended:
+        return False
+    wanted = desired.files.get(path)
+    if wanted is not None:
+        return wanted == ledger.version(path)
+    return path not in ledger.files or (desired.partial and path not in desired.removed)
+
+
+def steps_of(pointer: str) -> Steps:
+    """The keys of an RFC 6901 pointer."""
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+
+
+def same_but_for(pointers: Sequence[Steps], before: bytes, after: bytes) -> bool:
+    """Whether two JSON documents are the same without the values at the pointers; what is none never is."""
+    try:
+        return _without(pointers, before) == _without(pointers, after)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _without(pointers: Sequence[Steps], content: bytes) -> str:
+    document = json.loads(content, object_pairs_hook=_once)
+    for steps in pointers:
+        _remove(document, steps)
+    return json.dumps(document, sort_keys=True)  # as text, in which 1 and true are two things
+
+
+def _remove(document: Any, steps: Steps) -> None:
+    *above, last = steps
+    for step in above:
+        document = _child(document, step)
+    if isinstance(document, dict):
+        document.pop(last, None)
+    elif isinstance(document, list) and _index(last, document) is not None:
+        document.pop(int(last))
+
+
+def _child(document: Any, step: str) -> Any:
+    if isinstance(document, dict):
+        return document.get(step)
+    if isinstance(document, list) and (index := _index(step, document)) is not None:
+        return document[index]
+    return None
+
+
+def _index(step: str, elements: list[Any]) -> int | None:
+    if step.isascii() and step.isdecimal() and len(step) < 10 and int(step) < len(elements):
+        return int(step)
+    return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice, and nobody knows which one counts")
+    return found

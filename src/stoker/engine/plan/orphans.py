@@ -1,0 +1,122 @@
+"""Files of others in managed folders: which of them may go, and which stay until somebody says so.
+
+With `orphans: owned` they are nobody's business. With `mirror` a managed folder holds
+what the repository says and nothing else, so they go, except for API keys, which people
+make on the gateway and which nobody can make again, and except on first contact: what
+lay in a folder before it was ours is kept, is listed, and goes only when a person has
+approved the plan that deletes it. First contact is with each folder by itself: a
+mapping that is new today has not made its folder ours yesterday, and a folder that
+was `owned` until now may be full of files that were welcome there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stoker.domain.intent.files import DeletionPolicy, Orphans
+from stoker.domain.paths import RelPath
+from stoker.engine.match.globs import Batch
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.live import Live, LiveKind
+from stoker.engine.layout.desired_files import Desired
+from stoker.domain.git_objects import Note
+
+
+class Strangers:
+    """What a look at the data folder found that we did not write."""
+
+    def __init__(
+        self, desired: Desired, live: Live, ledger: Ledger, deletion: DeletionPolicy, *, first_contact: bool
+    ) -> None:
+        self._desired = desired
+        self._live = live
+        self._ledger = ledger
+        self._default = desired.orphans.get("", deletion.orphans)
+        self._rules: dict[str, tuple[bool, bool]] = {}
+        found = dict(self._found())
+        covered = desired.protection.sparing(Batch(found)) if found else set()
+        files = {path for path in found.keys() - covered if found[path] is LiveKind.FILE}
+        self.deletable: frozenset[str] = frozenset(
+            path
+            for path in files
+            if not first_contact and path not in ledger.kept and self._rule(path, of_ledger=True)
+        )
+        self.kept: frozenset[str] = frozenset(files - self.deletable).union(self._unseen())
+        self.left: tuple[Note, ...] = tuple(
+            Note(path, f"is a {found[path]} on the data volume, which is left alone")
+            for path in sorted(found.keys() - covered - files)
+        )
+        """What is no file is never deleted."""
+
+    def remembered(self, folders: frozenset[str]) -> frozenset[str]:
+        """What shall stay in the ledger as kept, given the folders that it will call ours."""
+        if self._live.walked:
+            elsewhere = (path for path in self._ledger.kept if self._live.found.get(path) is not None)
+        else:
+            elsewhere = (path for path in self._ledger.kept if self._live.found.get(path, "") is not None)
+        return self.kept.union(
+            path
+            for path in elsewhere
+            if path not in self._desired.files and any(above in folders for above in _at_and_above(path))
+        )
+
+    def mirrored(self, folders: frozenset[str]) -> frozenset[str]:
+        return frozenset(folder for folder in folders if self._is_mirrored(folder))
+
+    def _found(self) -> Iterator[tuple[str, LiveKind]]:
+        """Everything in mirrored folders that is not ours, nor desired, nor where something is missing."""
+        desired, ledger = self._desired, self._ledger
+        for path, entry in self._live.found.items():
+            if (
+                entry is not None
+                and entry.kind is not LiveKind.FOLDER
+                and path not in ledger.files
+                and path not in desired.files
+                and not self._is_ours(path)
+                and self._rule(path, of_ledger=False)
+                and not any(place in desired.kept for place in (*_at_and_above(path), ""))
+            ):
+                yield path, entry.kind
+
+    def _unseen(self) -> Iterator[str]:
+        """Kept ones that nobody looked for this time."""
+        if not self._live.walked:
+            for path in self._ledger.kept:
+                if (
+                    path not in self._live.found
+                    and path not in self._desired.files
+                    and self._rule(path, of_ledger=False)
+                ):
+                    yield path
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether it is a write that a killed pass got as far as."""
+        intended = self._ledger.intended.get(path)
+        entry = self._live.found[path]
+        return (
+            intended is not None
+            and entry is not None
+            and entry.version is not None
+            and entry.version.blob == intended.blob
+        )
+
+    def _rule(self, path: str, *, of_ledger: bool) -> bool:
+        """Whether a path lies in a folder that mirrors its source: now, or by the ledger too."""
+        folder = path.rpartition("/")[0]
+        if folder not in self._rules:
+            above = _at_and_above(folder)
+            managed = any(place in self._desired.managed.folders for place in above)
+            mirrored = managed and self._is_mirrored(folder)
+            self._rules[folder] = mirrored, mirrored and self._ledger.mirrors(path)
+        return self._rules[folder][of_ledger]
+
+    def _is_mirrored(self, folder: str) -> bool:
+        """The deepest destination that says something about it is heard."""
+        rules = self._desired.orphans
+        said = next((rules[place] for place in _at_and_above(folder) if place in rules), self._default)
+        return said is Orphans.MIRROR
+
+
+def _at_and_above(path: str) -> tuple[str, ...]:
+    own = RelPath.known(path)
+    return (own, *own.ancestors()) if own else ()

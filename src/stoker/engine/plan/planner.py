@@ -1,0 +1,261 @@
+"""From what shall be, what is, and what we wrote before to a plan.
+
+A pure function. What the ledger names and nothing desires any more is deleted; with
+`orphans: mirror` so is a file of others in a managed folder (`stoker.engine.plan.orphans`).
+Without a ledger, or told that this is first contact, it deletes nothing at all.
+
+What it will not do is overwrite by surprise: a symlink, a device, or a folder with
+something in it that may not go where a file shall be is a conflict, named and left
+alone. Beside a file that cannot be delivered the `resource.json` is held back with
+it, because it would tell the gateway that the resource is complete; and the one that
+lies there keeps the files that it names.
+
+A partial `Desired` names only what changed. All else shall be as the ledger says,
+and is looked at only where the live side says that it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from operator import itemgetter
+
+from stoker.domain.intent.files import DeletionPolicy
+from stoker.domain.paths import RelPath
+from stoker.engine.match.globs import Batch, folders_above
+from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.engine.plan.live import Live, LiveEntry, LiveKind
+from stoker.engine.layout.desired_files import Desired
+from stoker.domain.git_objects import FileVersion, Note
+from stoker.engine.plan.orphans import Strangers
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, Facts, Plan, SetMode, Write, deletion_order
+
+_AS_FILE = LiveEntry(LiveKind.FILE)
+
+
+def plan(
+    desired: Desired,
+    live: Live,
+    ledger: Ledger | None,
+    deletion: DeletionPolicy,
+    *,
+    commit: str = "",
+    first_contact: bool = False,
+) -> Plan:
+    """What has to happen so that the managed places hold the desired files.
+
+    `first_contact`: somebody else filled the folder although there is a ledger, so
+    nothing is deleted this time and what is not ours waits for approval.
+    """
+    first_contact = first_contact or ledger is None
+    planner = _Planner(desired, live, ledger or Ledger(), deletion, first_contact=first_contact)
+    made = planner.plan()
+    return replace(made, facts=replace(made.facts, commit=commit))
+
+
+class _Planner:
+    """Holds the three sides while the plan is put together."""
+
+    def __init__(
+        self, desired: Desired, live: Live, ledger: Ledger, deletion: DeletionPolicy, *, first_contact: bool
+    ) -> None:
+        self._desired = desired
+        self._live = live
+        self._ledger = ledger
+        self._ours = frozenset(self._obsolete())
+        self._strangers = Strangers(desired, live, ledger, deletion, first_contact=first_contact)
+        self._covered = desired.protection.covering(Batch(self._ours)) if self._ours else set()
+        mine = {path for path in self._ours if path not in self._covered and not self._is_kept(path)}
+        self._mine = frozenset() if first_contact else frozenset(mine)
+        self._deletable = self._mine | self._strangers.deletable
+        self._clearings: set[str] = set()
+        self._writes: list[Write] = []
+        self._modes: list[SetMode] = []
+        self._remembered: dict[str, bytes] = {}
+        self._conflicts: dict[str, str] = {}
+        self._in_the_way: dict[str, str | None] = {"": None}
+
+    def plan(self) -> Plan:
+        self._compare()
+        troubled = self._desired.incomplete.union(path.rpartition("/")[0] for path in self._conflicts)
+        self._hold_back_manifests(troubled)
+        unfinished = {folder for folder in troubled if self._is_file(_manifest_in(folder))}
+        going = [p for p in self._deletable - self._clearings if p.rpartition("/")[0] not in unfinished]
+        desired = self._desired
+        return Plan(
+            clearings=tuple(Delete(RelPath.known(path)) for path in sorted(self._clearings)),
+            writes=_data_first(self._writes),
+            modes=tuple(sorted(self._modes)),
+            deletions=tuple(sorted((Delete(RelPath.known(path)) for path in going), key=deletion_order)),
+            skipped=desired.skipped + self._strangers.left,
+            refused=desired.refused,
+            conflicts=desired.conflicts
+            + tuple(Note(path, why) for path, why in sorted(self._conflicts.items())),
+            orphans_kept=tuple(map(RelPath.known, sorted(self._strangers.kept))),
+            remembered=self._remembered,
+            forgotten=frozenset(self._forgotten()),
+            facts=self._facts(),
+            prunable=desired.managed.folders | self._ledger.folders,
+            lingering=bool(desired.kept) or not self._ours <= self._clearings.union(going, self._covered),
+        )
+
+    def _obsolete(self) -> Iterable[str]:
+        """What of ours lies there and nothing desires."""
+        desired, ledger = self._desired, self._ledger
+        if desired.partial:
+            paths = {path for path in desired.removed if path in ledger.files}
+        else:
+            paths = ledger.files.keys() - desired.files.keys()
+        if self._live.found:
+            paths = {path for path in paths if self._is_file(path)}
+        reached = {
+            path
+            for path, version in ledger.intended.items()
+            if path not in desired.files and self._holds(path, version)
+        }
+        return paths | reached
+
+    def _compare(self) -> None:
+        """Every desired file with what lies there: the loop in which a plan spends its time."""
+        found, records, known, size = self._live.found, self._ledger.files, RelPath.known, STAT.size
+        folder, blocked = "", None
+        for path, version in self._desired.files.items():
+            kept = records.get(path)
+            if path in found:
+                self._decide(path, version)
+            elif kept is None:
+                above = path.rpartition("/")[0]
+                if above != folder:
+                    folder, blocked = above, self._blocked_above(above)
+                if blocked is None:
+                    self._writes.append(Write(known(path), version, replaces=False))
+                else:
+                    self._conflicts[path] = blocked
+            elif kept[size:].hex() != version.blob:
+                self._writes.append(Write(known(path), version, replaces=True))
+            elif kept[size - 1] != version.executable:
+                self._modes.append(SetMode(known(path), version))
+        if self._desired.partial:
+            self._restore()
+
+    def _restore(self) -> None:
+        """What somebody else touched, while nothing changed what it shall be."""
+        named = self._desired.paths
+        for path in self._live.found:
+            version = self._ledger.version(path) if path not in named else None
+            if version is not None and not self._is_kept(path) and not self._desired.protection.covers(path):
+                self._decide(path, version)
+
+    def _decide(self, path: str, version: FileVersion) -> None:
+        blocked = self._blocked_above(path.rpartition("/")[0])
+        if blocked is not None:
+            self._conflicts[path] = blocked
+            return
+        there = self._at(path)
+        if there is None:
+            self._writes.append(Write(RelPath.known(path), version, replaces=False))
+        elif there.kind is LiveKind.FOLDER:
+            self._replace_folder(path, version)
+        elif there.kind is not LiveKind.FILE:
+            self._conflicts[path] = f"is a {there.kind} on the data volume, which is never replaced"
+        elif there.version is None or there.version.blob != version.blob:
+            self._writes.append(Write(RelPath.known(path), version, replaces=True))
+        elif there.version.executable != version.executable:
+            self._modes.append(SetMode(RelPath.known(path), version))
+        elif self._ledger.files.get(path) != (seen := record(version, there.stat)):
+            self._remembered[path] = seen
+
+    def _blocked_above(self, folder: str) -> str | None:
+        """Why nothing can be written in a folder; remembered, because siblings ask the same."""
+        if folder not in self._in_the_way:
+            above = self._blocked_above(folder.rpartition("/")[0])
+            self._in_the_way[folder] = above if above is not None else self._blocked_at(folder)
+        return self._in_the_way[folder]
+
+    def _blocked_at(self, folder: str) -> str | None:
+        there = self._at(folder)
+        if there is None or there.kind is LiveKind.FOLDER:
+            return None
+        if folder in self._deletable:
+            self._clearings.add(folder)
+            return None
+        return f"cannot be written: {folder} is a {there.kind} on the data volume, not a folder"
+
+    def _replace_folder(self, path: str, version: FileVersion) -> None:
+        inside = list(self._live.below(path, self._ledger))
+        stranger = next((p for p, entry in inside if not self._may_go(p, entry)), None)
+        if stranger is not None or path in self._live.opaque:
+            what = f"{stranger}, which we did not write" if stranger is not None else "what is not ours"
+            self._conflicts[path] = f"is a folder on the data volume and holds {what}"
+            return
+        self._clearings.update(p for p, entry in inside if entry.kind is LiveKind.FILE)
+        self._writes.append(Write(RelPath.known(path), version, replaces=False))
+
+    def _may_go(self, path: str, entry: LiveEntry) -> bool:
+        if entry.kind is LiveKind.FOLDER:
+            return path not in self._live.opaque
+        return entry.kind is LiveKind.FILE and path in self._deletable
+
+    def _hold_back_manifests(self, troubled: frozenset[str]) -> None:
+        for write in self._writes if troubled else ():
+            if write.path.name == RESOURCE_MANIFEST and write.path.parent in troubled:
+                self._conflicts[write.path] = "is held back: a file of the same resource cannot be written"
+        if self._conflicts:
+            self._writes = [write for write in self._writes if write.path not in self._conflicts]
+
+    def _forgotten(self) -> Iterable[str]:
+        written = {write.path for write in self._writes}
+        for path in self._live.found:
+            if path in self._ledger.files and not self._is_file(path) and path not in written:
+                yield path
+        if self._live.walked and not self._ledger.complete:
+            # A pass that was cut off may have deleted them, and not the folders that it emptied by that.
+            yield from (path for path in self._ledger.kept if path not in self._live.found)
+
+    def _facts(self) -> Facts:
+        desired, ledger = self._desired, self._ledger
+        managed: frozenset[str] = desired.managed.folders
+        if not self._live.walked:  # who was not looked for in a folder must not be taken for a newcomer later
+            managed &= ledger.folders
+        folders = managed | (folders_above(self._mine) & ledger.folders)
+        return Facts(
+            settings=desired.settings,
+            mappings=desired.delivered,
+            folders=folders,
+            kept=self._strangers.remembered(folders),
+            excludes=desired.excludes,
+            mirrored=self._strangers.mirrored(folders),
+            given=desired.given,
+        )
+
+    def _at(self, path: str) -> LiveEntry | None:
+        if path in self._live.found:
+            return self._live.found[path]
+        return _AS_FILE if path in self._ledger.files else None
+
+    def _is_file(self, path: str) -> bool:
+        there = self._at(path)
+        return there is not None and there.kind is LiveKind.FILE
+
+    def _holds(self, path: str, version: FileVersion) -> bool:
+        there = self._live.found.get(path)
+        return there is not None and there.version is not None and there.version.blob == version.blob
+
+    def _is_kept(self, path: str) -> bool:
+        kept = self._desired.kept
+        if not kept:
+            return False
+        own = RelPath.known(path)
+        return "" in kept or own in kept or any(folder in kept for folder in own.ancestors())
+
+
+def _manifest_in(folder: str) -> str:
+    return f"{folder}/{RESOURCE_MANIFEST}" if folder else RESOURCE_MANIFEST
+
+
+def _data_first(writes: list[Write]) -> tuple[Write, ...]:
+    inside = f"/{RESOURCE_MANIFEST}"
+    ordered = sorted(writes, key=itemgetter(0))
+    data = [write for write in ordered if not f"/{write.path}".endswith(inside)]
+    manifests = [write for write in ordered if f"/{write.path}".endswith(inside)] if data != ordered else []
+    return (*data, *manifests)

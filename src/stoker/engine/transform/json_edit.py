@@ -1,0 +1,241 @@
+"""One value of a JSON file is set; every other byte stays as it is.
+
+A parser that builds nothing says how long each member of an object or list is, and
+so where the one that the path names begins and ends; only these bytes are replaced.
+Key order, spacing, escapes, spellings of numbers, line ends and a byte order mark
+are never touched, and a value that already means the same is not either.
+
+Nothing is guessed. A key on the way that its object holds twice is refused, because
+readers differ in which one they keep; an object or a list is never replaced by a
+single value. What happens where the path leads nowhere is the caller's choice:
+`adds=False` leaves the file as it is, `adds=True` adds a missing last key behind its
+siblings in their layout and refuses everything else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.domain.errors import InvalidValue
+from stoker.engine.transform.json_check import BOM, why_not_json
+from stoker.engine.transform.json_path import JsonPath, element
+from stoker.engine.transform.typed_value import Kind, Typed, same_number, typed
+
+MAX_BYTES = 16 << 20
+MAX_VALUES = 250_000
+
+_SPACE = rb"[ \t\r\n]*+"
+# No group in it is possessive: those of Python 3.11.2 lose their way when they are nested.
+STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
+_KEY = re.compile(rb"[ \t\r\n,]*+(" + STRING + b")" + _SPACE + b":" + _SPACE, re.DOTALL)
+_SCALAR = re.compile(STRING + rb"|[-+.0-9A-Za-z]++", re.DOTALL)
+_GAP = re.compile(rb"[ \t\r\n,]*+")
+
+
+_STRING_OR_BRACKET = re.compile(STRING + rb"|[{}\[\]]", re.DOTALL)
+
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+
+_KINDS = {ord('"'): Kind.TEXT, ord("t"): Kind.BOOLEAN, ord("f"): Kind.BOOLEAN, ord("n"): Kind.NULL}
+_OBJECT_OPENS, _LIST_OPENS = ord("{"), ord("[")
+_OPENS, _CLOSES = (b"{", b"["), (b"}", b"]")
+
+
+class _Member(NamedTuple):
+    """Where a member of an object stands."""
+
+    name: str
+    after: int
+    """Where the one before it ends, or behind the brace that opens the object."""
+    key: int
+    key_end: int
+    start: int
+    end: int
+
+
+class _Absent(Exception):
+    """The path leads nowhere; `parent` is the object in which only its last key is missing."""
+
+    def __init__(self, why: str, parent: tuple[int, int] | None = None) -> None:
+        super().__init__(why)
+        self.parent = parent
+
+
+def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
+    """The content with the value at the path; the very same object when nothing has to change."""
+    if not adds and not _may_hold(content, path):
+        return content
+    check(content)
+    try:
+        start, end = _find(content, path)
+    except _Absent as absent:
+        if not adds:
+            return content
+        if absent.parent is None:
+            raise InvalidValue(f"{path.text} cannot be set: {absent}") from None
+        return _added(content, *absent.parent, str(path.steps[-1]), typed(value, None))
+    except RecursionError:
+        raise InvalidValue("is not JSON: it is nested too deep") from None
+    opening = content[start]
+    if opening in (_OBJECT_OPENS, _LIST_OPENS):
+        what = "an object" if opening == _OBJECT_OPENS else "a list"
+        raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
+    kind = _KINDS.get(opening, Kind.NUMBER)
+    new = typed(value, kind)
+    if new.kind is kind and _same(content[start:end], new):
+        return content
+    return content[:start] + _spelt(new) + content[end:]
+
+
+def _may_hold(content: bytes, path: JsonPath) -> bool:
+    """Whether the last key could be there at all; a key may be spelt with escapes, so those are a yes."""
+    last = path.steps[-1]
+    return isinstance(last, int) or b"\\" in content or _spelt(Typed(Kind.TEXT, last)) in content
+
+
+def check(content: bytes) -> None:
+    """Raise unless it is JSON of a size in which values can be told apart."""
+    if len(content) > MAX_BYTES:
+        raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no value in it can be set")
+    # A comma within a text counts too; that only errs on the careful side.
+    if content.count(b",") >= MAX_VALUES:
+        raise InvalidValue(f"holds more than {MAX_VALUES} values, so none in it can be set")
+    why = why_not_json(content)
+    if why is not None:
+        raise InvalidValue(f"is not JSON: {why}")
+
+
+def _find(content: bytes, path: JsonPath) -> tuple[int, int]:
+    """The span of the value at the path; the content is known to be JSON."""
+    start = len(content) - len(content.removeprefix(BOM).lstrip(b" \t\r\n"))
+    end = len(content.rstrip(b" \t\r\n"))
+    for depth, step in enumerate(path.steps):
+        index = element(step)
+        last = depth == len(path.steps) - 1
+        if content[start] == _OBJECT_OPENS and isinstance(step, str):
+            found = _value_of(content, start, end, step)
+            if found is None:
+                raise _Absent(f"{path.above(depth + 1)} is missing", (start, end) if last else None)
+            start, end = found
+        elif content[start] == _LIST_OPENS and index is not None:
+            start, end = _element(content, start, end, index, path.above(depth))
+        else:
+            raise _Absent(f"{path.above(depth)} is not {'an object' if isinstance(step, str) else 'a list'}")
+    return start, end
+
+
+def _value_of(content: bytes, start: int, end: int, name: str) -> tuple[int, int] | None:
+    """The span of the value that the object of this span has for a key; None if it has no such key."""
+    quoted = _spelt(Typed(Kind.TEXT, name))
+    if len(quoted) == len(name.encode()) + 2:  # without escapes
+        length = len(memoryview(_reader_of(name).decode(memoryview(content)[start:end]).value))
+        if not length:
+            return None
+        if content.count(quoted, start, end) == 1 and not _respelt(name).search(content, start, end):
+            # The key is there, and there is one place only where it can be: no need to look at its siblings.
+            key = _KEY.match(content, content.index(quoted, start, end), end)
+            if key is not None:
+                return key.end(), key.end() + length
+    found = [(one.start, one.end) for one in _members(content, start, end) if one.name == name]
+    if len(found) > 1:
+        raise InvalidValue(f"holds the key {name[:80]!r} twice in one object, so its value cannot be set")
+    return found[0] if found else None
+
+
+class _Wanted(msgspec.Struct):
+    """The value of one key of an object; what else is in the object is checked and passed over."""
+
+    value: msgspec.Raw = msgspec.Raw(b"")
+
+
+@lru_cache(maxsize=256)
+def _reader_of(name: str) -> msgspec.json.Decoder[_Wanted]:
+    value = ("value", msgspec.Raw, msgspec.field(default=msgspec.Raw(b""), name=name))
+    kind = msgspec.defstruct("Wanted", [value], bases=(_Wanted,))
+    return msgspec.json.Decoder(kind)
+
+
+@lru_cache(maxsize=256)
+def _respelt(name: str) -> re.Pattern[bytes]:
+    """Finds whatever could be a part of the same key in another spelling, such as `s` as `\\u0073`."""
+    if not (name.isascii() and name.isalnum()):
+        return re.compile(rb"\\")
+    codes = "|".join(sorted({f"{ord(char):02x}" for char in name}))
+    return re.compile(rf"\\u00(?i:{codes})".encode())
+
+
+def _members(content: bytes, start: int, end: int) -> Iterator[_Member]:
+    """The members of the object of this span, one by one."""
+    at = start + 1
+    while (key := _KEY.match(content, at, end)) is not None:
+        value_end = _end_of(content, key.end())
+        name = json.loads(key[1])
+        yield _Member(name, at, key.start(1), key.end(1), key.end(), value_end)
+        at = value_end
+
+
+def _end_of(content: bytes, at: int) -> int:
+    """Where the value that begins here ends."""
+    if content[at] not in b"{[":
+        scalar = _SCALAR.match(content, at)
+        return scalar.end() if scalar else at
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(content, at):
+        what = found[0]
+        depth += (what in _OPENS) - (what in _CLOSES)
+        if not depth:
+            return found.end()
+    return len(content)
+
+
+def _element(content: bytes, start: int, end: int, index: int, where: str) -> tuple[int, int]:
+    found = elements(content, start, end)
+    if index >= len(found):
+        raise _Absent(f"{where} has {len(found)} elements, so none has the index {index}")
+    return found[index]
+
+
+def elements(content: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    """The spans of the elements of the list of this span."""
+    spans, at = [], start + 1
+    for raw in _LIST.decode(memoryview(content)[start:end]):
+        gap = _GAP.match(content, at, end)
+        begin = gap.end() if gap else at
+        at = begin + len(memoryview(raw))
+        spans.append((begin, at))
+    return spans
+
+
+def _same(old: bytes, new: Typed) -> bool:
+    if new.kind is Kind.TEXT:
+        return bool(json.loads(old) == new.text)
+    if new.kind is Kind.NUMBER:
+        return same_number(old.decode(), new.text)
+    return old.decode() == new.text
+
+
+def _added(content: bytes, start: int, end: int, name: str, new: Typed) -> bytes:
+    """One member more, in the layout of the last one."""
+    members = deque(_members(content, start, end), maxlen=1)
+    key, value = _spelt(Typed(Kind.TEXT, name)), _spelt(new)
+    if not members:
+        return content[: start + 1] + key + b": " + value + content[start + 1 :]
+    last = members[-1]
+    before = content[last.after : last.key].replace(b",", b"")
+    between = content[last.key_end : last.start]
+    return content[: last.end] + b"," + before + key + between + value + content[last.end :]
+
+
+def _spelt(value: Typed) -> bytes:
+    text = json.dumps(value.text, ensure_ascii=False) if value.kind is Kind.TEXT else value.text
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidValue("gets a value that is not valid Unicode text") from None

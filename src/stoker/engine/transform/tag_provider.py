@@ -1,0 +1,78 @@
+"""References to a tag provider in a JSON file get another name; every other byte stays as it is.
+
+A repository is written for one provider, usually `default`, and a gateway may call its
+own differently (R-IGN-18). The name is a reference in two places and nowhere else:
+
+- in a text, in the brackets in front of a tag's path, `[default]Line 1/Speed`: at the
+  beginning of the text, of a quoted part of it or of a brace of an expression, and
+  wherever the path follows at once. `SELECT [default] FROM t` is none of these.
+- as the whole value of a key that speaks of a tag provider (`tagProvider`,
+  `defaultTagProvider`, `tag_provider_name`), or of an element of its list.
+
+A `provider` of anything else keeps its name: an identity provider is called
+`default` as well. Doing it twice is doing it once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from stoker.engine.transform.json_edit import STRING, check
+
+_TOKEN = re.compile(STRING + rb"|[{}\[\]]", re.DOTALL)
+_COLON = re.compile(rb"[ \t\r\n]*+:")
+_LETTERS = re.compile(r"[^a-z]+")
+
+
+def renamed(content: bytes, old: str, new: str) -> bytes:
+    """The content with the new name wherever the old one is a reference; the same object if nowhere."""
+    spelt = _spelt(old)
+    if old == new or spelt not in content:
+        return content
+    check(content)
+    pieces, at = [], 0
+    for start, end, text in _replaced(content, spelt, _spelt(new)):
+        pieces += [content[at:start], text]
+        at = end
+    return b"".join((*pieces, content[at:])) if pieces else content
+
+
+def _replaced(content: bytes, old: bytes, new: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Each text that holds a reference, where it stands, and what it becomes."""
+    whole, path = b'"' + old + b'"', _path_of(old)
+    names = [False]  # whether what stands here, by the key above it, is the name of a provider
+    for token in _TOKEN.finditer(content):
+        text = token[0]
+        if text == b"{":
+            names.append(False)
+        elif text == b"[":
+            names.append(names[-1])
+        elif text in (b"}", b"]"):
+            names.pop()
+        elif _COLON.match(content, token.end()):
+            names[-1] = _is_about_providers(text)
+        elif names[-1] and text == whole:
+            yield token.start(), token.end(), b'"' + new + b'"'
+        elif old in text:
+            after = path.sub(lambda found: found[1] + b"[" + new + b"]", text)
+            if after != text:
+                yield token.start(), token.end(), after
+
+
+@lru_cache(maxsize=16)
+def _path_of(name: bytes) -> re.Pattern[bytes]:
+    """The name in brackets where it stands for a provider; a gateway escapes `'` and `{` as it likes."""
+    bracketed = rb"\[" + re.escape(name) + rb"\]"
+    before = rb"(?:\A\"|[{']|\\\"|\\u0027|\\u0022|\\u007[bB])"
+    return re.compile(rb"(" + before + rb"|(?=" + bracketed + rb"[0-9A-Za-z_\x80-\xff]))" + bracketed)
+
+
+def _is_about_providers(key: bytes) -> bool:
+    return "tagprovider" in _LETTERS.sub("", str(json.loads(key)).lower())
+
+
+def _spelt(name: str) -> bytes:
+    return json.dumps(name, ensure_ascii=False)[1:-1].encode()

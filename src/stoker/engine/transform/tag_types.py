@@ -1,0 +1,70 @@
+"""Tag type definitions that a parent already has are taken out of a file; the others keep their bytes.
+
+The types of one folder of a provider are one list in one file, so a file can hold both
+a type that this gateway shall have and one that it gets from its parent. A type is
+named by its path below the provider, `Pumps/Centrifugal`. What is no definition, or
+has no name, is never taken for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import unquote
+
+import msgspec
+
+from stoker.engine.transform.json_check import BOM
+from stoker.engine.transform.json_edit import check, elements
+
+_OPENS = ord("[")
+_TYPE = "UdtType"
+
+
+class _Definition(msgspec.Struct, rename="camel"):
+    name: object = None
+    tag_type: object = _TYPE
+
+
+_ONE = msgspec.json.Decoder(_Definition)
+
+
+def without(content: bytes, folder: str, names: frozenset[str]) -> bytes:
+    """The content without the types of these names; `folder` is where the file lies below its provider."""
+    check(content)
+    body = content.removeprefix(BOM)
+    start = len(content) - len(body.lstrip(b" \t\r\n"))
+    end = len(content.rstrip(b" \t\r\n"))
+    inherited = _inherited(unquote(folder), names)
+    if content[start] != _OPENS:
+        return content[:start] + b"[]" + content[end:] if inherited(content[start:end]) else content
+    spans = elements(content, start, end)
+    kept = [index for index, (begin, stop) in enumerate(spans) if not inherited(content[begin:stop])]
+    return content if len(kept) == len(spans) else _joined(content, start, end, spans, kept)
+
+
+def _joined(
+    content: bytes, start: int, end: int, spans: Sequence[tuple[int, int]], kept: Sequence[int]
+) -> bytes:
+    """Only these elements, each but the first with what stood between it and the one before it."""
+    if not kept:
+        return content[: start + 1] + content[end - 1 :]
+    first, *others = kept
+    pieces = [content[: spans[0][0]], content[slice(*spans[first])]]
+    pieces += [content[spans[index - 1][1] : spans[index][1]] for index in others]
+    return b"".join((*pieces, content[spans[-1][1] :]))
+
+
+def _inherited(folder: str, names: frozenset[str]) -> Callable[[bytes], bool]:
+    def holds(element: bytes) -> bool:
+        try:
+            definition = _ONE.decode(element)
+        except msgspec.ValidationError:  # not an object
+            return False
+        name = definition.name
+        if not isinstance(name, str) or definition.tag_type != _TYPE:
+            return False
+        # Some keep each type in a folder of its own, with the type's name.
+        own_folder = folder.rpartition("/")[2] == name and folder in names
+        return own_folder or (f"{folder}/{name}" if folder else name) in names
+
+    return holds

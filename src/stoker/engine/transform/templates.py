@@ -1,0 +1,48 @@
+"""Files of mappings with `template: true`: the fields inside them are filled in.
+
+The syntax is that of `stoker.engine.transform.template_language`, over a whole file: a file is text
+(UTF-8 without NUL) or it is refused, a field without a value is an error that
+names the line, and every byte outside an expression stays as it is, line ends and
+byte order mark included. `{{"{{"}}` writes two braces that are meant for somebody else.
+"""
+
+from __future__ import annotations
+
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.engine.transform.template_language import TemplateFault, Unresolvable, fill, parse
+
+MAX_BYTES = 16 << 20
+
+
+def fill_in(content: bytes, values: TemplateValues) -> bytes:
+    """The content with every field replaced by its value."""
+    text = _text(content)
+    if "{{" not in text:
+        return content
+    try:
+        pieces = fill(parse(text), values)
+    except TemplateFault as fault:
+        raise _at_line(text, fault) from None
+    # Counted before it is built: a short expression may stand for a long value a million times.
+    if sum(map(len, pieces)) > MAX_BYTES:
+        raise Unresolvable(f"would be larger than {MAX_BYTES} bytes once its fields are filled in")
+    try:
+        return "".join(pieces).encode()
+    except UnicodeEncodeError:
+        raise Unresolvable("gets a value that is not valid Unicode text") from None
+
+
+def _text(content: bytes) -> str:
+    if len(content) > MAX_BYTES:
+        raise Unresolvable(f"is larger than {MAX_BYTES} bytes, so no fields are filled in")
+    if b"\0" in content:
+        raise Unresolvable("is binary (it holds a NUL byte), so no fields can be filled in")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Unresolvable(f"is not UTF-8 text (byte {error.start}), so no fields can be filled in") from None
+
+
+def _at_line(text: str, fault: TemplateFault) -> Unresolvable:
+    line = text.count("\n", 0, fault.at) + 1
+    return Unresolvable(f"line {line} {fault.why}")

@@ -1,0 +1,240 @@
+"""One value of a YAML file is set; every other character stays as it is.
+
+The span of the value is replaced in the style in which it stood: between the same
+quotes, or without any where the new text can stand so. Comments, indentation, line
+ends and a byte order mark are never touched. The outcome is read again, and an edit
+that changed the meaning of anything else is refused.
+
+What an anchor shares, an alias repeats, a tag gives a type or a `|` spreads over
+lines is refused in words; so is a key that a map on the way holds twice. What `<<`
+merges in is not looked at: only what a map spells itself is set. `adds` is as in
+`stoker.engine.transform.json_edit`, and asks for a file with one document; without it the value
+is set in every document that has it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue
+from stoker.engine.transform.json_path import JsonPath, element
+from stoker.engine.transform.typed_value import Kind, Typed, same_number, typed
+from stoker.engine.transform.yaml_nodes import MAX_BYTES, Documents, Mark, Node, NodeKind, read
+
+_BOM = "\ufeff"
+
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NULLS = ("", "~", "null", "Null", "NULL")
+_NUMBER = re.compile(
+    r"[-+]?(?:0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?"
+    r"|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF|nan|NaN|NAN))"
+)
+# Without quotes only what no reader of any version takes for something else than a text.
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+-]+)*")
+_NO_PLAIN_TEXT = frozenset({*_WORDS, "y", "n", "null"})
+
+
+class _Edit(NamedTuple):
+    """Replace a span; `places` in the shape are those of the new value, or of the new key and value."""
+
+    start: int
+    end: int
+    text: str
+    place: int
+    marks: tuple[Mark, ...]
+    adds: bool = False
+
+
+class _Absent(Exception):
+    """The path leads nowhere; `parent` is the map in which only its last key is missing."""
+
+    def __init__(self, why: str, parent: Node | None = None) -> None:
+        super().__init__(why)
+        self.parent = parent
+
+
+def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
+    """The content with the value at the path; the very same object when nothing has to change."""
+    last = path.steps[-1]
+    if not adds and str(last).isalnum() and b"\\" not in content and str(last).encode() not in content:
+        return content  # a key of letters can only be spelt like this, or with escapes
+    text = _text(content)
+    bom = _BOM if text.startswith(_BOM) else ""
+    body = text[len(bom) :]
+    documents = read(body)
+    if adds and len(documents.roots) != 1:
+        raise InvalidValue(
+            f"{path.text} cannot be set: the file holds {len(documents.roots)} documents, not one"
+        )
+    edits = [edit for root in documents.roots if (edit := _edit(body, root, path, value, adds=adds))]
+    if not edits:
+        return content
+    for edit in reversed(edits):
+        body = body[: edit.start] + edit.text + body[edit.end :]
+    if not _as_meant(documents, edits, body):
+        raise InvalidValue(f"{path.text} cannot be set without changing something else in the file")
+    return (bom + body).encode()
+
+
+def _text(content: bytes) -> str:
+    if len(content) > MAX_BYTES:
+        raise InvalidValue(f"is larger than {MAX_BYTES} bytes, so no value in it can be set")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidValue(f"is not YAML: it is not UTF-8 at byte {error.start}") from None
+
+
+def _edit(body: str, root: Node, path: JsonPath, value: str, *, adds: bool) -> _Edit | None:
+    """What has to be done in one document; None if nothing."""
+    try:
+        node = _find(root, path)
+    except _Absent as absent:
+        if not adds:
+            return None
+        if absent.parent is None:
+            raise InvalidValue(f"{path.text} cannot be set: {absent}") from None
+        return _addition(body, absent.parent, str(path.steps[-1]), typed(value, None))
+    if node.kind is not NodeKind.SCALAR:
+        what = {NodeKind.MAP: "a map", NodeKind.LIST: "a list", NodeKind.ALIAS: "an alias"}[node.kind]
+        raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
+    kind = _kind(node)
+    new = _typed(value, kind)
+    if not node.tag and new.kind is kind and _same(node, new):
+        return None
+    for what in (node.anchor and f"the anchor &{node.anchor[:80]}", node.tag and f"the tag {node.tag[:80]}"):
+        if what:
+            raise InvalidValue(f"{path.text} cannot be set: the value there carries {what}")
+    if node.style in ("|", ">"):
+        raise InvalidValue(f"{path.text} cannot be set: a text of several lines stands there")
+    spelt = _spelt(new, node.style)
+    if (
+        node.start == node.end and body[node.start - 1 : node.start].strip()
+    ):  # nothing stands behind the colon
+        spelt = f" {spelt}"
+    return _Edit(node.start, node.end, spelt, node.place, (_mark(new, spelt),))
+
+
+def _find(root: Node, path: JsonPath) -> Node:
+    node = root
+    for depth, step in enumerate(path.steps):
+        index = element(step)
+        if node.kind is NodeKind.ALIAS:
+            raise InvalidValue(f"{path.text} cannot be set: {path.above(depth)} is an alias")
+        if node.anchor:
+            raise InvalidValue(
+                f"{path.text} cannot be set: {path.above(depth)} is shared by the anchor &{node.anchor[:80]}"
+            )
+        if node.kind is NodeKind.MAP and isinstance(step, str):
+            node = _member(node, step, path, depth)
+        elif node.kind is NodeKind.LIST and index is not None:
+            if index >= len(node.children):
+                raise _Absent(
+                    f"{path.above(depth)} has {len(node.children)} elements, so none has the index {index}"
+                )
+            node = node.children[index]
+        else:
+            raise _Absent(f"{path.above(depth)} is not {'a map' if isinstance(step, str) else 'a list'}")
+    return node
+
+
+def _member(parent: Node, name: str, path: JsonPath, depth: int) -> Node:
+    keys, values = parent.children[::2], parent.children[1::2]
+    found = [
+        value
+        for key, value in zip(keys, values, strict=True)
+        if key.kind is NodeKind.SCALAR and key.value == name
+    ]
+    if len(found) > 1:
+        raise InvalidValue(f"holds the key {name[:80]!r} twice in one map, so {path.text} cannot be set")
+    if not found:
+        last = depth == len(path.steps) - 1
+        raise _Absent(f"{path.above(depth + 1)} is missing", parent if last else None)
+    return found[0]
+
+
+def _kind(node: Node) -> Kind:
+    if not node.plain:
+        return Kind.TEXT
+    if node.value in _NULLS:
+        return Kind.NULL
+    if node.value.lower() in _WORDS:
+        return Kind.BOOLEAN
+    return Kind.NUMBER if _NUMBER.fullmatch(node.value) else Kind.TEXT
+
+
+def _typed(value: str, kind: Kind) -> Typed:
+    if kind is Kind.BOOLEAN and value.lower() in _WORDS:
+        return Typed(kind, value)
+    return typed(value, kind)
+
+
+def _same(node: Node, new: Typed) -> bool:
+    if new.kind is Kind.BOOLEAN:
+        return _WORDS[node.value.lower()] == _WORDS[new.text.lower()]
+    if new.kind is Kind.NUMBER:
+        return same_number(node.value, new.text)
+    return new.kind is Kind.NULL or node.value == new.text
+
+
+def _addition(body: str, parent: Node, name: str, new: Typed) -> _Edit:
+    """One member more behind the last one, in its own line or within the braces."""
+    quotes = '"' if parent.children and parent.children[0].style == '"' else ""
+    key, value = _spelt(Typed(Kind.TEXT, name), quotes), _spelt(new, quotes)
+    marks = (_mark(Typed(Kind.TEXT, name), key), _mark(new, value))
+    if parent.flow:
+        at = parent.children[-1].end if parent.children else parent.end - 1
+        lead, tail = (", " if parent.children else ""), ""
+    else:
+        at, lead, tail = _next_line(body, parent)
+    return _Edit(at, at, f"{lead}{key}: {value}{tail}", parent.last_place, marks, adds=True)
+
+
+def _next_line(body: str, parent: Node) -> tuple[int, str, str]:
+    """Where the line behind the last member begins, and what has to stand around a new one."""
+    leaf = parent
+    while leaf.children and not leaf.flow:
+        leaf = leaf.children[-1]
+    newline = "\r\n" if "\r\n" in body else "\n"
+    indent = " " * parent.children[0].column
+    if leaf.style in ("|", ">") and body[leaf.end - 1] in "\r\n":
+        return leaf.end, indent, newline
+    rest = re.compile(r"[^\r\n]*").match(body, leaf.end)
+    return (rest.end() if rest else leaf.end), newline + indent, ""
+
+
+def _spelt(new: Typed, style: str) -> str:
+    text = new.text
+    if new.kind is not Kind.TEXT:
+        return text
+    if style == "'" and text.isprintable():
+        return "'" + text.replace("'", "''") + "'"
+    if style != '"' and _PLAIN.fullmatch(text) and text.lower() not in _NO_PLAIN_TEXT:
+        return text
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    if 0xD800 <= ord(char) <= 0xDFFF:
+        raise InvalidValue("gets a value that is not valid Unicode text")
+    return f"\\U{ord(char):08x}"
+
+
+def _mark(new: Typed, spelt: str) -> Mark:
+    return ("ScalarEvent ", "", new.text, spelt.strip()[:1] not in ("'", '"'))
+
+
+def _as_meant(before: Documents, edits: list[_Edit], body: str) -> bool:
+    """Whether the new text reads as the old one with exactly these edits."""
+    expected = list(before.shape)
+    for edit in reversed(edits):
+        expected[edit.place : edit.place + (not edit.adds)] = edit.marks
+    try:
+        return read(body).shape == expected
+    except InvalidValue:
+        return False

@@ -1,0 +1,141 @@
+"""The values of a YAML file and where each of them stands in its text.
+
+Built from the parser's events with a stack of our own: nothing is constructed, so a
+tag can call nothing; an alias stays an alias, so a bomb of them costs what it is
+long; nesting, number of values and size are bounded. Who edits the text
+(`stoker.engine.transform.yaml_edit`) reads it again afterwards and compares the two `shape`s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import yaml
+
+from stoker.domain.errors import InvalidValue
+
+MAX_BYTES = 4 << 20
+MAX_DEPTH = 64
+MAX_NODES = 100_000
+MAX_DIRECTIVES = 16
+
+
+class NodeKind(Enum):
+    SCALAR = auto()
+    MAP = auto()
+    LIST = auto()
+    ALIAS = auto()
+
+
+Mark = tuple[str, str, str, bool]
+"""Of one event: what it is with its anchor, its tag, its value, and whether it stands without quotes."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A value and its span; of a list or map, what is in it (in a map keys and values take turns)."""
+
+    kind: NodeKind
+    start: int
+    end: int
+    column: int
+    place: int
+    """Its first event in the shape."""
+    value: str = ""
+    style: str = ""
+    anchor: str = ""
+    tag: str = ""
+    flow: bool = False
+    children: list[Node] = field(default_factory=list)
+    last_place: int = 0
+
+    @property
+    def plain(self) -> bool:
+        return not self.style and not self.tag
+
+
+@dataclass(slots=True)
+class Documents:
+    """A whole file."""
+
+    roots: list[Node]
+    shape: list[Mark]
+
+
+def read(text: str) -> Documents:
+    """All documents of a text that has no byte order mark."""
+    # The parser compares each tag directive with all that came before it.
+    if text.count("\n%") + text.startswith("%") > MAX_DIRECTIVES:
+        raise InvalidValue(f"is not YAML that can be edited: it has more than {MAX_DIRECTIVES} directives")
+    reader = _Reader()
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            reader.take(event)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        raise InvalidValue(f"is not YAML: {where}{problem}") from None
+    return Documents(reader.roots, reader.shape)
+
+
+class _Reader:
+    """Turns events into nodes."""
+
+    def __init__(self) -> None:
+        self.roots: list[Node] = []
+        self.shape: list[Mark] = []
+        self._open: list[Node] = []
+
+    def take(self, event: yaml.Event) -> None:
+        anchor, tag = getattr(event, "anchor", None) or "", getattr(event, "tag", None) or ""
+        value = getattr(event, "value", "")
+        plain = isinstance(event, yaml.ScalarEvent) and bool(event.implicit[0])
+        self.shape.append((f"{type(event).__name__} {anchor}", tag, value, plain))
+        match event:
+            case yaml.ScalarEvent():
+                self._add(self._node(event, NodeKind.SCALAR, value=value, style=event.style or ""))
+            case yaml.AliasEvent():
+                self._add(self._node(event, NodeKind.ALIAS))
+            case yaml.CollectionStartEvent():
+                kind = NodeKind.MAP if isinstance(event, yaml.MappingStartEvent) else NodeKind.LIST
+                node = self._node(event, kind, flow=bool(event.flow_style))
+                self._add(node)
+                self._open.append(node)
+                if len(self._open) > MAX_DEPTH:
+                    raise InvalidValue(
+                        f"is not YAML that can be edited: it is nested deeper than {MAX_DEPTH} levels"
+                    )
+            case yaml.CollectionEndEvent():
+                done = self._open.pop()
+                done.end = _place(event.end_mark)[0]
+                done.last_place = len(self.shape) - 1
+
+    def _node(
+        self, event: yaml.NodeEvent, kind: NodeKind, *, value: str = "", style: str = "", flow: bool = False
+    ) -> Node:
+        if len(self.shape) > MAX_NODES:
+            raise InvalidValue(f"is not YAML that can be edited: it holds more than {MAX_NODES} values")
+        start, column = _place(event.start_mark)
+        end, _ = _place(event.end_mark)
+        return Node(
+            kind,
+            start,
+            end,
+            column,
+            len(self.shape) - 1,
+            value=value,
+            style=style,
+            anchor=event.anchor or "",
+            tag=getattr(event, "tag", None) or "",
+            flow=flow,
+        )
+
+    def _add(self, node: Node) -> None:
+        (self._open[-1].children if self._open else self.roots).append(node)
+
+
+def _place(mark: object) -> tuple[int, int]:
+    """Index and column in characters; every event of this parser has them."""
+    return getattr(mark, "index", 0), getattr(mark, "column", 0)

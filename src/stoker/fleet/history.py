@@ -1,0 +1,47 @@
+"""What the gateways of a resource have been through: their last syncs, as the status remembers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.api.spec.status import SyncHistoryEntry
+from stoker.domain.errors import InvalidValue
+from stoker.fleet.status import Standing
+
+
+class Past(NamedTuple):
+    """One sync of one gateway; 1 is its newest."""
+
+    gateway: str
+    number: int
+    entry: SyncHistoryEntry
+
+    def as_json(self) -> dict[str, object]:
+        return {"gateway": self.gateway, "sync": self.number, **msgspec.to_builtins(self.entry)}
+
+
+def pasts(standing: Standing, gateway: str | None) -> list[Past]:
+    """All syncs that are remembered, those of one gateway together, its newest first."""
+    names = [one.name for one in standing.gateways]
+    if gateway is not None and gateway not in names:
+        known = ", ".join(names[:20]) or "none"
+        raise InvalidValue(
+            f"{standing.namespace}/{standing.name} has no gateway {gateway!r}; it has: {known}"
+        )
+    return [
+        Past(one.name, number, entry)
+        for one in standing.gateways
+        if gateway in (None, one.name)
+        for number, entry in enumerate(one.sync_history or (), 1)
+    ]
+
+
+def chosen(found: Sequence[Past], number: int) -> Past:
+    """The one that was asked for, of a gateway's syncs."""
+    for one in found:
+        if one.number == number:
+            return one
+    raise InvalidValue(f"there is no sync {number}; {len(found)} are remembered, and 1 is the newest")

@@ -1,0 +1,77 @@
+"""A resource in a cluster, found by the name that somebody gave."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.api.to_intent import MODELS
+from stoker.api.spec.status import SyncStatus
+from stoker.api.registry import KINDS as REGISTERED
+from stoker.domain.errors import InvalidValue
+from stoker.fleet.resource_name import KINDS, Named
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.kinds import rest
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import Resource
+
+RESOURCES: dict[str, Resource] = {kind.name: rest(kind) for kind in REGISTERED if kind.model in MODELS}
+
+
+class Seen(NamedTuple):
+    """A resource as it stands in the cluster."""
+
+    kind: str
+    group: str
+    status: SyncStatus
+    version: str = ""
+    """Of the object as a whole: a patch that names it is for nothing newer."""
+    taken_back_to: str = ""
+    """The snapshot or commit of `spec.rollback`."""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Rollback(msgspec.Struct, frozen=True, rename="camel"):
+    to_snapshot: str | None = None
+    to_commit: str | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    rollback: _Rollback | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+    status: SyncStatus = msgspec.field(default_factory=SyncStatus)
+
+
+async def look(client: Client, named: Named) -> Seen:
+    """The resource with its status; where both kinds have the name, one has to be said."""
+    found: list[Seen] = []
+    missing: NotFound | None = None
+    for kind in (named.kind,) if named.kind is not None else KINDS:
+        resource = RESOURCES[kind]
+        try:
+            body = await client.get(resource, named.name, named.namespace, into=_Body)
+        except NotFound as error:
+            missing = missing or error
+        else:
+            back = body.spec.rollback or _Rollback()
+            to = back.to_snapshot or back.to_commit or ""
+            found.append(Seen(kind, resource.group, body.status, body.metadata.resource_version, to))
+    if len(found) > 1:
+        raise InvalidValue(f"{named} is a Stoker and an IgnitionSync: say its kind")
+    if not found:
+        raise missing or InvalidValue(f"{named} does not exist")
+    return found[0]
+
+
+async def patch(client: Client, kind: str, named: Named, body: object) -> None:
+    """One merge patch, as `kubectl patch` would send it."""
+    await client.patch(RESOURCES[kind], body, named.name, named.namespace, into=Header)

@@ -1,0 +1,69 @@
+"""Holding one resource still, or all of them, and letting go again.
+
+One resource is held by its field `spec.paused`; all of them by the map that the controller
+watches, the emergency stop.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from stoker.controller.cache.informers import PAUSE_MAP
+from stoker.controller.sharding.division import index_of
+from stoker.domain.clock import Clock, SystemClock, parse_rfc3339
+from stoker.fleet.lookup import look, patch
+from stoker.fleet.resource_name import Named
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import Forbidden
+from stoker.kube.leader.lease import Lease
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import CONFIG_MAPS, LEASES
+
+__all__ = ["PAUSE_MAP", "hold", "hold_everything", "is_heeded"]
+
+STALE_SECONDS = 60.0
+"""A Lease that was not renewed for so long has no living holder, whatever the clocks say."""
+
+
+async def hold(client: Client, named: Named, *, paused: bool) -> str:
+    """One resource; what was done, in words."""
+    kind = (await look(client, named)).kind
+    await patch(client, kind, named, {"spec": {"paused": paused}})
+    return f"{kind} {named} {'is held still' if paused else 'goes on'}"
+
+
+async def hold_everything(client: Client, home: str, *, paused: bool, manager: str) -> str:
+    """The emergency stop of the operator in namespace `home`; what was done, in words.
+
+    In an emergency the writing comes first, and the question whether it `is_heeded` after it.
+    """
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": PAUSE_MAP, "namespace": home},
+        "data": {"paused": "true" if paused else "false"},
+    }
+    await client.apply(CONFIG_MAPS, body, PAUSE_MAP, home, manager=manager, into=Header)
+    where = f"by {PAUSE_MAP} in namespace {home}"
+    return f"everything is held still {where}" if paused else f"everything goes on, {where}"
+
+
+async def is_heeded(client: Client, home: str, clock: Clock | None = None) -> bool:
+    """Whether a controller lives there; to who may not see that, it does."""
+    try:
+        leases = await client.list(LEASES, home, into=Lease)
+    except Forbidden:
+        return True
+    oldest = (clock or SystemClock()).now() - timedelta(seconds=STALE_SECONDS)
+    return any(
+        index_of(one) is not None and one.spec.holder_identity and _renewed(one.spec.renew_time) >= oldest
+        for one in leases
+    )
+
+
+def _renewed(text: str | None) -> datetime:
+    """When a Lease was last renewed: who was killed or uninstalled is its holder for ever."""
+    try:
+        return parse_rfc3339(text or "")
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)

@@ -1,0 +1,67 @@
+"""`spec.rollback` of a resource, written for people who go back, or are done with it.
+
+One merge patch of one field: whoever may write the resource may do this, and nobody else. The
+field has room for one way back, and a second would undo the first: it is written over only for
+who says so.
+"""
+
+from __future__ import annotations
+
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.fleet.lookup import Seen, look, patch
+from stoker.fleet.resource_name import Named
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import Conflict
+from stoker.snapshots.ids import belongs_to, is_snapshot_id
+
+TRIES = 5
+"""Statuses are written all the time; each makes the object another one than was looked at."""
+
+
+async def ask(
+    client: Client, named: Named, to: str | None, *, gateway: str | None = None, replace: bool = False
+) -> str:
+    """Write the request, or take it away where `to` is None; what was done, in words.
+
+    With `replace` also over another one. A snapshot is refused that is not that of `gateway`.
+    """
+    wanted: dict[str, str | None] = {"toSnapshot": None, "toCommit": None}
+    if to is not None and is_snapshot_id(to):
+        _check_owner(gateway, to)
+        wanted["toSnapshot"] = to
+    elif to is not None:
+        wanted["toCommit"] = str(CommitId(to))
+    for left in reversed(range(TRIES)):
+        seen = await look(client, named)
+        if to is not None and not replace:
+            _check_free(named, seen, to)
+        body = {
+            "metadata": {"resourceVersion": seen.version},
+            "spec": {"rollback": wanted if to else None},
+        }
+        try:
+            await patch(client, seen.kind, named, body)
+        except Conflict:  # somebody wrote it meanwhile, perhaps this very field
+            if not left:
+                raise
+        else:
+            break
+    return f"{seen.kind} {named} goes back to {to}" if to else f"{seen.kind} {named} follows its ref again"
+
+
+def _check_owner(gateway: str | None, snapshot: str) -> None:
+    if gateway and not belongs_to(gateway, snapshot):
+        raise Stalled(
+            f"{snapshot} is no snapshot of gateway {gateway[:80]}", reason=Reason.SNAPSHOT_NOT_FOUND
+        )
+
+
+def _check_free(named: Named, seen: Seen, to: str) -> None:
+    if seen.taken_back_to and seen.taken_back_to != to:
+        raise Stalled(
+            f"{seen.kind} {named} is already taken back to {seen.taken_back_to}, and another way back would"
+            " undo that one: let it follow its ref again first",
+            reason=Reason.ROLLED_BACK,
+        )

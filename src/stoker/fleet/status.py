@@ -1,0 +1,148 @@
+"""How resources stand, read from their status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from stoker.api.spec.delivery import Rollback
+from stoker.api.spec.status import GatewayStatus, SyncStatus
+from stoker.domain.clock import parse_rfc3339
+from stoker.domain.errors import InvalidValue
+from stoker.domain.reasons import Reason
+from stoker.fleet.lookup import RESOURCES
+from stoker.fleet.resource_name import KINDS
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+
+
+class Scope(NamedTuple):
+    """Which resources are meant: all of a namespace, all of the cluster, or one."""
+
+    namespace: str | None
+    name: str = ""
+    kind: str | None = None
+
+
+class Metadata(msgspec.Struct, rename="camel", frozen=True):
+    name: str
+    namespace: str = ""
+    creation_timestamp: str = ""
+
+
+class Git(msgspec.Struct, frozen=True):
+    ref: str = ""
+
+
+class Stage(msgspec.Struct, frozen=True):
+    name: str = ""
+    gateways: tuple[str, ...] = ()
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    stages: tuple[Stage, ...] | None = None
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What was asked for, as far as it is shown beside what became of it."""
+
+    git: Git | None = None
+    paused: bool | None = None
+    rollback: Rollback | None = None
+    deployment: Deployment | None = None
+
+
+class Body(msgspec.Struct, frozen=True):
+    """As much of a resource as says how it stands."""
+
+    metadata: Metadata
+    spec: Spec = Spec()
+    status: SyncStatus = msgspec.field(default_factory=SyncStatus)
+
+
+class Standing(NamedTuple):
+    """One resource as it stands."""
+
+    kind: str
+    namespace: str
+    name: str
+    created: datetime | None
+    ref: str
+    paused: bool
+    status: SyncStatus
+    spec: Spec = Spec()
+
+    @property
+    def gateways(self) -> Sequence[GatewayStatus]:
+        return self.status.discovered_gateways or ()
+
+    @property
+    def synced(self) -> int:
+        return sum(one.sync_status == "Synced" for one in self.gateways)
+
+    def verdict(self) -> tuple[str, str, str]:
+        """Condition Ready: its status, reason and message; Unknown before the controller has looked."""
+        for one in self.status.conditions or ():
+            if one.type == "Ready":
+                return one.status, one.reason or "", one.message or ""
+        return "Unknown", Reason.NOT_YET_SEEN, "no controller has looked at it yet"
+
+    def as_json(self) -> dict[str, object]:
+        ready, reason, message = self.verdict()
+        return {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "ref": self.status.last_sync_ref or self.ref,
+            "commit": self.status.last_sync_commit,
+            "paused": self.paused,
+            "ready": ready,
+            "reason": reason,
+            "message": message,
+            "gateways": [msgspec.to_builtins(_brief(one)) for one in self.gateways],
+        }
+
+
+async def read(client: Client, scope: Scope) -> list[Standing]:
+    """All that the scope means, by namespace and name; a kind that is not installed is passed over."""
+    kinds = _kinds(scope)
+    answers = [await _of_kind(client, kind, scope) for kind in kinds]
+    found = [one for answer in answers for one in answer or ()]
+    if scope.name and not found:
+        raise InvalidValue(f"{scope.namespace}/{scope.name} does not exist")
+    if all(answer is None for answer in answers):
+        raise InvalidValue(f"this cluster knows no {' and no '.join(kinds)}: `stoker doctor` says more")
+    return sorted(found, key=lambda one: (one.namespace, one.name, one.kind))
+
+
+def _kinds(scope: Scope) -> Sequence[str]:
+    return (scope.kind,) if scope.kind is not None else KINDS
+
+
+async def _of_kind(client: Client, kind: str, scope: Scope) -> list[Standing] | None:
+    """None where the kind, or the one object that is meant, is not there."""
+    resource = RESOURCES[kind]
+    try:
+        if scope.name:
+            bodies = [await client.get(resource, scope.name, scope.namespace, into=Body)]
+        else:
+            bodies = await client.list(resource, scope.namespace, into=Body)
+    except NotFound:
+        return None
+    return [standing_of(kind, one) for one in bodies]
+
+
+def standing_of(kind: str, body: Body) -> Standing:
+    made = body.metadata.creation_timestamp
+    created = parse_rfc3339(made) if made else None
+    of, spec = body.metadata, body.spec
+    ref = spec.git.ref if spec.git is not None else ""
+    return Standing(kind, of.namespace, of.name, created, ref, bool(spec.paused), body.status, spec)
+
+
+def _brief(one: GatewayStatus) -> GatewayStatus:
+    """Without its history, which is what `stoker history` is for."""
+    return msgspec.structs.replace(one, sync_history=None)

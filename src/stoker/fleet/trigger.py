@@ -1,0 +1,23 @@
+"""Asking for a sync now: the annotation that a webhook of a git server leaves, too.
+
+The controller looks at the repository at once; what it finds takes its usual way, with all that
+holds it.
+"""
+
+from __future__ import annotations
+
+from stoker.api.to_intent.requests import NUDGED_AT, NUDGED_SOURCE
+from stoker.domain.clock import Clock, SystemClock, rfc3339_micro
+from stoker.fleet.lookup import RESOURCES, look, patch
+from stoker.fleet.resource_name import Named
+from stoker.kube.client.client import Client
+
+
+async def nudge(client: Client, named: Named, source: str, clock: Clock | None = None) -> str:
+    """Have the resource looked at now; what was done, in words."""
+    kind = (await look(client, named)).kind
+    said = {NUDGED_AT: rfc3339_micro((clock or SystemClock()).now()), NUDGED_SOURCE: source}
+    group = RESOURCES[kind].group
+    annotations = {f"{group}/{name}": value for name, value in said.items()}
+    await patch(client, kind, named, {"metadata": {"annotations": annotations}})
+    return f"{kind} {named} is looked at now"

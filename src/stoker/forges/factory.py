@@ -1,0 +1,43 @@
+"""From a repository's address and a token to the forge that holds its pull requests."""
+
+from __future__ import annotations
+
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.policies import ForgeKind
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.forges.detect import kind_of, place_of, unknown
+from stoker.forges.http import TIMEOUT, Reach
+from stoker.forges.gitea import Gitea
+from stoker.forges.github import GitHub
+from stoker.forges.gitlab import GitLab
+from stoker.forges.types import Forge
+
+
+def forge_for(
+    repo: RepoUrl,
+    token: Secret,
+    *,
+    kind: ForgeKind | None = None,
+    url: str = "",
+    ca: bytes | None = None,
+    proxy: str = "",
+    timeout: float = TIMEOUT,
+) -> Forge:
+    """The forge of a repository; left out, kind and address are told from the repository's own address."""
+    told = kind if kind is not None else kind_of(repo)
+    if told is None:
+        raise unknown(repo)
+    if not token or not token.is_one_line:
+        raise Stalled(
+            f"there is no token, or none of one line, for pull requests on {told};"
+            " give spec.bidirectional.forge.tokenSecretRef",
+            reason=Reason.INVALID_SPEC,
+        )
+    place, reach = place_of(repo, told, url), Reach(ca, proxy, timeout)
+    if told is ForgeKind.GITHUB:
+        return GitHub(place, token, reach)
+    if told is ForgeKind.GITLAB:
+        return GitLab(place, token, reach)
+    return Gitea(place, token, reach)

@@ -1,0 +1,93 @@
+"""One question to a forge's API: JSON out, a checked shape back, everything bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from stoker.http_client import Answer, Request, Unreachable, call
+from stoker.domain.errors import Retry
+from stoker.domain.secrets import Secret
+from stoker.forges.detect import Place
+from stoker.forges.errors import ForgeUnavailable, refusal, unreadable
+
+TIMEOUT = 30.0
+MAX_REPLY = 4 << 20  # twenty requests with descriptions as long as they may be
+PAGE = 20
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a forge is reached."""
+
+    ca: bytes | None = None
+    proxy: str = field(default="", repr=False)
+    timeout: float = TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The API of one forge, for one repository."""
+
+    place: Place
+    token: Secret
+    headers: Mapping[str, str] = field(repr=False)
+    reach: Reach = field(default_factory=Reach)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        into: type[T],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> T:
+        """What it answers; anything else than a success of the right shape is an error of the tree."""
+        return self.read(await self.answer(method, path, query=query, body=body), into)
+
+    async def answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> Answer:
+        """The bare answer, whatever its status."""
+        address = f"{self.place.api}{path}" + (f"?{urlencode(query)}" if query else "")
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {**self.headers, **({} if content is None else {"Content-Type": "application/json"})}
+        try:
+            return await call(
+                Request(
+                    address,
+                    method,
+                    headers,
+                    content,
+                    timeout=self.reach.timeout,
+                    ca=self.reach.ca,
+                    proxy=self.reach.proxy,
+                    max_reply=MAX_REPLY,
+                )
+            )
+        except Unreachable as error:
+            raise ForgeUnavailable(f"the forge {error.message}", after=error.after) from None
+
+    def read(self, answer: Answer, into: type[T]) -> T:
+        """What a success holds; a refusal is raised as what it means."""
+        if not answer.ok:
+            raise self.refusal(answer)
+        try:
+            return msgspec.json.decode(answer.body, type=into)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the first covers wrong types too
+            raise unreadable(self.place.host, self.place.project) from None
+
+    def refusal(self, answer: Answer) -> Retry:
+        return refusal(answer, self.place.host, self.place.project, self.token)

@@ -1,0 +1,52 @@
+"""Pull requests in the form of GitHub's API, which Gitea's follows: opened, changed and looked at.
+
+Finding one, and setting its labels, is where the two differ.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic
+
+from stoker.forges.detect import Place
+from stoker.forges.http import Api
+from stoker.forges.common import Told, taken_over
+from stoker.forges.types import PullRequest, PullRequestDraft, short_body, short_title
+
+
+class Pulls(ABC, Generic[Told]):
+    """The pull requests of one repository."""
+
+    def __init__(self, place: Place, api: Api, shape: type[Told]) -> None:
+        self.host = place.host
+        self._api = api
+        self._path = f"/repos/{place.quoted}"
+        self._shape = shape
+
+    @abstractmethod
+    async def find(self, branch: str, base: str = "") -> PullRequest | None: ...
+
+    @abstractmethod
+    async def _labelled(self, pull: Told, wanted: tuple[str, ...]) -> PullRequest: ...
+
+    async def create(self, draft: PullRequestDraft) -> PullRequest:
+        body = {
+            "title": short_title(draft.title),
+            "head": draft.branch,
+            "base": draft.base,
+            "body": short_body(draft.body),
+        }
+        answer = await self._api.answer("POST", f"{self._path}/pulls", body=body)
+        if not answer.ok:
+            return await taken_over(self, self._api, draft, answer)
+        return await self._labelled(self._api.read(answer, self._shape), draft.labels)
+
+    async def update(
+        self, number: int, *, title: str, body: str, labels: tuple[str, ...] = ()
+    ) -> PullRequest:
+        said = {"title": short_title(title), "body": short_body(body)}
+        pull = await self._api.ask("PATCH", f"{self._path}/pulls/{number}", self._shape, body=said)
+        return await self._labelled(pull, labels)
+
+    async def state(self, number: int) -> PullRequest:
+        return (await self._api.ask("GET", f"{self._path}/pulls/{number}", self._shape)).request()

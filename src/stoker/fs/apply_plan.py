@@ -1,0 +1,182 @@
+"""Making a plan real.
+
+All contents are staged on the data volume first (`stoker.fs.staging`); until the
+last one is durable nothing live has been touched. Then the ledger says what is about
+to happen, folders and files are renamed into place in the plan's order, deletions
+follow only if nothing failed, and the ledger says what is really there. A kill at
+any point leaves whole files, and a ledger from which the next pass goes on.
+
+A file that cannot be written is reported and the others go on (C-088); the
+`resource.json` beside it is held back, because it would declare the resource
+complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stoker.domain.errors import Retry
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import record
+from stoker.domain.git_objects import Note
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, Plan
+from stoker.fs.data_folder import DataFolder, why
+from stoker.fs.ledger_store import Book
+from stoker.fs.live_files import Hands
+from stoker.fs.file_rules import FileRules
+from stoker.fs.staging import SYNC_EACH, BlobReader, Progress, Staged, discard, staging
+from stoker.fs.stat_stamp import unseen
+from stoker.fs.cancel import Stop, Stopped, never
+
+__all__ = ["SYNC_EACH", "Applied", "BlobReader", "FileRules", "Progress", "Stopped", "apply"]
+
+AS_WE_ARE = FileRules()
+
+
+class Applied(NamedTuple):
+    """What came of a plan."""
+
+    added: tuple[RelPath, ...] = ()
+    modified: tuple[RelPath, ...] = ()
+    """In content or in mode."""
+    deleted: tuple[RelPath, ...] = ()
+    errors: tuple[Note, ...] = ()
+    bytes_written: int = 0
+
+
+def apply(
+    folder: DataFolder,
+    plan: Plan,
+    book: Book,
+    read: BlobReader,
+    *,
+    rules: FileRules = AS_WE_ARE,
+    ready: Callable[[], None] | None = None,
+    stopped: Stop = never,
+    progress: Progress | None = None,
+) -> Applied:
+    """Carry out `plan`, which was made from `book`; the caller holds the lock.
+
+    `ready` is called when all contents are staged and nothing live has been touched; if it
+    raises, nothing will be.
+    """
+    try:
+        return _Application(folder, plan, book, rules.within(folder.fd), ready, stopped, progress).run(read)
+    except OSError as error:
+        raise Retry(f"data folder {folder.place} {why(error)}", reason=Reason.DATA_VOLUME_FAILED) from error
+
+
+class _Application:
+    def __init__(
+        self,
+        folder: DataFolder,
+        plan: Plan,
+        book: Book,
+        rules: FileRules,
+        ready: Callable[[], None] | None,
+        stopped: Stop,
+        progress: Progress | None,
+    ) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._book = book
+        self._rules = rules
+        self._ready = ready
+        self._stopped = stopped
+        self._progress = progress
+        self._hands = Hands(folder, rules, stopped)
+        self._moved: list[str] = []
+
+    def run(self, read: BlobReader) -> Applied:
+        if self._plan.writes:
+            with staging(self._folder) as fd:
+                staged = Staged(self._folder, fd, self._rules)
+                staged.fill(self._plan.writes, read, self._stopped, self._progress)
+                self._carry_out(staged)
+        else:
+            discard(self._folder)
+            self._carry_out(None)
+        done = self._hands
+        return Applied(
+            added=tuple(w.path for w in self._plan.writes if not w.replaces and w.path in done.records),
+            modified=tuple(w.path for w in self._plan.rewrites if w.path in done.records),
+            deleted=tuple(done.deleted),
+            errors=tuple(Note(path, reason) for path, reason in sorted(done.errors.items())),
+            bytes_written=done.bytes_written,
+        )
+
+    def _carry_out(self, staged: Staged | None) -> None:
+        """From the word that something will happen to the word of what did."""
+        if self._ready is not None:
+            self._ready()
+        if self._plan.actions:
+            self._book.intend(self._folder, self._intended(staged), self._plan.facts)
+        done = False
+        try:
+            self._change(staged)
+            done = not self._hands.errors
+        finally:
+            self._settle(done=done)
+
+    def _intended(self, staged: Staged | None) -> dict[str, bytes]:
+        """What is about to be written, and the modes of files that are ours.
+
+        A file of others has its content already: until it has our mode too, nothing may call it ours.
+        """
+        ledger = self._book.ledger
+        known = ledger.files if ledger is not None and self._plan.modes else {}
+        modes = {
+            str(path): record(version, unseen(version.executable))
+            for path, version in self._plan.modes
+            if path in known
+        }
+        return self._ours({**staged.records, **modes} if staged is not None else modes)
+
+    def _change(self, staged: Staged | None) -> None:
+        """Everything that a reader of the live files can see."""
+        plan, hands = self._plan, self._hands
+        if staged is not None:
+            hands.errors.update(staged.errors)
+        if not hands.errors:  # what has no successor ready does not make room for one
+            hands.delete(plan.clearings, plan.prunable)
+        if staged is not None:
+            self._publish(staged)
+        hands.set_modes(plan.modes)
+        hands.flush()
+        if not hands.errors:
+            hands.delete(plan.deletions, plan.prunable)
+        hands.prune({path.rpartition("/")[0] for path in plan.forgotten}, plan.prunable)
+        hands.flush()
+
+    def _publish(self, staged: Staged) -> None:
+        left = self._hands.publish_trees(staged)
+        wanted = {*(path for path in staged.single if path in staged.records), *left}
+        paths = [str(write.path) for write in self._plan.writes if write.path in wanted]
+        self._moved = paths
+        data = [path for path in paths if path.rpartition("/")[2] != RESOURCE_MANIFEST]
+        self._hands.publish_files(staged, data, self._progress)
+        manifests = [path for path in paths if path.rpartition("/")[2] == RESOURCE_MANIFEST]
+        if manifests:
+            self._hands.flush()  # data is durable before the resource.json that declares it complete
+            self._hands.publish_files(staged, manifests, self._progress)
+
+    def _settle(self, *, done: bool) -> None:
+        plan, hands = self._plan, self._hands
+        hands.look_again(path for path in self._moved if path in hands.records)
+        self._book.settle(
+            self._folder,
+            self._ours({**plan.remembered, **hands.records} if plan.remembered else hands.records),
+            {*plan.forgotten, *hands.deleted, *plan.given_back},
+            plan.facts,
+            complete=done and plan.delivers_all,
+            done=done,
+        )
+
+    def _ours(self, records: dict[str, bytes]) -> dict[str, bytes]:
+        """Without what is somebody else's again."""
+        given_back = self._plan.given_back
+        if not given_back:
+            return records
+        return {path: kept for path, kept in records.items() if path not in given_back}

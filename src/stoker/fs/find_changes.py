@@ -1,0 +1,353 @@
+"""What lies in a data folder and is not as the ledger says.
+
+A file whose stamp is still the ledger's is taken to be as we left it; any other is
+read and named by its blob id, so drift cannot hide behind a date. Nothing is kept
+of what is as it should be: over 100,000 untouched files a walk remembers nothing.
+No symlink is followed; one above a managed place is reported as what stands in the
+way. Folders that are the gateway's own are not even listed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable
+
+from stoker.domain.errors import InvalidValue, Retry
+from stoker.domain.paths import MAX_DEPTH, RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import STAT, Ledger
+from stoker.engine.plan.live import Live, LiveEntry, LiveKind
+from stoker.engine.layout.protected_paths import SHIELD
+from stoker.fs.data_folder import ENTER, DataFolder, why
+from stoker.fs.hash_file import looked_at
+from stoker.fs.dir_walk import Descent
+from stoker.fs.clean_folders import Visit, Visits
+from stoker.fs.cancel import Stop, go_on, never
+
+_FORMAT, _REGULAR = 0o170000, 0o100000
+_FOLDER = LiveEntry(LiveKind.FOLDER)
+_STRANGER = LiveEntry(LiveKind.FILE)
+
+# Most folders need no closer look: a name like these is neither reserved nor shielded, except near the top.
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_+-]*", re.ASCII).fullmatch
+_TOP = max(pattern.count("/") for pattern in SHIELD.patterns if not pattern.startswith("**/."))
+_DEEP = MAX_DEPTH // 2
+
+
+def scan(
+    folder: DataFolder,
+    ledger: Ledger,
+    *,
+    managed_folders: Collection[str] = (),
+    managed_files: Collection[str] = (),
+    compared: Collection[str] = (),
+    walk: bool = True,
+    digits: int = 40,
+    visits: Visits | None = None,
+    stopped: Stop = never,
+) -> Live:
+    """The differences; `compared` are further paths whose content matters, `digits` the length of ids.
+
+    With `walk` everything in the managed places is looked at, and all that the ledger
+    names; without it only `compared`. `visits` are those of earlier walks over this folder.
+    """
+    compared = compared if isinstance(compared, (set, frozenset, dict)) else frozenset(compared)
+    with Descent(folder.fd) as descent:
+        scanner = _Scanner(folder, descent, ledger, compared, digits, visits, stopped)
+        if walk:
+            scanner.walk(managed_folders, managed_files)
+        else:
+            scanner.look_at(compared)
+    return Live(scanner.found, frozenset(scanner.opaque), walked=walk)
+
+
+class _Scanner:
+    def __init__(
+        self,
+        folder: DataFolder,
+        descent: Descent,
+        ledger: Ledger,
+        compared: Collection[str],
+        digits: int,
+        visits: Visits | None,
+        stopped: Stop,
+    ) -> None:
+        self._folder = folder
+        self._descent = descent
+        self._files = ledger.files
+        self._compared = compared
+        self._digits = digits
+        self._visits = visits
+        self._stopped = stopped
+        self._absent: set[str] = set()
+        self._last = "", False
+        self._unreadable: set[str] = set()
+        self._seen = 0
+        self.found: dict[str, LiveEntry | None] = {}
+        self.opaque: set[str] = set()
+
+    def walk(self, folders: Collection[str], files: Collection[str]) -> None:
+        """Everything in the managed places, then what is not in them and still matters."""
+        places: list[str] = []
+        # Where a file shall be may be a folder. With its slash it stands right before what is in it.
+        for inside in sorted({f"{place}/" for place in (*folders, *files)}):
+            if not places or not inside.startswith(f"{places[-1]}/"):
+                places.append(inside[:-1])
+        for place in places:
+            self._place(place)
+        walked = tuple(f"{place}/" for place in places)
+        known = {*places}
+        self.look_at(
+            path
+            for path in self._compared
+            if path not in self._files
+            and path not in known
+            and (not path.startswith(walked) or self._is_hidden(path))
+        )
+        if self._seen < len(self._files):  # some are elsewhere, or gone
+            self.look_at(self._files)
+
+    def look_at(self, paths: Iterable[str]) -> None:
+        """These paths one by one, and what stands in the way above them."""
+        for path in sorted(paths):
+            if path not in self.found:
+                self._look(path)
+
+    def _place(self, place: str) -> None:
+        """A managed place, which may be a folder, a file, or nothing yet."""
+        entered = self._entered(place)
+        if entered is None:
+            return
+        if place in self._files or place in self._compared:
+            self._seen += place in self._files
+            self.found[place] = _FOLDER
+        try:
+            self._list(entered, place, place.count("/") + 1)
+        except OSError as error:
+            raise self._unknown(place, error) from error
+
+    def _entered(self, folder: str) -> int | None:
+        """A descriptor; None if there is no such folder, and then whatever is in its place was looked at."""
+        if folder in self._absent:
+            return None
+        try:
+            return self._descent.enter(folder)
+        except FileNotFoundError:
+            pass
+        except NotADirectoryError:
+            blocking = self._descent.next_of(folder)
+            if blocking not in self._absent:
+                self._absent.add(blocking)
+                self._look(blocking)
+        except OSError as error:
+            raise self._unknown(folder, error) from error
+        self._absent.add(folder)
+        return None
+
+    def _look(self, path: str) -> None:
+        above, _, name = path.rpartition("/")
+        if above != self._last[0]:
+            self._last = above, SHIELD.matches(above)
+        if self._last[1]:
+            return
+        fd = self._entered(above)
+        try:
+            if fd is None:
+                raise FileNotFoundError
+            self._entry(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False))
+            if self.found.get(path) is _FOLDER and self._may_enter(path, above):
+                self._descend(fd, name, path, path.count("/") + 1)
+        except FileNotFoundError:
+            if path in self._files:
+                self.found[path] = None
+        except OSError as error:
+            raise self._unknown(path, error) from error
+
+    def _list(self, fd: int, place: str, depth: int) -> bool:
+        """Everything in a folder: the loop in which a walk spends its time. True if it is as it should be."""
+        go_on(self._stopped)
+        before = os.fstat(fd) if self._visits is not None else None
+        inside = f"{place}/"
+        recorded = self._files.get
+        pack = STAT.pack
+        folders: list[str] = []
+        files: list[str] = []
+        others = False
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                name = entry.name
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(name)
+                        continue
+                    there = entry.stat(follow_symlinks=False)
+                    path = inside + name
+                    mode = there.st_mode
+                    kept = recorded(path)
+                    if (
+                        kept is not None
+                        and mode & _FORMAT == _REGULAR
+                        and kept.startswith(
+                            pack(
+                                there.st_size,
+                                there.st_mtime_ns,
+                                there.st_ctime_ns,
+                                there.st_ino,
+                                mode >> 6 & 1,
+                            )
+                        )
+                    ):
+                        files.append(name)
+                        continue
+                    others = True
+                    if kept is not None or self._is_path(path, place):
+                        self._entry(fd, name, path, there)
+                except FileNotFoundError:  # it went away while we were looking
+                    others = True
+                except OSError:  # a folder that can be listed and not entered
+                    others = True
+                    self._hide(place)
+        self._seen += len(files)
+        others |= not self._enter_all(fd, place, folders, depth)
+        if self._visits is None or before is None:
+            return False
+        if others:
+            self._visits.forget(place)
+            return False
+        return self._visits.keep(place, before, files, folders)
+
+    def _enter_all(self, fd: int, place: str, folders: Iterable[str], depth: int) -> bool:
+        """Everything in the folders of a folder. Whether all is as it should be."""
+        whole = True
+        for name in folders:
+            path = f"{place}/{name}"
+            # Only near the top, or by an odd name, can a folder be none that we may enter.
+            if not (_TOP < depth < _DEEP and _PLAIN(name)) and not self._may_enter(path, place):
+                whole = False
+                continue
+            self._in_place_of_a_file(path)
+            whole &= self._descend(fd, name, path, depth + 1)
+        return whole
+
+    def _revisit(self, visits: Visits, path: str, known: Visit, depth: int) -> bool:
+        """A folder that holds the same names as before: its files are looked at, and the folders in it.
+
+        By their whole paths, which lead through no link: then a folder above would have other times.
+        This is the other loop in which walks spend their time.
+        """
+        go_on(self._stopped)
+        fd, look, recorded, pack = self._folder.fd, os.lstat, self._files.get, STAT.pack
+        inside = f"{path}/"
+        try:
+            for name in known.files:
+                file = inside + name
+                there = look(file, dir_fd=fd)
+                mode, kept = there.st_mode, recorded(file)
+                if (
+                    kept is None
+                    or mode & _FORMAT != _REGULAR
+                    or not kept.startswith(
+                        pack(there.st_size, there.st_mtime_ns, there.st_ctime_ns, there.st_ino, mode >> 6 & 1)
+                    )
+                ):
+                    return self._open(path, depth)
+            below = [(inside + name, look(inside + name, dir_fd=fd)) for name in known.folders]
+        except OSError:  # it went away while we were looking
+            return self._open(path, depth)
+        self._seen += len(known.files)
+        whole = True
+        for folder, there in below:
+            self._in_place_of_a_file(folder)
+            seen = visits.unchanged(folder, there)
+            if seen is None:
+                whole &= self._open(folder, depth + 1)
+            else:
+                whole &= self._revisit(visits, folder, seen, depth + 1)
+        return whole
+
+    def _open(self, path: str, depth: int) -> bool:
+        """A folder all of which has to be listed after all."""
+        try:
+            with self._folder.entered(path) as fd:
+                return self._list(fd, path, depth)
+        except OSError:
+            self._hide(path)
+            return False
+
+    def _in_place_of_a_file(self, path: str) -> None:
+        if path in self._files or path in self._compared:
+            self._seen += path in self._files
+            self.found[path] = _FOLDER
+
+    def _may_enter(self, path: str, place: str) -> bool:
+        if not self._is_path(path, place):
+            return False
+        if SHIELD.matches(path):
+            self.opaque.add(path)
+            return False
+        return True
+
+    def _descend(self, above: int, name: str, path: str, depth: int) -> bool:
+        """Whether all in it is as it should be."""
+        visits = self._visits
+        try:
+            if visits is not None and path in visits:
+                known = visits.unchanged(path, os.stat(name, dir_fd=above, follow_symlinks=False))
+                if known is not None:
+                    return self._revisit(visits, path, known, depth)
+            fd = os.open(name, ENTER, dir_fd=above)
+        except OSError:  # unreadable, or swapped while we were looking: nothing in it is known
+            self._hide(path)
+            return False
+        try:
+            return self._list(fd, path, depth)
+        finally:
+            os.close(fd)
+
+    def _entry(self, folder: int, name: str, path: str, there: os.stat_result) -> None:
+        """One thing that is there: put down unless it is as the ledger says."""
+        kept = self._files.get(path)
+        self._seen += kept is not None
+        kind = _kind(there)
+        if kind is LiveKind.FOLDER:
+            if kept is not None or path in self._compared:
+                self.found[path] = _FOLDER
+        elif kind is not LiveKind.FILE:
+            self.found[path] = LiveEntry(kind)
+        elif kept is None and path not in self._compared:
+            self.found[path] = _STRANGER
+        else:
+            live = looked_at(folder, name, there, kept, digits=self._digits)
+            if live is not None:
+                self.found[path] = live
+
+    def _is_path(self, path: str, place: str) -> bool:
+        """Whether a name on disk can be one of ours; a folder with another one holds more than is listed."""
+        try:
+            RelPath(path)
+        except InvalidValue:
+            self.opaque.add(place)
+            return False
+        return True
+
+    def _hide(self, folder: str) -> None:
+        self.opaque.add(folder)
+        self._unreadable.add(folder)
+
+    def _is_hidden(self, path: str) -> bool:
+        """Whether a path lies where the walk could not look."""
+        return bool(self._unreadable) and path.startswith(tuple(f"{f}/" for f in self._unreadable))
+
+    def _unknown(self, path: str, error: OSError) -> Retry:
+        """Without knowing what lies there nothing may be planned."""
+        return Retry(f"{self._folder.place / path} {why(error)}", reason=Reason.DATA_VOLUME_FAILED)
+
+
+def _kind(found: os.stat_result) -> LiveKind:
+    if stat.S_ISREG(found.st_mode):
+        return LiveKind.FILE
+    if stat.S_ISDIR(found.st_mode):
+        return LiveKind.FOLDER
+    return LiveKind.SYMLINK if stat.S_ISLNK(found.st_mode) else LiveKind.SPECIAL

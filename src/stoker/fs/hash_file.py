@@ -1,0 +1,51 @@
+"""Reading a live file: what it is, by blob id, and how it lay there while it was read.
+
+For a walk that found another stamp than the ledger's, and for whoever needs one
+file as it is now. Only regular files are read, piece by piece.
+"""
+
+from __future__ import annotations
+
+import os
+
+from stoker.engine.plan.ledger import STAT
+from stoker.engine.plan.live import LiveEntry, LiveKind
+from stoker.domain.git_objects import BlobHash, FileVersion
+from stoker.fs.data_folder import open_regular
+from stoker.fs.stat_stamp import settled, stamp, unseen
+
+_CHUNK = 1 << 20
+
+
+def looked_at(
+    folder: int, name: str, there: os.stat_result, kept: bytes | None, *, digits: int
+) -> LiveEntry | None:
+    """What a regular file is; None if it still is what the ledger keeps of it, by its stamp alone."""
+    if kept is not None and kept.startswith(stamp(there)):
+        return None
+    version, seen = _read(folder, name, digits)
+    return LiveEntry(LiveKind.FILE, version, seen)
+
+
+def _read(folder: int, name: str, digits: int) -> tuple[FileVersion | None, bytes]:
+    """The version and the stamp; no version for a file that cannot be read or changes while it is."""
+    try:
+        fd = open_regular(folder, name)
+    except OSError:
+        return None, unseen(False)
+    try:
+        before = os.fstat(fd)
+        digest = BlobHash(before.st_size, digits=digits)
+        size = 0
+        while chunk := os.read(fd, _CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+        after = stamp(os.fstat(fd))
+    except OSError:
+        return None, unseen(False)
+    finally:
+        os.close(fd)
+    executable = bool(after[STAT.size - 1])
+    if size != before.st_size or after != stamp(before):
+        return None, unseen(executable)
+    return FileVersion(digest.blob(), executable), settled(after)

@@ -1,0 +1,299 @@
+"""The ledger on disk, and in the memory of a process that goes on.
+
+It lies in `.sync-state/` on the data volume itself, because it is the only place
+that lives as long as the files it speaks of: a `manifest` that says everything, and
+a `journal` to which each pass adds what it changed (`stoker.fs.journal`). Every step
+is durable before the call returns. The journal becomes a new manifest when it has
+grown past a part of it, so what a pass writes follows from what it changed.
+
+A manifest that cannot be read counts as absent: then nothing is deleted, and the
+next pass writes a new one. Nothing is written when nothing changed: where only stat
+data is newer, it stays in memory and rides with the next change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+
+from stoker.domain.errors import Retry
+from stoker.domain.failpoints import reached
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import STAT, Ledger
+from stoker.domain.git_objects import Note
+from stoker.engine.plan.plan import Facts
+from stoker.engine.layout.protected_paths import STATE
+from stoker.fs import journal
+from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
+from stoker.fs.journal import Change, Frames
+from stoker.fs.lock import locked, state_folder, unusable
+
+__all__ = ["JOURNAL", "MANIFEST", "Book", "locked"]
+
+MANIFEST = STATE.joined("manifest")
+JOURNAL = STATE.joined("journal")
+MAX_BYTES = 256 << 20
+"""More than a million files need; a larger one is not read."""
+SMALL = 256 << 10
+
+_NEW = "manifest.new"
+_Identity = tuple[int, int, int, int, int]
+
+
+class Book:
+    """What we have written to a data folder; one for as many passes as a process makes."""
+
+    def __init__(self) -> None:
+        self.trouble: tuple[Note, ...] = ()
+        self._files: dict[str, bytes] = {}
+        self._intended: Mapping[str, bytes] = {}
+        self._facts = Facts()
+        self._complete = False
+        self._known = False
+        self._unsaved: dict[str, bytes] = {}
+        self._frames = Frames(b"")
+        self._base_size = 0
+        self._on_disk: tuple[_Identity | None, _Identity | None] | None = (None, None)
+
+    @classmethod
+    def load(cls, folder: DataFolder) -> Book:
+        """What the last pass left."""
+        book = cls()
+        try:
+            book._read(folder)
+        except FileNotFoundError:
+            return book
+        except OSError as error:
+            raise unusable(folder, error) from error
+        except journal.Unreadable:
+            why_not = "cannot be read; counted as first contact, on which nothing is deleted"
+            book = cls()
+            book.trouble = (Note(MANIFEST, why_not),)
+            with folder.entered(STATE) as state:
+                book._on_disk = _identities(state)
+        return book
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What is known, None on first contact. Its `files` are no copy: they go on as the book does."""
+        if not self._known:
+            return None
+        facts = {field.name: getattr(self._facts, field.name) for field in fields(Facts)}
+        intended = {path: journal.unpacked(kept) for path, kept in self._intended.items()}
+        return Ledger(self._files, intended, complete=self._complete, **facts)
+
+    def unchanged_on_disk(self, folder: DataFolder) -> bool:
+        """Whether nobody has written the ledger since we last read or wrote it ourselves."""
+        try:
+            with folder.entered(STATE) as state:
+                return self._on_disk == _identities(state)
+        except FileNotFoundError:
+            return self._on_disk == (None, None)
+        except OSError as error:
+            raise unusable(folder, error) from error
+
+    def intend(self, folder: DataFolder, records: Mapping[str, bytes], facts: Facts) -> None:
+        """Say what is about to be written; until it is settled both the old and the new facts count."""
+        change = Change(
+            files=self._unsaved,
+            intended={str(path): journal.packed(kept) for path, kept in records.items()},
+            facts=journal.plain_facts(_both(self._facts, facts), self._facts if self._known else None),
+        )
+        self._write(folder, change)
+
+    def settle(
+        self,
+        folder: DataFolder,
+        records: dict[str, bytes],
+        gone: Collection[str],
+        facts: Facts,
+        *,
+        complete: bool,
+        done: bool = True,
+    ) -> None:
+        """Say what is there now. After a pass that failed in part or was stopped, `done` is False: then
+        what it intended stays so, for a step that is said to have failed may still have taken place."""
+        if not done:
+            facts = _both(self._facts, facts)
+        intended = {} if done else {path: v for path, v in self._intended.items() if path not in records}
+        gone = [str(path) for path in gone if path in self._files and path not in records]
+        new = records
+        if self._files:
+            new = {path: kept for path, kept in records.items() if self._files.get(path) != kept}
+        told = journal.plain_facts(facts, self._facts if self._known else None)
+        if (
+            self._known
+            and not (gone or told)
+            and intended == self._intended
+            and complete == self._complete
+            and all(self._is_same_version(path, kept) for path, kept in new.items())
+        ):
+            self._files.update(new)
+            self._unsaved.update(new)
+            return
+        if self._unsaved:
+            new = self._unsaved | new
+            for path in gone:
+                new.pop(path, None)
+        self._write(folder, Change(files=new, gone=gone, intended=intended, facts=told, complete=complete))
+
+    def _is_same_version(self, path: str, kept: bytes) -> bool:
+        """Whether only the stat data is newer."""
+        before = self._files.get(path)
+        return before is not None and before[STAT.size - 1 :] == kept[STAT.size - 1 :]
+
+    def _write(self, folder: DataFolder, change: Change) -> None:
+        """Durably, as the next step of the journal or, when that has become long, as a new manifest."""
+        if not self.unchanged_on_disk(folder):
+            message = f"{folder.place / STATE} was written by another process; it is read again"
+            raise Retry(message, reason=Reason.DATA_VOLUME_FAILED)
+        self._on_disk = None  # until all is well: whoever comes after a failure reads it again
+        frame = self._frame(change)
+        try:
+            with state_folder(folder) as state:
+                if frame is not None:
+                    self._append(state, frame)
+                self._take(change)
+                if frame is None:
+                    self._replace(state)
+                self._on_disk = _identities(state)
+        except OSError as error:
+            raise unusable(folder, error) from error
+        self._unsaved = {}
+
+    def _frame(self, change: Change) -> bytes | None:
+        """The next step of the journal; None if that would become too long."""
+        room = max(SMALL, self._base_size // 2) - self._frames.end if self._known else 0
+        if journal.least_size(change) > room:  # so that it is not encoded in vain
+            return None
+        frame = self._frames.next(change)
+        return frame if len(frame) <= room else None
+
+    def _append(self, state: int, frame: bytes) -> None:
+        end = self._frames.end
+        flags = os.O_RDWR | (0 if end else os.O_CREAT)
+        fd = open_regular(state, JOURNAL.name, flags)
+        try:
+            reached("journal.append.before")
+            os.ftruncate(fd, end)  # what a crash left behind the last good frame
+            os.lseek(fd, end, os.SEEK_SET)
+            write_all(fd, frame)
+            reached("journal.append.after")
+            reached("journal.sync.before")
+            os.fdatasync(fd)
+            if not end:
+                os.fsync(state)
+            reached("journal.sync.after")
+        finally:
+            os.close(fd)
+        self._frames.wrote(frame)
+
+    def _replace(self, state: int) -> None:
+        """A new manifest; from the rename on the old journal belongs to nothing."""
+        generation = os.urandom(journal.GENERATION)
+        pieces = journal.encode_base(
+            generation,
+            Change(
+                files=self._files,
+                intended=self._intended,
+                facts=journal.plain_facts(self._facts, None),
+                complete=self._complete,
+            ),
+        )
+        with suppress(FileNotFoundError):
+            os.unlink(_NEW, dir_fd=state)
+        fd = os.open(_NEW, CREATE, 0o600, dir_fd=state)
+        try:
+            reached("base.write.before")
+            for piece in pieces:
+                write_all(fd, piece)
+            reached("base.write.after")
+            reached("base.sync.before")
+            os.fsync(fd)
+            reached("base.sync.after")
+        finally:
+            os.close(fd)
+        reached("base.rename.before")
+        os.rename(_NEW, MANIFEST.name, src_dir_fd=state, dst_dir_fd=state)
+        reached("base.rename.after")
+        reached("base.flush.before")
+        os.fsync(state)
+        reached("base.flush.after")
+        with suppress(FileNotFoundError):
+            reached("journal.unlink.before")
+            os.unlink(JOURNAL.name, dir_fd=state)
+            reached("journal.unlink.after")
+        self._frames = Frames(generation)
+        self._base_size = sum(map(len, pieces))
+
+    def _read(self, folder: DataFolder) -> None:
+        with folder.entered(STATE) as state:
+            while True:  # a dry run holds no lock: the manifest may be replaced while we read the journal
+                self._on_disk = _identities(state)
+                base = _content(state, MANIFEST.name)
+                try:
+                    tail = _content(state, JOURNAL.name)
+                except FileNotFoundError:
+                    tail = b""
+                if self._on_disk[0] == _identities(state)[0]:
+                    break
+        generation, whole = journal.decode_base(base)
+        self._base_size = len(base)
+        self._frames = Frames(generation)
+        self._take(whole)
+        for change in self._frames.read(tail):
+            self._take(change)
+        if self._frames.end != len(
+            tail
+        ):  # what is cut off may have been the truth: nothing is taken for granted
+            self._complete = False
+
+    def _take(self, change: Change) -> None:
+        for path in change.gone:
+            self._files.pop(path, None)
+        self._files.update(change.files)
+        self._intended = change.intended
+        self._facts = journal.with_facts(self._facts, change.facts)
+        self._complete = change.complete
+        self._known = True
+
+
+def _both(before: Facts, after: Facts) -> Facts:
+    """Until a pass is through: what it adds where we may act or must not counts, all else is as it was.
+
+    Where either of the two welcomes files of others, somebody may have put them there meanwhile.
+    """
+    return replace(
+        before,
+        mappings=before.mappings | after.mappings,
+        folders=before.folders | after.folders,
+        kept=before.kept | after.kept,
+        mirrored=before.mirrored & after.mirrored,
+    )
+
+
+def _identities(state: int) -> tuple[_Identity | None, _Identity | None]:
+    return _identity(state, MANIFEST.name), _identity(state, JOURNAL.name)
+
+
+def _identity(state: int, name: str) -> _Identity | None:
+    try:
+        found = os.stat(name, dir_fd=state, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _content(state: int, name: str) -> bytes:
+    fd = open_regular(state, name)
+    with os.fdopen(fd, "rb", buffering=0) as file:
+        size = os.fstat(fd).st_size
+        if size > MAX_BYTES:
+            raise journal.Unreadable(f"{name} is larger than anything that we write")
+        pieces = []
+        while size > 0 and (piece := file.read(size)):
+            pieces.append(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

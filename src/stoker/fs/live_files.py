@@ -1,0 +1,206 @@
+"""The hands that change live files.
+
+One step for each thing that a plan can ask for, always by descriptor, and each
+failure put down as the failure of that file. Knows which folders have to be made
+durable, and what the ledger may say of a file that was moved into place: a rename
+changes a file's stamp, so it is taken anew in the end, from what is really there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Collection, Iterable, Sequence
+
+from stoker.domain.failpoints import reached
+from stoker.domain.paths import RelPath
+from stoker.engine.plan.ledger import STAT, record, stat_of
+from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, SetMode
+from stoker.fs.data_folder import DataFolder, enter, prune, publish, remove, set_mode, sync_volume, why
+from stoker.fs.dir_walk import Descent
+from stoker.fs.file_rules import FileRules
+from stoker.fs.staging import HELD_BACK, SYNC_EACH, Progress, Staged
+from stoker.fs.stat_stamp import let_rest, settled, stamp, unseen
+from stoker.fs.cancel import Stop, go_on
+
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+class Hands:
+    """At work on one data folder."""
+
+    def __init__(self, folder: DataFolder, rules: FileRules, stopped: Stop) -> None:
+        self.errors: dict[str, str] = {}
+        self.records: dict[str, bytes] = {}
+        """Of each file that was changed, what the ledger shall say."""
+        self.bytes_written = 0
+        self.deleted: list[RelPath] = []
+        self._folder = folder
+        self._rules = rules
+        self._stopped = stopped
+        self._touched: set[str] = set()
+
+    def publish_trees(self, staged: Staged) -> list[str]:
+        """Rename new folders into place; the files of those that somebody made meanwhile are given back."""
+        left: list[str] = []
+        if sum(len(tree.paths) for tree in staged.trees.values()) > SYNC_EACH:
+            let_rest(staged.filled_at)  # or every walk would read the youngest of them again
+        with Descent(self._folder.fd, self._make) as live:
+            for top, (staged_as, paths) in staged.trees.items():
+                go_on(self._stopped)
+                if not paths:
+                    continue
+                above, _, name = top.rpartition("/")
+                now = time.time_ns()
+                try:
+                    if not _rename_folder(staged.fd, staged_as, live.enter(above), name):
+                        left += paths
+                        continue
+                except OSError as error:
+                    self.errors |= dict.fromkeys(paths, why(error))
+                    continue
+                self._touched.add(above)
+                for path in paths:
+                    self._wrote(path, staged, now)
+        return left
+
+    def publish_files(self, staged: Staged, paths: Sequence[str], progress: Progress | None) -> None:
+        """Rename files into place, one by one and in this order."""
+        troubled = {path.rpartition("/")[0] for path in self.errors}
+        with Descent(self._folder.fd, self._make) as live, Descent(staged.fd) as inside:
+            for number, path in enumerate(paths):
+                go_on(self._stopped)
+                above, _, name = path.rpartition("/")
+                if name == RESOURCE_MANIFEST and above in troubled:
+                    self.errors.setdefault(path, HELD_BACK)
+                    continue
+                folder, _, source = staged.location(path).rpartition("/")
+                try:
+                    publish(inside.enter(folder), source, live.enter(above), name)
+                except OSError as error:
+                    self.errors[path] = why(error)
+                    continue
+                self._touched.add(above)
+                self._wrote(path, staged)
+                if progress is not None:
+                    progress("publishing", number + 1, len(paths))
+
+    def set_modes(self, changes: Iterable[SetMode]) -> None:
+        with Descent(self._folder.fd) as live:
+            for path, version in changes:
+                go_on(self._stopped)
+                above, _, name = path.rpartition("/")
+                try:
+                    set_mode(live.enter(above), name, self._rules.mode(version.mode))
+                except OSError as error:
+                    self.errors[path] = why(error)
+                else:
+                    self.records[str(path)] = record(version, unseen(version.executable))
+
+    def delete(self, deletions: Sequence[Delete], prunable: Collection[str]) -> None:
+        emptied: set[str] = set()
+        try:
+            with Descent(self._folder.fd) as live:
+                for (path,) in deletions:
+                    go_on(self._stopped)
+                    above, _, name = path.rpartition("/")
+                    try:
+                        remove(live.enter(above), name)
+                    except FileNotFoundError:  # with the folder that it was in
+                        pass
+                    except OSError as error:
+                        self.errors[path] = why(error)
+                        continue
+                    self.deleted.append(path)
+                    emptied.add(above)
+        finally:  # also when it was stopped: nobody would come back for an empty folder
+            self._touched |= emptied
+            self.prune(emptied, prunable)
+
+    def prune(self, folders: Iterable[str], prunable: Collection[str]) -> None:
+        """Emptied folders go, up to the one that a mapping declared and never above it."""
+        with Descent(self._folder.fd) as live:
+            for emptied in sorted(folders, reverse=True):
+                folder = emptied
+                while any(f"{folder}/".startswith(f"{top}/") for top in prunable):
+                    above, _, name = folder.rpartition("/")
+                    try:
+                        if not prune(live.enter(above), name):
+                            break
+                    except FileNotFoundError:  # with the folder that it was in
+                        pass
+                    except OSError:
+                        break
+                    self._touched.add(above)
+                    folder = above
+
+    def flush(self) -> None:
+        """Make the names in all folders durable that were changed since the last time."""
+        touched, self._touched = sorted(self._touched), set()
+        if not touched:
+            return
+        reached("flush.before")
+        if len(touched) > SYNC_EACH:
+            sync_volume(self._folder.fd)
+        else:
+            with Descent(self._folder.fd) as live:
+                for folder in touched:
+                    try:
+                        os.fsync(live.enter(folder))
+                    except (FileNotFoundError, NotADirectoryError):  # gone since, and its parent is touched
+                        continue
+        reached("flush.after")
+
+    def look_again(self, paths: Iterable[str]) -> None:
+        """Take the stamps of files that were renamed: where they are, and if they still are what we moved."""
+        now = time.time_ns()
+        with Descent(self._folder.fd) as live:
+            for path in sorted(paths):
+                moved = self.records[path]
+                above, _, name = path.rpartition("/")
+                found = unseen(bool(moved[STAT.size - 1]))
+                try:
+                    there = stamp(os.stat(name, dir_fd=live.enter(above), follow_symlinks=False))
+                    if _same_but_moved(moved, there):
+                        found = settled(there, now)
+                except OSError:
+                    pass
+                self.records[path] = found + moved[STAT.size :]
+
+    def _wrote(self, path: str, staged: Staged, now: int | None = None) -> None:
+        kept = staged.records.pop(path)
+        self.bytes_written += STAT.unpack_from(kept)[0]
+        self.records[path] = kept if now is None else settled(kept, now)
+
+    def _make(self, above: int, name: str, path: str) -> int:
+        reached("mkdir.before")
+        fd = self._rules.make_folder(above, name)
+        reached("mkdir.after")
+        self._touched.add(path.rpartition("/")[0])
+        return fd
+
+
+def _rename_folder(source: int, staged: str, above: int, name: str) -> bool:
+    """Move a folder to its place; False if there is one by now."""
+    try:
+        os.close(enter(above, name))
+    except FileNotFoundError:
+        pass
+    else:
+        return False
+    try:
+        reached("folder.rename.before")
+        os.rename(staged, name, src_dir_fd=source, dst_dir_fd=above)
+        reached("folder.rename.after")
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True
+
+
+def _same_but_moved(staged: bytes, there: bytes) -> bool:
+    """Whether size, mtime, inode and mode are those of the file that we wrote."""
+    ours, theirs = STAT.unpack(stat_of(staged)), STAT.unpack(there)
+    return (*ours[:2], *ours[3:]) == (*theirs[:2], *theirs[3:])

@@ -1,0 +1,69 @@
+"""The lock that lets one pass at a time into a data folder.
+
+It lies in `.sync-state/` on the data volume itself, where every process that could
+write there finds it, on whatever node it runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from stoker.domain.errors import Retry, Wait
+from stoker.domain.failpoints import reached
+from stoker.domain.reasons import Reason
+from stoker.engine.layout.protected_paths import STATE
+from stoker.fs.data_folder import PRIVATE_MODE, DataFolder, enter, why
+
+RETRY_AFTER = 5.0
+
+_LOCK = "lock"
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@contextmanager
+def locked(folder: DataFolder) -> Iterator[None]:
+    """Be the only pass on this data folder; the kernel lets go of the lock when the process dies."""
+    try:
+        with state_folder(folder) as state:
+            fd = os.open(_LOCK, _OPEN, 0o600, dir_fd=state)
+    except OSError as error:
+        raise unusable(folder, error) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Wait(
+                f"another sync is at work on {folder.place}",
+                after=RETRY_AFTER,
+                reason=Reason.SYNC_IN_PROGRESS,
+            ) from None
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def state_folder(folder: DataFolder) -> Iterator[int]:
+    """A descriptor of `.sync-state/`, which is made if it is missing, and ours alone."""
+    try:
+        fd = enter(folder.fd, STATE)
+    except FileNotFoundError:
+        reached("state.mkdir.before")
+        with suppress(FileExistsError):
+            os.mkdir(STATE, PRIVATE_MODE, dir_fd=folder.fd)
+        os.fsync(folder.fd)
+        reached("state.mkdir.after")
+        fd = enter(folder.fd, STATE)
+    try:
+        if os.fstat(fd).st_mode & 0o7777 != PRIVATE_MODE:
+            os.fchmod(fd, PRIVATE_MODE)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def unusable(folder: DataFolder, error: OSError) -> Retry:
+    return Retry(f"{folder.place / STATE} {why(error)}", reason=Reason.DATA_VOLUME_FAILED)

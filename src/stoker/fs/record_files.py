@@ -1,0 +1,73 @@
+"""Files beside the ledger that people and collectors read: an audit log, reports of syncs.
+
+They lie in `.sync-state/` and are bounded: a log is turned over when it is full, and of
+reports the newest stay. Nothing that a sync needs is among them, so nothing here is
+made durable at once, and whoever calls this goes on when it raises `OSError`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.engine.layout.protected_paths import STATE
+from stoker.fs.data_folder import CREATE, PRIVATE_MODE, DataFolder, enter, open_regular, write_all
+from stoker.fs.ledger_store import JOURNAL, MANIFEST
+
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
+_NEW = ".new"
+
+
+def append_line(data_dir: Path, name: str, line: bytes, *, at_most: int) -> bool:
+    """Put a line at the end of a log; False where nothing was ever synced, and no trace is left there.
+
+    A log that would pass its limit becomes `name.1`, in place of the one before it.
+    """
+    with DataFolder.opened(data_dir) as folder:
+        try:
+            state = enter(folder.fd, STATE)
+        except FileNotFoundError:
+            return False
+        try:
+            if not _was_synced(state):
+                return False
+            with suppress(FileNotFoundError):
+                if os.stat(name, dir_fd=state, follow_symlinks=False).st_size + len(line) > at_most:
+                    os.rename(name, f"{name}.1", src_dir_fd=state, dst_dir_fd=state)
+            fd = open_regular(state, name, _APPEND)
+            try:
+                write_all(fd, line)
+            finally:
+                os.close(fd)
+        finally:
+            os.close(state)
+    return True
+
+
+def _was_synced(state: int) -> bool:
+    """Whether there is a ledger; a sync that was refused has left no more than its lock."""
+    return not {MANIFEST.name, JOURNAL.name}.isdisjoint(os.listdir(state))
+
+
+def keep_report(data_dir: Path, shelf: str, name: str, content: bytes, *, most: int) -> None:
+    """Put a report on its shelf and take the oldest away, by name, until `most` are left."""
+    with DataFolder.opened(data_dir) as folder, folder.entered(STATE) as state:
+        with suppress(FileExistsError):
+            os.mkdir(shelf, PRIVATE_MODE, dir_fd=state)
+        place = enter(state, shelf)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(_NEW, dir_fd=place)
+            fd = os.open(_NEW, CREATE, 0o600, dir_fd=place)
+            try:
+                write_all(fd, content)
+            finally:
+                os.close(fd)
+            os.rename(_NEW, name, src_dir_fd=place, dst_dir_fd=place)
+            with os.scandir(place) as entries:
+                there = sorted(one.name for one in entries if not one.name.startswith("."))
+            for oldest in there[:-most]:
+                os.unlink(oldest, dir_fd=place)
+        finally:
+            os.close(place)

@@ -1,0 +1,188 @@
+"""Notices that something below a folder changed, without saying what.
+
+inotify where the kernel has it; otherwise, when its limit of watches is reached, or where
+the folder is a link, a look at the stat data of all files every 0.3 s. Either
+way a burst of writes, as an editor or a branch switch makes, becomes one notice:
+it is given when things have been quiet for a moment, and no later than half a second
+after the first. `.git` is not looked at.
+
+The kernel watches a folder, not its name. A branch switch can take the folder away and
+bring another one of its name, so every 0.3 s it is looked whether it is still the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.fs.watch import inotify
+from stoker.fs.watch.inotify import Event, Inotify
+
+QUIET = 0.05
+PATIENCE = 0.5
+POLL = 0.3
+
+_GIT = ".git"
+_MASK = (
+    inotify.MODIFY | inotify.ATTRIB | inotify.CLOSE_WRITE | inotify.MOVED | inotify.CREATE | inotify.DELETE
+)
+
+
+class FolderNotices:
+    """`await changed()` returns after each burst of changes below the folder."""
+
+    def __init__(self, root: Path, *, clock: Clock | None = None, inotify: bool = True) -> None:
+        self._root = root
+        self._clock = clock if clock is not None else SystemClock()
+        self._event = asyncio.Event()
+        self._inotify = _Watches.opened(root, self._event.set) if inotify else None
+        self._stamp = None if self._inotify is not None else _stamp(root)
+
+    @property
+    def polls(self) -> bool:
+        return self._inotify is None
+
+    async def changed(self) -> None:
+        if self._inotify is None:
+            await self._polled()
+            return
+        await self._told(self._inotify)
+        end = self._clock.monotonic() + PATIENCE
+        while self._event.is_set() and self._clock.monotonic() < end:
+            self._event.clear()
+            await self._clock.sleep(QUIET)
+        self._event.clear()
+        if self._inotify is not None and self._inotify.blind:
+            # No watch could be added for a new folder: from here on everything is looked at.
+            self.close()
+
+    def close(self) -> None:
+        if self._inotify is not None:
+            self._inotify.close()
+            self._inotify = None
+
+    async def _told(self, watches: _Watches) -> None:
+        """Until the kernel tells something, or there is something that it does not tell."""
+        told = asyncio.ensure_future(self._event.wait())
+        try:
+            while not told.done() and not watches.astray:
+                await asyncio.wait((told,), timeout=POLL)
+        finally:
+            told.cancel()
+        if watches.astray:
+            watches.close()
+            self._inotify = _Watches.opened(self._root, self._event.set)
+            self._event.set()
+
+    async def _polled(self) -> None:
+        while True:
+            await self._clock.sleep(POLL)
+            now = await asyncio.to_thread(_stamp, self._root)
+            if now != self._stamp:
+                self._stamp = now
+                return
+
+
+class _Watches:
+    """The kernel's notices, with one watch per folder."""
+
+    def __init__(self, kernel: Inotify, root: Path, tell: Callable[[], None]) -> None:
+        self._kernel = kernel
+        self._root = root
+        self._tell = tell
+        self._folders: dict[int, Path] = {}
+        self._identity = _identity(root)
+
+    @classmethod
+    def opened(cls, root: Path, tell: Callable[[], None]) -> _Watches | None:
+        """None where there is no inotify, not enough of it, or a root that it does not watch."""
+        kernel = Inotify.opened(_MASK)
+        if kernel is None:
+            return None
+        one = cls(kernel, root, tell)
+        one._watch(root)
+        if one.blind or one._is_deaf:
+            one.close()
+            return None
+        kernel.listen(one._heard)
+        return one
+
+    @property
+    def blind(self) -> bool:
+        return self._kernel.blind
+
+    @property
+    def _is_deaf(self) -> bool:
+        """Whether the root is there and cannot be watched: it is a link, or not ours to read."""
+        return (
+            self._identity is not None
+            and self._root not in self._folders.values()
+            and _identity(self._root) == self._identity
+        )
+
+    @property
+    def astray(self) -> bool:
+        """Whether another folder has the root's name by now, or none, or one that was none before.
+
+        A number is given to a new folder as soon as the old one is gone, so the kernel is heard on that too.
+        """
+        return _identity(self._root) != self._identity or (
+            self._identity is not None and self._root not in self._folders.values()
+        )
+
+    def close(self) -> None:
+        self._kernel.close()
+
+    def _watch(self, folder: Path) -> None:
+        """This folder and all below; the parent first, so that what is made meanwhile is noticed there."""
+        for place in _folders(folder):
+            number = self._kernel.watch(place)
+            if number is not None:
+                self._folders[number] = place
+
+    def _heard(self, event: Event) -> None:
+        if event.name == _GIT:
+            return
+        if event.mask & inotify.IGNORED:  # the folder is gone, and its watch with it
+            self._folders.pop(event.number, None)
+        self._tell()
+        if event.mask & inotify.OVERFLOW:
+            self._watch(self._root)
+        elif (
+            event.mask & inotify.ISDIR
+            and event.mask & (inotify.CREATE | inotify.MOVED)
+            and event.number in self._folders
+        ):
+            self._watch(self._folders[event.number] / event.name)
+
+
+def _identity(root: Path) -> tuple[int, int] | None:
+    try:
+        there = root.lstat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
+
+
+def _folders(top: Path) -> Iterator[Path]:
+    for place, names, _ in os.walk(top):
+        names[:] = [name for name in names if name != _GIT]
+        yield Path(place)
+
+
+def _stamp(root: Path) -> frozenset[tuple[str, int, int, int, int]]:
+    """Equal as long as no file below was touched."""
+    found = set()
+    for place in _folders(root):
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    if entry.name == _GIT:
+                        continue
+                    info = entry.stat(follow_symlinks=False)
+                    found.add((entry.path, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns))
+    return frozenset(found)

@@ -1,0 +1,43 @@
+"""A user name and a password, handed to one git process.
+
+git asks a helper program for them (askpass). The helper is a fixed script without
+any secret in it; it prints what stands in the environment of that one git process,
+and only for the address that the credentials are meant for. They are never part
+of an argument, an address or a configuration file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from stoker.domain.refs import RepoUrl
+from stoker.git.auth.credentials import Password
+from stoker.git.private_files import install
+
+# git asks "Username for 'https://host': " and "Password for 'https://user@host': ".
+_ASKPASS = b"""\
+#!/bin/sh
+case "$1" in
+"Username for '$STOKER_GIT_SCHEME://$STOKER_GIT_HOST'"*) printf '%s\\n' "$STOKER_GIT_USERNAME" ;;
+"Password for '$STOKER_GIT_SCHEME://"*"@$STOKER_GIT_HOST'"*) printf '%s\\n' "$STOKER_GIT_PASSWORD" ;;
+*) exit 1 ;;
+esac
+"""
+
+
+def install_askpass(folder: Path) -> Path:
+    """The helper, in a folder that only this user may enter."""
+    return install(folder / "askpass", _ASKPASS)
+
+
+def askpass_environment(helper: Path, url: RepoUrl, login: Password) -> dict[str, str]:
+    """What the helper needs, for the environment of one git process."""
+    parts = urlsplit(url)
+    return {
+        "GIT_ASKPASS": str(helper),
+        "STOKER_GIT_SCHEME": parts.scheme,
+        "STOKER_GIT_HOST": parts.netloc,
+        "STOKER_GIT_USERNAME": login.username,
+        "STOKER_GIT_PASSWORD": login.password.reveal(),
+    }

@@ -1,0 +1,95 @@
+"""From an `Access` to what one git process is handed: variables, settings, files.
+
+Each address gets what fits it and nothing else: a password only over http, a key
+only over ssh, certificates and proxy only over http. What does not fit is refused
+by name, never left out silently. Files live as long as the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from stoker.http_client.proxy import checked
+from stoker.domain.errors import Misconfigured
+from stoker.domain.refs import RepoUrl, without_userinfo
+from stoker.git.auth import https_proxy as proxies
+from stoker.git.auth.credentials import Access, Password, SshKey, proxy_secrets
+from stoker.git.auth.askpass import askpass_environment, install_askpass
+from stoker.git.private_files import folder_for_one_call
+
+
+class Unlocked(NamedTuple):
+    """What is added for one process, and what no message of it may show."""
+
+    environment: dict[str, str]
+    config: dict[str, str]
+    hidden: tuple[str, ...] = ()
+
+
+class Helpers:
+    """The programs that git asks, installed in a private folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.askpass = install_askpass(home)
+
+    @property
+    def intact(self) -> bool:
+        """Whether nobody has emptied the cache since."""
+        return self.askpass.is_file()
+
+
+@contextmanager
+def unlocked(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlocked]:
+    """Everything that git needs to be let in at `url`, for as long as the context lasts."""
+    if url.scheme == "ssh":
+        with _over_ssh(helpers, url, access) as over_ssh:
+            yield over_ssh
+    elif url.scheme in ("http", "https"):
+        yield _over_http(helpers, url, access)
+    else:
+        yield Unlocked({}, {}, tuple(access.hidden()))
+
+
+@contextmanager
+def _over_ssh(helpers: Helpers, url: RepoUrl, access: Access) -> Iterator[Unlocked]:
+    place = without_userinfo(url)
+    if not isinstance(access.login, SshKey):
+        raise Misconfigured(f"repository {place} has an ssh address, for which git.auth.sshKey is needed")
+    if access.proxy:
+        raise Misconfigured(f"repository {place} has an ssh address, which git.proxy cannot carry; use https")
+    import shlex  # noqa: PLC0415 - start-up without ssh is quicker
+
+    from stoker.git.auth.ssh import install_ssh, ssh_environment  # noqa: PLC0415
+
+    with folder_for_one_call(helpers.home) as folder:
+        environment = ssh_environment(folder, url, access.login, access.require_known_hosts)
+        # As a command, because a setting in a repository's configuration would come before GIT_SSH.
+        environment["GIT_SSH_COMMAND"] = shlex.quote(str(install_ssh(helpers.home)))
+        yield Unlocked(environment, {}, tuple(access.hidden()))
+
+
+def _over_http(helpers: Helpers, url: RepoUrl, access: Access) -> Unlocked:
+    environment: dict[str, str] = {}
+    config: dict[str, str] = {}
+    if isinstance(access.login, SshKey):
+        raise Misconfigured(
+            f"repository {without_userinfo(url)} has an {url.scheme} address, "
+            f"for which an ssh key is of no use"
+        )
+    if isinstance(access.login, Password):
+        environment |= askpass_environment(helpers.askpass, url, access.login)
+    if access.ca is not None:
+        from stoker.git.auth.https_ca import bundle  # noqa: PLC0415 - as above
+
+        config["http.sslCAInfo"] = str(bundle(helpers.home, access.ca))
+    if access.proxy:
+        config["http.proxy"] = checked(access.proxy)
+        environment |= proxies.exceptions()
+        return Unlocked(environment, config, tuple(access.hidden()))
+    inherited = proxies.inherited()
+    hidden = (*access.hidden(), *(part for value in inherited.values() for part in proxy_secrets(value)))
+    return Unlocked(environment | inherited, config, hidden)

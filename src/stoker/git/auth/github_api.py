@@ -1,0 +1,59 @@
+"""One request to GitHub's API, and its refusals in words.
+
+Used for tokens of GitHub Apps. The statement that proves who we are goes to the
+API of the repository's own host and nowhere else. What GitHub says about a refusal is
+cut to a line.
+"""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlsplit
+
+from stoker.http_client import Answer, Request, Unreachable, call
+from stoker.domain.errors import StokerError
+from stoker.domain.secrets import Secret
+from stoker.git.errors import SourceAuthFailed, SourceUnreachable, one_line
+
+TIMEOUT = 30.0
+
+
+async def post(address: str, bearer: Secret, ca: bytes | None, proxy: str) -> Answer:
+    """POST without a body."""
+    headers = {
+        "Accept": "application/vnd.github+json",
+        "Authorization": f"Bearer {bearer.reveal()}",
+        "X-GitHub-Api-Version": "2022-11-28",
+    }
+    try:
+        return await call(Request(address, "POST", headers, timeout=TIMEOUT, ca=ca, proxy=proxy))
+    except Unreachable as error:
+        raise SourceUnreachable(f"the API of {error.message}") from None
+
+
+def explained(answer: Answer, who: str, api: str) -> StokerError:
+    """Why there is no token."""
+    host = urlsplit(api).hostname
+    said = f"{host} says: {_message(answer.body)}"
+    if answer.status in (403, 429) and answer.wait is not None:
+        return SourceUnreachable(f"{who} has asked {host} too often: {said}", after=answer.wait)
+    if answer.status == 401:
+        return SourceAuthFailed(f"{who}: the app id or its private key is wrong: {said}")
+    if answer.status == 404:
+        return SourceAuthFailed(
+            f"{who}: the app has no such installation, or the address has no such API: {said}"
+        )
+    if answer.status in (403, 422):
+        return SourceAuthFailed(f"{who} gets no token, as when it is suspended: {said}")
+    if 300 <= answer.status < 400:
+        return SourceUnreachable(f"{who}: the API of {host} answers with a redirect, which is not followed")
+    return SourceUnreachable(f"{who}: the API of {host} answered with status {answer.status}: {said}")
+
+
+def _message(body: bytes) -> str:
+    try:
+        content = json.loads(body)
+    except ValueError:
+        content = None
+    message = content.get("message") if isinstance(content, dict) else None
+    return one_line(message) if isinstance(message, str) else "nothing that can be read"

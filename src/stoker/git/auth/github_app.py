@@ -1,0 +1,158 @@
+"""Logging in as an installed GitHub App: a short-lived token for the app's key.
+
+The app signs a statement of who it is (a JWT) with its private key, and GitHub
+answers with a token of one installation that opens its repositories for an hour.
+Tokens are kept in memory only, per app, installation *and* key: whoever names
+somebody else's app without having its key gets nothing. They are renewed some
+minutes before they expire, measured by GitHub's own clock and a monotonic one, so
+a machine whose time is wrong is let in too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from urllib.parse import urlsplit
+
+from stoker.http_client import Answer
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import InvalidValue
+from stoker.domain.refs import RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.git.errors import SourceUnreachable
+from stoker.git.auth.credentials import TOKEN_USER, Access, Password
+from stoker.git.auth.github_api import explained, post
+
+MAX_KEPT = 256
+_BACKDATED = 60
+_VALID_FOR = 540  # together with the backdating the ten minutes that GitHub allows at most
+_RENEW_BEFORE = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class GitHubApp:
+    """One installation of an app."""
+
+    app_id: int
+    installation_id: int
+    key: Secret
+
+    def __str__(self) -> str:
+        return f"GitHub App {self.app_id}, installation {self.installation_id}"
+
+
+@dataclass(slots=True)
+class _Kept:
+    token: Secret | None = None
+    until: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class AppTokens:
+    """The tokens of this process."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock if clock is not None else SystemClock()
+        self._kept: dict[tuple[str, int, int, bytes], _Kept] = {}
+
+    async def access(
+        self, app: GitHubApp, url: RepoUrl, *, ca: bytes | None = None, proxy: str = ""
+    ) -> Access:
+        """What opens a repository of the app's installation now."""
+        api = api_of(url)
+        digest = hashlib.sha256(app.key.reveal_bytes()).digest()
+        kept = self._entry((api, app.app_id, app.installation_id, digest))
+        async with kept.lock:  # whoever comes meanwhile waits for the same token
+            if kept.token is None or self._clock.monotonic() >= kept.until:
+                kept.token, kept.until = await self._renewed(app, api, ca, proxy)
+            token = kept.token
+        return Access(
+            Password(TOKEN_USER, token),
+            ca=ca,
+            proxy=proxy,
+            subject=f"app/{app.app_id}/{app.installation_id}",
+            refused=partial(_forget, kept, token),
+        )
+
+    def _entry(self, key: tuple[str, int, int, bytes]) -> _Kept:
+        if key not in self._kept:
+            idle = [known for known, kept in self._kept.items() if not kept.lock.locked()]
+            for known in idle[: len(self._kept) - MAX_KEPT + 1] if len(self._kept) >= MAX_KEPT else ():
+                del self._kept[known]
+        return self._kept.setdefault(key, _Kept())
+
+    async def _renewed(self, app: GitHubApp, api: str, ca: bytes | None, proxy: str) -> tuple[Secret, float]:
+        address = f"{api}/app/installations/{app.installation_id}/access_tokens"
+        now = self._clock.now().timestamp()
+        asked = self._clock.monotonic()
+        answer = await post(address, _statement(app, now), ca, proxy)
+        if answer.status == 401 and answer.date is not None and abs(answer.date - now) > _BACKDATED / 2:
+            # Our clock may be the reason: the statement is made again by GitHub's.
+            asked = self._clock.monotonic()
+            answer = await post(address, _statement(app, answer.date), ca, proxy)
+        if answer.status != 201:
+            raise explained(answer, str(app), api)
+        return _token(answer, app, asked)
+
+
+def api_of(url: RepoUrl) -> str:
+    """The API that belongs to a repository's address."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http"):
+        raise InvalidValue("a GitHub App logs in over https; use the https address of the repository")
+    host = (parts.hostname or "").lower()
+    if host in ("github.com", "www.github.com"):
+        return "https://api.github.com"
+    if host.endswith(".ghe.com"):
+        return f"https://api.{host}"
+    return f"{parts.scheme}://{parts.netloc}/api/v3"
+
+
+def _forget(kept: _Kept, token: Secret) -> None:
+    """Unless somebody has renewed it meanwhile."""
+    if kept.token is token:
+        kept.token = None
+
+
+def _statement(app: GitHubApp, now: float) -> Secret:
+    """Who we are, signed (RS256)."""
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - few log in this way
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415
+
+    try:
+        key = serialization.load_pem_private_key(app.key.reveal_bytes().strip() + b"\n", password=None)
+    except (ValueError, TypeError):  # TypeError: it is encrypted
+        raise InvalidValue(
+            f"the private key of {app} is not an unencrypted private key in PEM form"
+        ) from None
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise InvalidValue(f"the private key of {app} is not an RSA key, which GitHub's are")
+    claims = {"iat": int(now) - _BACKDATED, "exp": int(now) + _VALID_FOR, "iss": str(app.app_id)}
+    signed = b".".join(
+        _encoded(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims)
+    )
+    signature = key.sign(signed, padding.PKCS1v15(), hashes.SHA256())
+    return Secret(signed + b"." + _encoded(signature))
+
+
+def _encoded(raw: bytes) -> bytes:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+
+def _token(answer: Answer, app: GitHubApp, asked: float) -> tuple[Secret, float]:
+    """The token and the monotonic time at which it is to be renewed."""
+    try:
+        content = json.loads(answer.body)
+        token, expires = Secret(content["token"]), datetime.fromisoformat(content["expires_at"]).timestamp()
+        usable = bool(token) and token.is_one_line and answer.date is not None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        usable = False
+    if not usable:
+        raise SourceUnreachable(f"GitHub answered {app} with something that is no token")
+    lasts = max(0.0, expires - (answer.date or 0.0))
+    return token, asked + lasts - min(_RENEW_BEFORE, lasts / 2)

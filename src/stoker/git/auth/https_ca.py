@@ -1,0 +1,41 @@
+"""Certificates that are trusted for https besides the system's.
+
+An organisation's own authority is added to the system's roots, not put in their
+place: the same resource then works for the server inside and, when the repository
+moves, for a public forge. git takes one file, so both are written into one; it is
+named after its content and used again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from stoker.http_client.tls import certificates
+from stoker.git.private_files import write_private
+
+# Debian and Alpine, Fedora and its family, SUSE, macOS.
+_SYSTEM = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def bundle(folder: Path, ca: bytes) -> Path:
+    """A file with the system's roots and these."""
+    given = certificates(ca)
+    system = _system_file()
+    stamp = b"" if system is None else f"{system} {system.stat().st_mtime_ns}".encode()
+    path = folder / f"ca-{hashlib.sha256(stamp + given).hexdigest()[:32]}.pem"
+    if not path.is_file():
+        roots = b"" if system is None else system.read_bytes()
+        write_private(path, roots.rstrip() + b"\n" + given, 0o600)
+    return path
+
+
+def _system_file() -> Path | None:
+    named = os.environ.get("SSL_CERT_FILE", "")
+    return next((path for path in map(Path, (named, *_SYSTEM)) if path.is_file()), None)

@@ -1,0 +1,204 @@
+"""Edits applied to the trees of a commit, without a worktree and without an index.
+
+Only the folders on the way to an edit are read and made anew, so the work is that of
+the edits, whatever the size of the repository. What is there already is not written
+again. Nothing is removed but the file that an edit names: a folder in the place of a
+file, or a file or link in the place of a folder, belongs to somebody else, and the
+edit is refused by name while the others go on. No file content is read.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.paths import RelPath
+from stoker.domain.git_objects import BlobId, FileVersion, Note, shown
+from stoker.git.errors import GitFailed
+from stoker.git.commit.packfile import Pack
+from stoker.git.commit.types import FileEdit
+
+_FILE, _PROGRAM, _FOLDER = b"100644", b"100755", b"40000"
+_NONE: Mapping[str, FileVersion] = {}
+_ENTRY = {size: re.compile(rb"[0-7]+ [^\0/]+\0.{%d}" % size, re.DOTALL) for size in (20, 32)}
+# A tree that was there before is sent as what differs from it; compressing all of it would be for nothing.
+_AS_IT_IS, _AS_USUAL = 0, -1
+
+Load = Callable[[str], bytes]
+"""A tree as git stores it, by its id."""
+
+
+class Folder:
+    """One tree as it is now; those below it are known once somebody went there."""
+
+    __slots__ = ("below", "raw")
+
+    def __init__(self, raw: bytes = b"") -> None:
+        self.raw = raw
+        self.below: dict[bytes, Folder] = {}
+
+    def size(self) -> int:
+        """Bytes that it and those below it take."""
+        return len(self.raw) + sum(folder.size() for folder in self.below.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The edits of one folder: of its own files, and of the folders in it."""
+
+    files: dict[bytes, bytes | FileVersion | None] = field(default_factory=dict)
+    folders: dict[bytes, _Level] = field(default_factory=dict)
+
+    def add(self, path: str, content: bytes | FileVersion | None) -> None:
+        level = self
+        *folders, name = path.encode().split(b"/")
+        for folder in folders:
+            level = level.folders.setdefault(folder, _Level())
+        level.files[name] = content
+
+
+class TreeEditor:
+    """Changes a tree edit by edit; new objects go into a pack."""
+
+    def __init__(self, root: Folder, pack: Pack, load: Load) -> None:
+        self._root = root
+        self._pack = pack
+        self._load = load
+        self.refused: list[Note] = []
+
+    def apply(self, edits: Sequence[FileEdit], kept: Mapping[str, FileVersion] = _NONE) -> str | None:
+        """The id of the whole tree after these, None if they changed nothing. Of one path the last counts.
+
+        `kept` are files that another commit of the same repository has; an edit of the same path wins.
+        """
+        top = _Level()
+        for path, version in kept.items():
+            top.add(path, version)
+        for edit in self._canonical(edits):
+            top.add(edit.path, edit.content if edit.executable is None else self._wanted(edit))
+        if not self._change(self._root, top, b""):
+            return None
+        return self._pack.add("tree", self._root.raw).hex()
+
+    def _canonical(self, edits: Sequence[FileEdit]) -> Iterator[FileEdit]:
+        paths = [edit.path for edit in edits]
+        fine = "" not in paths and RelPath.all_of(paths)
+        for edit in edits:
+            try:
+                if fine or _checked(edit.path):
+                    yield edit
+            except InvalidValue as error:
+                self.refused.append(Note(shown(edit.path), error.message))
+
+    def _wanted(self, edit: FileEdit) -> bytes | FileVersion | None:
+        if edit.content is None:
+            return None
+        return FileVersion(BlobId(self._pack.add("blob", edit.content).hex()), bool(edit.executable))
+
+    def _change(self, folder: Folder, level: _Level, where: bytes) -> bool:
+        """Whether anything is other than before. Room is made first: a file may become a folder."""
+        entries = _Entries(folder.raw, self._pack.id_bytes)
+        for name, content in level.files.items():
+            if content is None and entries.is_file(name):
+                entries.remove(name)
+        for name, below in level.folders.items():
+            self._enter(folder, entries, name, below, where + name + b"/")
+        for name, content in level.files.items():
+            if isinstance(content, FileVersion):
+                self._keep(entries, name, content, where + name)
+            elif content is not None:
+                self._write(entries, name, content, where + name)
+        before, folder.raw = folder.raw, entries.raw()
+        return folder.raw != before
+
+    def _enter(self, folder: Folder, entries: _Entries, name: bytes, level: _Level, where: bytes) -> None:
+        inside = folder.below.get(name)
+        was = entries.find(name + b"/")
+        if inside is None:
+            if was is None and entries.find(name) is not None:
+                self._refuse(level, where, where[:-1])
+                return
+            inside = Folder()
+            if was is not None:
+                inside = folder.below[name] = Folder(self._load(was.hex()))
+        if not self._change(inside, level, where):
+            return
+        if inside.raw:
+            compressed = _AS_USUAL if was is None else _AS_IT_IS
+            entries.put(_FOLDER, name, self._pack.add("tree", inside.raw, compressed))
+            folder.below[name] = inside
+        else:
+            entries.remove(name + b"/")
+            folder.below.pop(name, None)
+
+    def _write(self, entries: _Entries, name: bytes, content: bytes, path: bytes) -> None:
+        if entries.find(name + b"/") is not None:
+            self.refused.append(Note(path.decode(), "is a folder in the repository"))
+        elif not entries.is_file(name) or entries.find(name) != self._pack.id_of("blob", content):
+            entries.put(_FILE, name, self._pack.add("blob", content))
+
+    def _keep(self, entries: _Entries, name: bytes, version: FileVersion, path: bytes) -> None:
+        if entries.find(name + b"/") is not None:
+            self.refused.append(Note(path.decode(), "is a folder in the repository"))
+        else:
+            entries.put(_PROGRAM if version.executable else _FILE, name, bytes.fromhex(version.blob))
+
+    def _refuse(self, level: _Level, where: bytes, blocker: bytes) -> None:
+        why = f"cannot be written because {shown(blocker.decode())} is no folder in the repository"
+        for name, content in level.files.items():
+            if content is not None:
+                self.refused.append(Note((where + name).decode(), why))
+        for name, below in level.folders.items():
+            self._refuse(below, where + name + b"/", blocker)
+
+
+class _Entries:
+    """The entries of one tree in git's order, in which a folder counts as if its name ended in a slash.
+
+    They are looked for by that key: `name` or `name/`.
+    """
+
+    def __init__(self, raw: bytes, id_bytes: int) -> None:
+        self._id_bytes = id_bytes
+        self._all: list[bytes] = _ENTRY[id_bytes].findall(raw)
+        if sum(map(len, self._all)) != len(raw):
+            raise GitFailed("a tree cannot be read; the mirror is damaged")
+
+    def raw(self) -> bytes:
+        return b"".join(self._all)
+
+    def find(self, key: bytes) -> bytes | None:
+        """The id of what stands there."""
+        at, found = self._look(key)
+        return self._all[at][-self._id_bytes :] if found else None
+
+    def is_file(self, name: bytes) -> bool:
+        """Whether a regular file stands there, executable or not."""
+        at, found = self._look(name)
+        return found and self._all[at].startswith(b"100")
+
+    def put(self, mode: bytes, name: bytes, id_: bytes) -> None:
+        """Put it there, in the place of what is there under the same key."""
+        at, found = self._look(name + b"/" if mode == _FOLDER else name)
+        self._all[at : at + found] = [mode + b" " + name + b"\0" + id_]
+
+    def remove(self, key: bytes) -> None:
+        at, found = self._look(key)
+        del self._all[at : at + found]
+
+    def _look(self, key: bytes) -> tuple[int, bool]:
+        at = bisect_left(self._all, key, key=self._key)
+        return at, at < len(self._all) and self._key(self._all[at]) == key
+
+    def _key(self, entry: bytes) -> bytes:
+        name = entry[entry.index(b" ") + 1 : -self._id_bytes - 1]
+        return name + b"/" if entry.startswith((b"4", b"04")) else name
+
+
+def _checked(path: str) -> RelPath:
+    if not path:
+        raise InvalidValue("the path of a file is empty")
+    return RelPath(path)

@@ -1,0 +1,154 @@
+"""Artifacts as commits: what a registry or a bucket hands out goes into a mirror, once.
+
+    refs/stoker/artifacts/ID    the commit that holds the files of the artifact ID
+
+A commit is made of the files, the artifact's own time and where it is from, and of nothing
+else: the same artifact is the same commit wherever it is imported. Files go from the
+origin through `git fast-import` into a pack and never into a folder, so there is nothing
+that their names could lead out of. Whatever breaks off leaves no ref, and the next
+attempt begins anew.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import IO
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.failpoints import reached
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.artifact_source import Artifact, ArtifactFile, ArtifactOrigin
+from stoker.domain.git_objects import BlobId
+from stoker.git.errors import GitFailed
+from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.layout import ARTIFACTS, sweep
+from stoker.git.private_files import folder_for_one_call
+from stoker.git.process.child import kill_group
+from stoker.git.process.pipe import in_worker
+from stoker.git.process.runner import GitRunner
+
+MAX_KEPT = 64
+"""Artifacts whose commits are known; an older one is asked for again if it is needed again."""
+END_SECONDS = 120.0
+_WHO = "Stoker <stoker@localhost>"
+# A file above this size passes through without being held in memory. As a pack, whatever its size.
+_FAST_IMPORT = (
+    "-c",
+    "core.bigFileThreshold=4m",
+    "-c",
+    "fastimport.unpackLimit=0",
+    "-c",
+    "pack.threads=1",
+    "fast-import",
+    "--quiet",
+    "--done",
+    "--date-format=raw",
+)
+
+
+def commit_of(repository: Path, artifact: str) -> CommitId | None:
+    """The commit that was made of an artifact; None if it is not in this mirror."""
+    try:
+        return CommitId((repository / ARTIFACTS / artifact).read_text("ascii").strip())
+    except (OSError, InvalidValue, UnicodeDecodeError):
+        return None
+
+
+class ImportedObjects(Objects):
+    """The objects of a mirror in which commits are asked for by the artifacts that they were made of."""
+
+    def __init__(self, runner: GitRunner, repository: Path) -> None:
+        super().__init__(runner, repository)
+        self._place = repository
+
+    async def has(self, commit: CommitId) -> bool:
+        made = commit_of(self._place, commit)
+        return made is not None and await super().has(made)
+
+
+class Importer:
+    """Brings artifacts of one origin into one repository on disk."""
+
+    def __init__(self, origin: ArtifactOrigin, runner: GitRunner, repository: Path, objects: Objects) -> None:
+        self._origin = origin
+        self._runner = runner
+        self._repository = repository
+        self._objects = objects
+
+    async def fetch(self, commit: CommitId, ref: GitRef) -> None:
+        """Have the artifact of this id here as a commit."""
+        self._forget_old()
+        reached("import.before")
+        with folder_for_one_call(self._runner.home) as folder:
+            artifact = await self._origin.pull(commit, ref, folder)
+            try:
+                await self._import(artifact, commit)
+            finally:
+                sweep(self._repository)
+        reached("import.after")
+        if not await self._objects.has(commit):
+            raise GitFailed(f"{artifact.title} was imported and is not in the mirror")
+
+    async def complete(self, blobs: Collection[BlobId]) -> None:
+        """An artifact is here as a whole or not at all."""
+        missing = await self._objects.missing(blobs)
+        if missing:
+            raise GitFailed(f"blob {missing[0]} and {len(missing) - 1} more are not in the mirror")
+
+    async def _import(self, artifact: Artifact, id_: CommitId) -> None:
+        (self._repository / ARTIFACTS).mkdir(exist_ok=True)
+        with self._runner.stream(_FAST_IMPORT, repository=self._repository, limited=True) as process:
+
+            def abort() -> None:
+                artifact.stop()  # which may be far from its next file
+                kill_group(process.pid)
+
+            await in_worker(lambda: _imported(process, artifact, id_), abort)
+
+    def _forget_old(self) -> None:
+        known = self._repository / ARTIFACTS
+        if known.is_dir():
+            by_age = sorted(known.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+            for old in by_age[MAX_KEPT - 1 :]:
+                old.unlink()
+
+
+def _imported(process: subprocess.Popen[bytes], artifact: Artifact, id_: CommitId) -> None:
+    if process.stdin is None:
+        raise ValueError("the process was started without pipes")
+    try:
+        for piece in _stream(artifact, id_):
+            write_all(process.stdin, piece)
+        process.stdin.close()
+        code = process.wait(END_SECONDS)
+    except (BrokenPipeError, subprocess.TimeoutExpired):
+        raise GitFailed(f"{artifact.title} could not be written into the mirror; is the disk full?") from None
+    if code:
+        raise GitFailed(f"{artifact.title} could not be made a commit: git fast-import failed")
+
+
+def write_all(pipe: IO[bytes], piece: bytes) -> None:
+    """All of it: a pipe without a buffer may take less than it was given."""
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[pipe.write(rest) :]
+
+
+def _stream(artifact: Artifact, id_: CommitId) -> Iterator[bytes]:
+    """The language of `git fast-import`: one commit without a parent, then its files."""
+    message = f"{artifact.title}\n".encode()
+    yield f"commit {ARTIFACTS}/{id_}\ncommitter {_WHO} {artifact.made_at} +0000\n".encode()
+    yield b"data %d\n%b" % (len(message), message)
+    for file in artifact.files():
+        yield _entry(file)
+        yield from file.chunks
+        yield b"\n"
+    yield b"done\n"
+
+
+def _entry(file: ArtifactFile) -> bytes:
+    path = file.path.replace("\\", "\\\\").replace('"', '\\"')  # which holds no line break
+    mode = "100755" if file.executable else "100644"
+    return f'M {mode} inline "{path}"\ndata {file.size}\n'.encode()

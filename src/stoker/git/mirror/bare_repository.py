@@ -1,0 +1,42 @@
+"""An empty bare repository, and how everything is fetched into one.
+
+Written by ourselves, because `git init` would copy a template of the machine with its
+hooks. Which kind of object id it has cannot be changed later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from stoker.git.errors import GitFailed
+from stoker.git.private_files import write_private
+
+NOTED_FETCH = (
+    "fetch",
+    "--quiet",
+    "--force",
+    "--no-tags",
+    "--no-auto-maintenance",
+    "--no-recurse-submodules",
+)
+QUIET_FETCH = (*NOTED_FETCH, "--no-write-fetch-head")
+HEAD = b"ref: refs/heads/none\n"
+# A setting that somebody planted beside these could run a command: whoever opens one again compares.
+CONFIG = {
+    40: b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+    64: b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n",
+}
+
+
+def make_bare(path: Path, id_length: int, folders: Iterable[str] = ()) -> Path:
+    """A folder that git takes for an empty repository with ids of this length."""
+    try:
+        path.mkdir(mode=0o700)
+        for name in ("objects/pack", "refs/heads", *folders):
+            (path / name).mkdir(parents=True)
+        (path / "HEAD").write_bytes(HEAD)
+        write_private(path / "config", CONFIG[id_length], 0o600)
+    except OSError as error:
+        raise GitFailed(f"folder {path} cannot be made: {error.strerror}") from error
+    return path

@@ -1,0 +1,76 @@
+"""Contents that were fetched before, found again in whatever mirror of a cache has them.
+
+For who has no source to ask, as `stoker verify`. A content is known by its id, so the
+mirror of any repository and any credential will do: what it holds is compared and shown to
+nobody. Nothing is fetched and no mirror is made; one that is in use, or is not sound, is
+passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from stoker.domain.git_objects import Blob, BlobId
+from stoker.git.errors import GitFailed
+from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.layout import healed
+from stoker.git.mirror.mirror import try_lock
+from stoker.git.process.runner import GitRunner
+
+
+class Recalled:
+    """One cache folder; everything but `held` is for while it is held."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._kept = ExitStack()
+        self._objects: Objects | None = None
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """The mirror that is found stays as it is until done."""
+        try:
+            yield
+        finally:
+            self._objects = None
+            self._kept.close()
+
+    async def complete(self, blobs: Collection[BlobId]) -> None:
+        """Find a mirror that has all of these; raises where there is none."""
+        for mirror in self._mirrors():
+            if await self._has_all(mirror, blobs):
+                return
+        raise GitFailed(f"no mirror in {self._cache} has all {len(blobs)} contents")
+
+    def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        """The contents in this order; for a worker thread."""
+        if self._objects is None:
+            raise GitFailed(f"no mirror in {self._cache} was found")
+        return self._objects.contents(blobs)
+
+    def _mirrors(self) -> list[Path]:
+        """Those that were used last come first."""
+        with suppress(OSError):
+            locks = [path for path in (self._cache / "mirrors").iterdir() if path.suffix == ".lock"]
+            locks.sort(key=lambda path: path.lstat().st_mtime, reverse=True)
+            return [path.with_suffix("") for path in locks if path.with_suffix("").is_dir()]
+        return []
+
+    async def _has_all(self, mirror: Path, blobs: Collection[BlobId]) -> bool:
+        with ExitStack() as kept, suppress(OSError, GitFailed):
+            fd = try_lock(mirror.with_suffix(".lock"))
+            if fd is None:
+                return False
+            kept.callback(os.close, fd)
+            if healed(mirror, max(map(len, blobs), default=40)) is None:
+                return False
+            objects = Objects(GitRunner(self._cache), mirror)
+            kept.callback(objects.close)
+            if not await objects.missing(blobs):
+                self._objects = objects
+                self._kept.push(kept.pop_all())
+                return True
+        return False

@@ -1,0 +1,196 @@
+"""Keeps a complete mirror on a shared volume: all branches and tags with all of their contents.
+
+The writer's half of `stoker.git.mirror.shared_volume`, for one process at a time (C-018).
+Every fetch adds a pack; when there are too many, or when git finds damage, another
+generation is built beside the current one and takes its place in one step. Readers
+stay where they are until they are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.refs import CommitId, GitRef
+from stoker.git.errors import BrokenPack, GitFailed, RefNotFound
+from stoker.git.remote.remote import Remote, on_disk
+from stoker.git.remote.resolve import full_names
+from stoker.git.mirror.bare_repository import QUIET_FETCH
+from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.layout import sweep
+from stoker.git.mirror.shared_volume import WANTED, SharedVolume, held, is_intact, is_ours
+
+_ALL = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_EVERYTHING = ("+refs/*:refs/*",)
+_WHOLE = (*QUIET_FETCH, "--no-filter")
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How much gathers before it is tidied."""
+
+    fetch: int = 64 << 30
+    """Bytes of one answer; the volume's size is the real limit."""
+    seconds: float = 3600.0
+    packs: int = 50
+    wanted: int = 64
+    """Commits that are kept although no ref leads to them."""
+    grace: float = 3600.0
+    """Seconds for which a generation outlives its successor's beginning."""
+
+
+_USUAL = Upkeep()
+
+
+class CompleteMirror:
+    """One repository on one volume; `opened` first, and never two updates at once."""
+
+    def __init__(self, volume: SharedVolume, clock: Clock | None = None, upkeep: Upkeep = _USUAL) -> None:
+        self._volume = volume
+        self._clock = clock if clock is not None else SystemClock()
+        self._upkeep = upkeep
+        self._stack = ExitStack()
+        self._is_open = False
+        self._checked = ""
+
+    def opened(self) -> bool:
+        """Whether this process is the one that writes; another may still be on its way out."""
+        if not self._is_open:
+            try:
+                self._volume.prepare()
+                lock = held(self._volume.root / "writer.lock", fcntl.LOCK_EX)
+                self._is_open = self._stack.enter_context(lock)
+            except OSError as error:
+                raise GitFailed(f"volume {self._volume.root} cannot be written: {error.strerror}") from error
+        return self._is_open
+
+    def close(self) -> None:
+        self._is_open = False
+        self._stack.close()
+
+    async def update(self, remote: Remote, wanted: Sequence[CommitId], ref: GitRef) -> None:
+        """Have all branches and tags as they are now, and these commits, which `ref` led to."""
+        try:
+            await self._update(remote, wanted, ref)
+            self._tidy()
+        except OSError as error:
+            raise GitFailed(f"volume {self._volume.root} cannot be used: {error.strerror}") from error
+
+    async def _update(self, remote: Remote, wanted: Sequence[CommitId], ref: GitRef) -> None:
+        name = self._sound(len(wanted[0]))
+        if name is not None and name != self._checked:
+            # Once for each start: whoever finds the mirror damaged can only restart us.
+            name = name if await asyncio.to_thread(is_intact, self._volume.path(name)) else None
+        if name is None:
+            await self._anew(remote, wanted, ref)
+            return
+        self._checked = name
+        path = self._volume.path(name)
+        try:
+            await self._fetch_into(remote, path, wanted, ref)
+        except (GitFailed, BrokenPack):
+            # What lies there may be damaged. If it is the disk that is full, this fails in the same words.
+            await self._anew(remote, wanted, ref)
+            return
+        if len(list((path / "objects/pack").glob("*.pack"))) > self._upkeep.packs:
+            await self._gathered(remote, path, len(wanted[0]))
+
+    def _sound(self, digits: int) -> str | None:
+        """The current generation, rid of what a killed git left; None if there is none that can be used."""
+        name = self._volume.current
+        if name is None:
+            return None
+        path = self._volume.path(name)
+        for folder in (path, *(each for each in (path / "refs").rglob("*") if each.is_dir())):
+            for lock in folder.glob("*.lock"):
+                lock.unlink()
+        same_ids = b"sha256" in (path / "config").read_bytes() if (path / "config").exists() else False
+        return name if is_ours(path) and same_ids == (digits > 40) else None
+
+    async def _anew(self, remote: Remote, wanted: Sequence[CommitId], ref: GitRef) -> None:
+        """A whole clone beside whatever is there."""
+        name = self._volume.make(len(wanted[0]))
+        try:
+            await self._fetch_into(remote, self._volume.path(name), wanted, ref)
+        except BaseException:
+            self._volume.drop(name)
+            raise
+        self._publish(name)
+
+    async def _gathered(self, remote: Remote, path: Path, digits: int) -> None:
+        """The same in one pack and without what nothing leads to any more; asks nobody but this disk."""
+        name = self._volume.make(digits)
+        try:
+            await self._git(on_disk(remote.runner, path), self._volume.path(name), _EVERYTHING)
+        except BaseException:
+            self._volume.drop(name)
+            raise
+        self._publish(name)
+
+    def _publish(self, name: str) -> None:
+        self._volume.publish(name)
+        self._checked = name
+
+    async def _fetch_into(self, remote: Remote, path: Path, wanted: Sequence[CommitId], ref: GitRef) -> None:
+        objects = Objects(remote.runner, path)
+        try:
+            await self._git(remote, path, _ALL, "--prune")
+            for commit in wanted:
+                if not await objects.has(commit):
+                    await self._fetch_one(remote, path, objects, commit, ref)
+                _note(path, commit)
+        finally:
+            objects.close()
+        self._forget(path, wanted)
+
+    async def _fetch_one(
+        self, remote: Remote, path: Path, objects: Objects, commit: CommitId, ref: GitRef
+    ) -> None:
+        """A commit that no branch and no tag leads to: by its id, else by the ref that led to it."""
+        names = [str(commit), *(full_names(ref) if str(ref) != str(commit) else ())]
+        for name in names:
+            try:
+                await self._git(remote, path, (f"+{name}:{WANTED / commit}",))
+            except RefNotFound:
+                if name == names[-1]:
+                    raise
+                continue
+            if await objects.has(commit):
+                return
+        raise RefNotFound(f"commit {commit} is not in the repository, and ref {str(ref)!r} leads to another")
+
+    async def _git(self, remote: Remote, path: Path, refspecs: Collection[str], *options: str) -> None:
+        try:
+            await remote.git(
+                [*_WHOLE, *options],
+                [remote.url, *refspecs],
+                repository=path,
+                max_bytes=self._upkeep.fetch,
+                timeout=self._upkeep.seconds,
+            )
+        finally:
+            sweep(path)
+
+    def _forget(self, path: Path, wanted: Sequence[CommitId]) -> None:
+        """Of the commits that were wanted once only the latest stay."""
+        noted = sorted((path / WANTED).iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+        for each in noted[self._upkeep.wanted :]:
+            if each.name not in wanted:
+                each.unlink()
+
+    def _tidy(self) -> None:
+        """Take away generations that are no longer current, once nobody can be reading them."""
+        now = self._clock.now().timestamp()
+        for name in self._volume.others():
+            if now - self._volume.retired_at(name, now) >= self._upkeep.grace:
+                self._volume.drop(name)
+
+
+def _note(path: Path, commit: CommitId) -> None:
+    (path / WANTED).mkdir(parents=True, exist_ok=True)
+    (path / WANTED / commit).write_text(f"{commit}\n")

@@ -1,0 +1,54 @@
+"""Reading commits and contents from a repository on disk, whoever filled it.
+
+What a source that fetches by itself (`stoker.git.source.git`) and one that reads what
+somebody else fetches (`stoker.git.source.shared`) have in common. It only reads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from stoker.domain.refs import CommitId, GitRef
+from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
+from stoker.git.remote.remote import Remote
+from stoker.git.mirror import tree as reading
+from stoker.git.mirror.objects import Objects
+from stoker.git.process.runner import GitRunner
+
+Rule: TypeAlias = Callable[[Remote, Path, CommitId, GitRef, CommitId | None], Awaitable[None]]
+"""Raises unless a commit, which a ref led to and a repository on disk holds, may follow the one before."""
+
+
+class MirrorReader(ABC):
+    """Half of a `SourceReader`; the other half says what `repository` and `objects` are at the moment."""
+
+    def __init__(self, runner: GitRunner) -> None:
+        self._runner = runner
+
+    @property
+    @abstractmethod
+    def repository(self) -> Path:
+        """Where the objects lie; known while it is held."""
+
+    @property
+    @abstractmethod
+    def objects(self) -> Objects:
+        """What is read from there, one object at a time."""
+
+    async def tree(self, commit: CommitId) -> Tree:
+        return await reading.read_tree(self._runner, self.repository, commit)
+
+    async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
+        return await reading.read_changes(self._runner, self.repository, before, after)
+
+    async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
+        return await reading.look_up(self._runner, self.repository, commit, paths)
+
+    async def committed_at(self, commit: CommitId) -> int:
+        return reading.committed_at(await self.objects.commit(commit))
+
+    def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        return self.objects.contents(blobs)

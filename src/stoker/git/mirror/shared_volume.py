@@ -1,0 +1,157 @@
+"""How a complete mirror lies on a volume that one process fills and many read.
+
+    current                 the name of the generation to read from
+    generations/NAME/       a bare repository with all branches and tags, whole
+    generations/NAME.lock   held shared by whoever reads, exclusively by whoever takes it away
+    generations/NAME.retired   since when it is no longer current
+    writer.lock             held by whoever fills
+
+In a generation nothing is ever taken away: git adds packs. What is no longer needed
+goes with its generation, once another one is current, nobody holds it, and long
+enough after that for those whose filesystem knows no locks. Everything can be read by
+everybody who mounts the volume, because gateways run under other users; a credential
+never lies here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from stoker.git.mirror.bare_repository import CONFIG, HEAD, make_bare
+from stoker.git.mirror.layout import remove
+from stoker.git.private_files import write_private
+
+WANTED = Path("refs/stoker/wanted")
+"""Commits that somebody was told to take: they stay although no branch or tag leads to them."""
+
+_NAME = re.compile(r"[0-9a-f]{16}")
+# Anything else was not made by us, and could change what git does when it reads.
+_KNOWN = frozenset({"HEAD", "config", "objects", "refs", "packed-refs"})
+
+
+class SharedVolume:
+    """One volume."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._generations = root / "generations"
+
+    @property
+    def current(self) -> str | None:
+        """The generation to read from; None as long as there is none."""
+        try:
+            with (self.root / "current").open("rb") as file:
+                name = file.read(64).decode("ascii", "replace").strip()
+        except OSError:
+            return None
+        return name if _NAME.fullmatch(name) else None
+
+    def path(self, name: str) -> Path:
+        return self._generations / name
+
+    def lock(self, name: str) -> Path:
+        return self._generations / f"{name}.lock"
+
+    def prepare(self) -> None:
+        self._generations.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    def make(self, digits: int) -> str:
+        """An empty generation, which nobody reads yet."""
+        name = os.urandom(8).hex()
+        path = make_bare(self.path(name), digits, ("refs/tags", str(WANTED)))
+        for each, mode in ((path, 0o755), (path / "config", 0o644)):
+            each.chmod(mode)
+        self.lock(name).touch(mode=0o644)
+        return name
+
+    def publish(self, name: str) -> None:
+        """Let everybody read from this one from now on."""
+        write_private(self.root / "current", f"{name}\n".encode(), 0o644)
+
+    def others(self) -> list[str]:
+        """Every generation that is not current."""
+        with contextlib.suppress(OSError):
+            names = {entry.name.partition(".")[0] for entry in os.scandir(self._generations)}
+            return sorted(name for name in names - {self.current or ""} if _NAME.fullmatch(name))
+        return []
+
+    def retired_at(self, name: str, now: float) -> float:
+        """Since when it is no longer current; from now on, where nobody has noted it."""
+        marker = self._generations / f"{name}.retired"
+        try:
+            return marker.stat().st_mtime
+        except OSError:
+            marker.touch()
+            os.utime(marker, (now, now))
+            return now
+
+    def drop(self, name: str) -> bool:
+        """Take a generation away, unless somebody reads it."""
+        with held(self.lock(name), fcntl.LOCK_EX) as mine:
+            if not mine:
+                return False
+            remove(self.path(name))
+            for tail in ("retired", "lock"):
+                (self._generations / f"{name}.{tail}").unlink(missing_ok=True)
+        return True
+
+
+@contextlib.contextmanager
+def held(lock: Path, how: int) -> Iterator[bool]:
+    """Hold a lock file without waiting; whether that worked, which a filesystem without locks also says."""
+    flags = os.O_RDONLY if how == fcntl.LOCK_SH else os.O_RDWR | os.O_CREAT
+    try:
+        fd = os.open(lock, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError:  # it went away, or lies where only reading is allowed
+        yield how == fcntl.LOCK_SH
+        return
+    try:
+        try:
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
+            mine = True
+        except BlockingIOError:
+            mine = False
+        except OSError:
+            mine = True
+        yield mine
+    finally:
+        os.close(fd)
+
+
+def is_ours(path: Path) -> bool:
+    """Whether nothing lies in a generation that would make git do more than read."""
+    try:
+        known = {entry.name for entry in os.scandir(path)} <= _KNOWN
+        plain = {entry.name for entry in os.scandir(path / "objects")} == {"pack"}
+        config = (path / "config").read_bytes() in CONFIG.values()
+        return known and plain and config and (path / "HEAD").read_bytes() == HEAD
+    except OSError:
+        return False
+
+
+def is_intact(path: Path) -> bool:
+    """Whether every pack is what git wrote: each ends with a digest of itself. Reads all of it."""
+    try:
+        packs = list((path / "objects/pack").glob("*.pack"))
+        whole = all(pack.with_suffix(".idx").is_file() for pack in packs)
+        return whole and all(_ends_with_its_digest(pack) for pack in packs)
+    except OSError:
+        return False
+
+
+def _ends_with_its_digest(pack: Path) -> bool:
+    name = "sha256" if len(pack.stem.removeprefix("pack-")) == 64 else "sha1"
+    digest = hashlib.new(name, usedforsecurity=False)
+    with pack.open("rb") as file:
+        left = file.seek(0, os.SEEK_END) - digest.digest_size
+        file.seek(0)
+        while left > 0 and (chunk := file.read(min(left, 1 << 20))):
+            digest.update(chunk)
+            left -= len(chunk)
+        return left == 0 and file.read() == digest.digest()

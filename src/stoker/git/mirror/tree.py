@@ -1,0 +1,223 @@
+"""Reading a commit from a mirror: its files by name and id, and what two commits differ in.
+
+Names come from git's objects and are attacks until proven canonical; symlinks,
+submodules and unknown modes are recorded and never read. A listing is parsed as it
+comes, many lines at a time, and bounded: some kilobytes of trees can name any number
+of files. Nothing here writes anywhere.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, repeat
+from pathlib import Path
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.paths import RelPath
+from stoker.domain.refs import CommitId
+from stoker.domain.git_objects import BlobId, FileVersion, Refusal, RefusalKind, Tree, TreeChange, shown
+from stoker.git.errors import GitFailed, SourceTooLarge
+from stoker.git.process.child import kill_group
+from stoker.git.process.pipe import Output, in_worker
+from stoker.git.process.runner import GitRunner
+
+MAX_FILES = 1_000_000
+MAX_TREE_BYTES = 256 << 20
+MAX_CHANGES_BYTES = 64 << 20
+
+_BLOCK = 1 << 17
+# Arguments of one process: the kernel allows 2 MiB of them, and a path may have 4 KiB.
+_PATHS_AT_ONCE = 400
+_REGULAR, _EXECUTABLE = "100644", "100755"
+_PLAIN, _PROGRAM = f"{_REGULAR} blob ", f"{_EXECUTABLE} blob "
+_NOTHING = "000000"
+_EVERYTHING = RelPath("")
+_LIST = ("--no-replace-objects", "--literal-pathspecs", "ls-tree", "-z", "--full-tree")
+_DIFF = (
+    "--no-replace-objects",
+    "diff-tree",
+    "-r",
+    "-z",
+    "--raw",
+    "--no-renames",
+    "--no-abbrev",
+    "--no-commit-id",
+)
+
+# Built by the hundred thousand, past the constructor.
+_version = partial(tuple.__new__, FileVersion)
+
+
+async def read_tree(
+    runner: GitRunner, repository: Path, commit: CommitId, folder: RelPath = _EVERYTHING
+) -> Tree:
+    """All entries of a commit, those that can be delivered and those that are refused."""
+    command = [*_LIST, "-r", "--end-of-options", commit, *([f"{folder}/"] if folder else [])]
+    with runner.stream(command, repository=repository) as process:
+        return await in_worker(lambda: _listed(process, commit), lambda: kill_group(process.pid))
+
+
+async def read_changes(
+    runner: GitRunner, repository: Path, before: CommitId, after: CommitId
+) -> tuple[TreeChange, ...] | None:
+    """What differs between two commits; None if that is not told by regular files with canonical names.
+
+    Whatever is odd is left to `read_tree`, which names it.
+    """
+    try:
+        said = await runner.run(_DIFF, [before, after], repository=repository, max_output=MAX_CHANGES_BYTES)
+        fields = said.decode().split("\0")
+    except (GitFailed, UnicodeDecodeError):
+        return None
+    heads, paths = fields[:-1:2], fields[1::2]
+    changes = tuple(map(_change, heads, paths))
+    odd = None in changes or len(set(paths)) != len(paths) or not _all_canonical(paths)
+    return None if odd else changes  # type: ignore[return-value]  # no None is among them
+
+
+async def look_up(
+    runner: GitRunner, repository: Path, commit: CommitId, paths: Collection[str]
+) -> dict[str, FileVersion]:
+    """Those of the paths that are regular files in a commit."""
+    found: dict[str, FileVersion] = {}
+    waiting = iter(sorted(set(paths)))
+    while some := list(islice(waiting, _PATHS_AT_ONCE)):
+        listing = _Listing()
+        listing.add(
+            await runner.run(_LIST, [commit, *some], repository=repository, max_output=MAX_TREE_BYTES)
+        )
+        # Asked for a folder and for something in it, git lists all that is in it.
+        files = listing.result().files
+        found |= {path: files[path] for path in some if path in files}
+    return found
+
+
+def committed_at(commit: bytes) -> int:
+    """The committer's time in a commit as git stores it; 0 if it has none that can be read."""
+    for line in commit.partition(b"\n\n")[0].split(b"\n"):
+        if line.startswith(b"committer "):
+            stamp = line.split(b" ")[-2]
+            return int(stamp) if stamp.isdigit() and len(stamp) <= 12 else 0
+    return 0
+
+
+def _listed(process: subprocess.Popen[bytes], commit: CommitId) -> Tree:
+    listing = _Listing()
+    for block in _blocks(Output(process), commit):
+        listing.add(block)
+        if listing.lines > MAX_FILES:
+            raise SourceTooLarge(f"commit {commit} names more than {MAX_FILES} files")
+    if process.wait() != 0:
+        raise GitFailed(f"the tree of commit {commit} cannot be read; the mirror is damaged")
+    return listing.result()
+
+
+def _blocks(output: Output, commit: CommitId) -> Iterator[bytes]:
+    """Whole lines, many at a time; git prints them in small pieces."""
+    parts: list[bytes] = []
+    size = due = 0
+    while chunk := output.read():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > MAX_TREE_BYTES:
+            raise SourceTooLarge(f"the file names of commit {commit} need more than {MAX_TREE_BYTES} bytes")
+        if size >= due and (end := chunk.rfind(b"\0") + 1):
+            parts[-1] = chunk[:end]
+            yield b"".join(parts)
+            parts = [chunk[end:]]
+            due = size + _BLOCK
+    yield b"".join(parts)
+
+
+class _Listing:
+    """The lines of `git ls-tree -z`, each `<mode> <type> <id>\\t<path>`."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._files: dict[str, FileVersion] = {}
+        self._refused: list[Refusal] = []
+        self._twice: set[str] = set()
+
+    def add(self, block: bytes) -> None:
+        self.lines += block.count(b"\0")
+        lines = block.decode("utf-8", "surrogateescape").split("\0")[:-1]
+        found = _plain(lines)
+        if found is not None and self._files.keys().isdisjoint(found):
+            self._files |= found
+        else:
+            for line in lines:
+                self._add_one(line)
+
+    def result(self) -> Tree:
+        for path in self._twice:
+            del self._files[path]
+        ambiguous = [Refusal(path, RelPath(path), RefusalKind.AMBIGUOUS) for path in sorted(self._twice)]
+        return Tree(self._files, (*self._refused, *ambiguous))
+
+    def _add_one(self, line: str) -> None:
+        head, _, text = line.partition("\t")
+        mode, _, blob = head.split(" ")
+        try:
+            path = RelPath(text)
+        except InvalidValue as error:
+            self._refused.append(
+                Refusal(shown(text), _nearest(text), RefusalKind.BAD_NAME, shown(error.message))
+            )
+            return
+        if mode == "120000":
+            self._refused.append(Refusal(path, path, RefusalKind.SYMLINK))
+        elif not mode.startswith("100"):  # git takes every mode that it does not know for a submodule
+            self._refused.append(Refusal(path, path, RefusalKind.SUBMODULE))
+        elif path in self._files:
+            self._twice.add(path)
+        else:
+            # Of a mode only the owner's executable bit counts: setuid and the like never reach the disk.
+            self._files[text] = FileVersion(BlobId(blob), executable=bool(int(mode, 8) & 0o100))
+
+
+def _plain(lines: list[str]) -> dict[str, FileVersion] | None:
+    """All of the lines at once, if they are regular files with canonical names, each there once."""
+    heads = {line[: len(_PLAIN)] for line in lines}
+    if not heads <= {_PLAIN, _PROGRAM}:
+        return None
+    tab = lines[0].index("\t") if lines else 0  # ids of one repository have one length
+    paths = [line[tab + 1 :] for line in lines]
+    if not _all_canonical(paths):
+        return None
+    flags: Iterable[bool] = repeat(False)
+    if _PROGRAM in heads:
+        flags = [line.startswith(_PROGRAM) for line in lines]
+    # git printed these ids, so they need no check, and as plain strings they take half the time and room.
+    blobs = [line[len(_PLAIN) : tab] for line in lines]
+    found = dict(zip(paths, map(_version, zip(blobs, flags, strict=False)), strict=True))
+    return found if len(found) == len(lines) else None
+
+
+def _change(head: str, path: str) -> TreeChange | None:
+    """One line of `git diff-tree --raw -z`: `:<mode> <mode> <id> <id> <letter>`."""
+    modes = head[1:14].split(" ")
+    blobs = head[15:].split(" ")
+    if not {*modes} <= {_REGULAR, _EXECUTABLE, _NOTHING}:
+        return None
+    before, after = (
+        None if mode == _NOTHING else FileVersion(BlobId(blob), mode == _EXECUTABLE)
+        for mode, blob in zip(modes, blobs, strict=False)
+    )
+    return TreeChange(path, before, after)
+
+
+def _all_canonical(paths: Sequence[str]) -> bool:
+    return "" not in paths and RelPath.all_of(paths)
+
+
+def _nearest(text: str) -> RelPath:
+    """The deepest canonical folder above a name that is not canonical."""
+    good = RelPath("")
+    for part in text.split("/")[:-1]:
+        try:
+            good = RelPath(f"{good}/{part}" if good else part or "..")
+        except InvalidValue:
+            break
+    return good

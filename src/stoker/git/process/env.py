@@ -1,0 +1,104 @@
+"""The environment of a git process, built from nothing.
+
+No setting of the machine, the user or a repository reaches git, and everything
+that would run a program (hooks, helpers, submodules, transports other than the one
+of the address) is switched off. Memory is bounded by settings, for big files and
+big packs alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.refs import RepoUrl
+from stoker.git.private_files import write_private
+
+# No process that reads or packs objects may grow with the size of a file or of a pack.
+_MEMORY = {
+    "core.bigFileThreshold": "4m",  # larger blobs are streamed, not held in memory
+    "core.packedGitLimit": "64m",  # of packs mapped at once; the default maps all of a pack
+    "core.packedGitWindowSize": "16m",
+    # Below what a walk over the contents goes back to, each chain of deltas is unpacked again and again:
+    # at 64m the same 10,000 files took five times as long.
+    "core.deltaBaseCacheLimit": "128m",
+    "pack.windowMemory": "32m",
+    "pack.threads": "2",
+}
+_CONFIG = _MEMORY | {
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    # Every repository of ours is a copy. What a loss of power tears is found by its id and fetched again.
+    "core.fsync": "none",
+    "credential.helper": "",
+    "fetch.unpackLimit": "1",
+    "fetch.recurseSubmodules": "false",
+    "protocol.allow": "never",
+    # askpass would answer the host that a redirect leads to.
+    "http.followRedirects": "false",
+    "http.lowSpeedLimit": "512",
+}
+
+
+def fixed(home: Path) -> dict[str, str]:
+    """What every git of one cache gets."""
+    environment = {
+        "HOME": str(home),
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_SSH_COMMAND": "false",
+        # Without a repository of ours git must not find one that lies above the folder it starts in.
+        "GIT_CEILING_DIRECTORIES": str(home.parent),
+    }
+    return environment | _numbered(_CONFIG, 0)
+
+
+def with_config(environment: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
+    """The same with more settings."""
+    return {**environment, **_numbered(config, int(environment["GIT_CONFIG_COUNT"]))}
+
+
+def trusting(home: Path, url: RepoUrl) -> Path:
+    """A configuration for whoever serves one local repository to us.
+
+    That process is started by git without our variables; only a file reaches it. It
+    names the repository as safe, because a mirror that is mounted into a pod usually
+    belongs to another user and git then says "detected dubious ownership". And it
+    bounds memory there too.
+    """
+    place = unquote(urlsplit(url).path).rstrip("/")
+    if not place.isprintable():
+        raise InvalidValue(f"repository address {str(url)!r} holds an escaped control character")
+    folders = sorted(f"{root}{tail}" for root in {place, os.path.realpath(place)} for tail in ("", "/.git"))
+    settings = [("safe.directory", folder) for folder in folders] + list(_MEMORY.items())
+    content = "".join(_section(key, value) for key, value in settings).encode()
+    path = home / f"trust-{hashlib.sha256(content).hexdigest()[:32]}.gitconfig"
+    if not path.is_file():
+        write_private(path, content, 0o600)
+    return path
+
+
+def _section(key: str, value: str) -> str:
+    section, _, name = key.partition(".")
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'[{section}]\n\t{name} = "{quoted}"\n'
+
+
+def _numbered(config: Mapping[str, str], first: int) -> dict[str, str]:
+    numbered = {"GIT_CONFIG_COUNT": str(first + len(config))}
+    for number, (key, value) in enumerate(config.items(), first):
+        numbered[f"GIT_CONFIG_KEY_{number}"] = key
+        numbered[f"GIT_CONFIG_VALUE_{number}"] = value
+    return numbered

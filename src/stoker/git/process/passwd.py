@@ -1,0 +1,53 @@
+"""A name for a user id that has none, as ssh and ssh-keygen demand one.
+
+Both end with "No user exists for uid" before they read any option, and a container
+may run under any number: 2003 of a gateway, 1000620000 of a cluster that hands them
+out. `libnss_wrapper` (Debian: libnss-wrapper, part of our image) answers the question
+in the one process that asks it, from two files in a private folder. Where it is not
+installed, the caller says what is missing; no file of the machine is ever written.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+from stoker.git.private_files import write_private
+
+_LIBRARY = "libnss_wrapper.so"
+_FOLDERS = ("/usr/lib64", "/usr/lib", "/usr/local/lib")
+
+
+def can_be_named() -> bool:
+    """Whether ssh would run for the user that we are."""
+    return _has_name() or library() is not None
+
+
+def name_for(folder: Path) -> dict[str, str]:
+    """What the environment of ssh must hold; files that it names are put into `folder`."""
+    found = None if _has_name() else library()
+    if found is None:
+        return {}
+    passwd, group = folder / "passwd", folder / "group"
+    write_private(passwd, f"stoker:x:{os.getuid()}:{os.getgid()}::{folder}:/bin/false\n".encode(), 0o600)
+    write_private(group, f"stoker:x:{os.getgid()}:\n".encode(), 0o600)
+    return {"LD_PRELOAD": str(found), "NSS_WRAPPER_PASSWD": str(passwd), "NSS_WRAPPER_GROUP": str(group)}
+
+
+@cache
+def library() -> Path | None:
+    """Where distributions put it."""
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    folders = (f"/usr/lib/{multiarch}", *_FOLDERS) if multiarch else _FOLDERS
+    return next((path for folder in folders if (path := Path(folder, _LIBRARY)).is_file()), None)
+
+
+def _has_name() -> bool:
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return True

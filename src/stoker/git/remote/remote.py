@@ -1,0 +1,75 @@
+"""A repository's address together with what opens it, read anew for every use.
+
+Whoever rotates a token or a key only changes the Secret or the file: the next call
+sees it. Where a call was under way at that moment, the source's refusal makes us
+read once more; only if something else was read is git run again, so that a wrong
+password costs the source one attempt and not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from stoker.domain.refs import RepoUrl
+from stoker.git.errors import SourceAuthFailed, error_for
+from stoker.git.auth.credentials import Access, AccessReader, always, identity
+from stoker.git.process.runner import MAX_OUTPUT, GitRunner, Judge
+
+
+class Remote:
+    """One repository elsewhere."""
+
+    def __init__(self, runner: GitRunner, url: RepoUrl, access: AccessReader) -> None:
+        self.runner = runner
+        self.url = url
+        self._read_access = access
+
+    async def git(
+        self,
+        command: Sequence[str],
+        operands: Sequence[str] = (),
+        *,
+        repository: Path | None = None,
+        stdin: bytes = b"",
+        max_output: int = MAX_OUTPUT,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+        judge: Judge = error_for,
+    ) -> bytes:
+        """Run git with the access of now; what it printed."""
+
+        async def run(access: Access) -> bytes:
+            return await self.runner.run(
+                command,
+                operands,
+                repository=repository,
+                url=self.url,
+                access=access,
+                stdin=stdin,
+                max_output=max_output,
+                max_bytes=max_bytes,
+                timeout=timeout,
+                judge=judge,
+            )
+
+        access = await self._read_access()
+        try:
+            return await run(access)
+        except SourceAuthFailed:
+            if access.refused is not None:
+                access.refused()
+            renewed = await self._read_access()
+            if renewed == access:
+                raise
+        return await run(renewed)
+
+    async def identity(self, key: bytes) -> str:
+        """Names what this access sees of this repository; for the folder of its mirror."""
+        return identity(key, self.url, await self._read_access())
+
+
+def on_disk(runner: GitRunner, repository: Path) -> Remote:
+    """A repository of this machine, which everybody may read who can."""
+    return Remote(runner, RepoUrl(f"file://{quote(str(repository.absolute()))}"), always(Access()))

@@ -1,0 +1,172 @@
+"""Whether a commit continues the history of the one that was applied before it.
+
+Where rewriting is not allowed, a ref may only move forward: by force-push, by a moved
+tag or by a replaced repository nothing reaches a gateway. Mirrors hold little history,
+and at the end of what a shallow repository holds git says "not an ancestor" where
+nobody knows. So "yes" is said when the older commit was reached, "no" only when the
+whole history was walked to its roots, and otherwise the commits (without contents) are
+fetched into a repository of their own, which is thrown away; the mirror stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef, without_userinfo
+from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceUnreachable
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import full_names
+from stoker.git.mirror.bare_repository import QUIET_FETCH, make_bare
+from stoker.git.process.runner import GitRunner
+from stoker.git.signature.programs import folder_for_one_question
+
+MAX_HISTORY_BYTES = 256 << 20
+MAX_SECONDS = 240.0
+# Mostly the commit applied last is near. The last depth is what git takes for "all of it".
+DEPTHS = (100, 2000, 2**31 - 1)
+# A server that knows no filter sends contents too, and the depth is all that bounds it before the byte cap.
+_FILTERS = ("--filter=tree:0", "--filter=blob:none", "--no-filter")
+_HISTORY = "refs/stoker/history"
+# Files by which git would believe parents that do not stand in the commits themselves.
+_HEARSAY = ("info/grafts", "objects/info/commit-graph", "objects/info/commit-graphs")
+
+
+class HistoryRewritten(Stalled):
+    """The ref left the line of the commit that was applied last, or cannot be shown to follow it."""
+
+    default_reason = Reason.HISTORY_REWRITTEN
+
+
+async def demand_descent(
+    remote: Remote, repository: Path, *, ancestor: CommitId, commit: CommitId, ref: GitRef
+) -> None:
+    """Raises unless `commit` continues the history of `ancestor`."""
+    if not await descends(remote, repository, ancestor=ancestor, commit=commit, ref=ref):
+        raise HistoryRewritten(
+            f"ref {str(ref)!r} was rewritten: commit {commit} does not descend from {ancestor}, "
+            "which was applied last"
+        )
+
+
+async def descends(
+    remote: Remote, repository: Path, *, ancestor: CommitId, commit: CommitId, ref: GitRef
+) -> bool:
+    """Whether `ancestor` is `commit` or in its history; asks the source when the mirror does not know."""
+    if ancestor == commit:
+        return True
+    if len(ancestor) != len(commit):  # the repository was replaced by one with other ids
+        return False
+    known = await _known(remote.runner, repository, ancestor, commit)
+    if known is not None:
+        return known
+    place = without_userinfo(remote.url)
+    try:
+        async with asyncio.timeout(MAX_SECONDS):
+            known = await _told_by_source(remote, ancestor, commit, ref)
+    except TimeoutError:
+        raise SourceUnreachable(
+            f"repository {place} did not give out the history of {commit} within {MAX_SECONDS:g} s"
+        ) from None
+    if known is None:
+        raise HistoryRewritten(
+            f"it cannot be shown that commit {commit} descends from {ancestor}, which was applied last: "
+            f"repository {place} does not give out the whole history of ref {str(ref)!r}"
+        )
+    return known
+
+
+async def _told_by_source(remote: Remote, ancestor: CommitId, commit: CommitId, ref: GitRef) -> bool | None:
+    with folder_for_one_question(remote.runner) as folder:
+        history = make_bare(folder / "history.git", len(commit))
+        for depth in DEPTHS:
+            await fetch_history(remote, history, commit, ref, depth)
+            known = await _known(remote.runner, history, ancestor, commit)
+            if known is not None:
+                return known
+    return None
+
+
+async def _known(runner: GitRunner, repository: Path, ancestor: CommitId, commit: CommitId) -> bool | None:
+    """What this repository can tell by itself; None if it holds too little."""
+    if any((repository / name).exists() for name in _HEARSAY):
+        return None
+    try:
+        here = await _commits_here(runner, repository, (ancestor, commit))
+        if commit not in here:
+            return None
+        if ancestor in here and not await _list(
+            runner, repository, ["--max-count=1"], [ancestor, f"^{commit}"]
+        ):
+            return True
+        return None if await is_cut_off(runner, repository, [commit]) else False
+    except GitFailed:  # a parent is missing, the folder is damaged: whoever reads the mirror will heal it
+        return None
+
+
+async def is_cut_off(runner: GitRunner, repository: Path, operands: Sequence[str]) -> bool:
+    """Whether the commits that `rev-list` names for these end where parents were left away."""
+    return bool(await _list(runner, repository, ["--max-parents=0"], operands) & _cut_off(repository))
+
+
+async def _commits_here(runner: GitRunner, repository: Path, ids: Sequence[CommitId]) -> set[str]:
+    """Which of these are commits in this repository."""
+    lines = await runner.run(
+        ["--no-replace-objects", "cat-file", "--batch-check=%(objectname) %(objecttype)"],
+        repository=repository,
+        stdin="".join(f"{id_}\n" for id_ in ids).encode(),
+    )
+    return {line.partition(" ")[0] for line in lines.decode().splitlines() if line.endswith(" commit")}
+
+
+async def _list(
+    runner: GitRunner, repository: Path, options: Sequence[str], operands: Sequence[str]
+) -> set[str]:
+    listing = await runner.run(
+        ["--no-replace-objects", "rev-list", *options], operands, repository=repository
+    )
+    return set(listing.decode().splitlines())
+
+
+def _cut_off(repository: Path) -> set[str]:
+    """The commits whose parents were left away; to git they look like roots."""
+    try:
+        return set((repository / "shallow").read_text().splitlines())
+    except FileNotFoundError:
+        return set()
+    except (OSError, UnicodeDecodeError) as error:
+        raise GitFailed(f"the mirror {repository} does not say where its history ends") from error
+
+
+async def fetch_history(
+    remote: Remote, history: Path, commit: CommitId, ref: GitRef, depth: int, into: str = _HISTORY
+) -> None:
+    """Have the history of `commit` down to `depth`; by the ref where the server does not give out ids."""
+    names = [str(commit), *(full_names(ref) if str(ref) != str(commit) else ())]
+    for name in names:
+        try:
+            await _fetch_filtered(remote, history, name, depth, into)
+        except RefNotFound:
+            if name == names[-1]:
+                raise
+        else:
+            return
+
+
+async def _fetch_filtered(remote: Remote, history: Path, name: str, depth: int, into: str) -> None:
+    for filtering in _FILTERS:
+        try:
+            await remote.git(
+                [*QUIET_FETCH, f"--depth={depth}", filtering],
+                [remote.url, f"+{name}:{into}"],
+                repository=history,
+                max_bytes=MAX_HISTORY_BYTES,
+            )
+        except FilterRefused:
+            if filtering == _FILTERS[-1]:
+                raise
+        else:
+            return

@@ -1,0 +1,147 @@
+"""Signatures in their armour, opened by ourselves before any program sees them.
+
+A block that is not exactly one signature is refused here: two in a row, a message
+with its own content inside (which a program would then check instead of ours), text
+before or behind. What is handed on is built anew from the bytes that were understood.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Literal, NamedTuple
+
+from stoker.git.signature.signed_objects import SignatureInvalid
+
+Kind = Literal["ssh", "gpg"]
+NAMESPACE = b"git"
+
+_BLOCK = re.compile(
+    rb"-----BEGIN (?P<kind>SSH|PGP) SIGNATURE-----\n"
+    rb"(?P<inside>(?:(?!-----)[^\n]*\n)*)"
+    rb"-----END (?P=kind) SIGNATURE-----\n*"
+)
+# The lines before the blank one say which program made it; the last one is a checksum against bad modems.
+_PGP = re.compile(rb"(?:[A-Za-z]+: [^\n]*\n)*[ \t]*\n(?P<base64>[A-Za-z0-9+/=\n]*?)(?:=[A-Za-z0-9+/]{4}\n)?")
+_SSH_MAGIC = b"SSHSIG" + (1).to_bytes(4, "big")
+_CERTIFICATE = b"-cert-v01@openssh.com"
+# How many fields of a certificate, after its type and nonce, are the key that it certifies.
+_KEY_FIELDS = {
+    b"ssh-ed25519": 1,
+    b"ssh-rsa": 2,
+    b"ecdsa-sha2-nistp256": 2,
+    b"ecdsa-sha2-nistp384": 2,
+    b"ecdsa-sha2-nistp521": 2,
+    b"sk-ssh-ed25519@openssh.com": 2,
+    b"sk-ecdsa-sha2-nistp256@openssh.com": 3,
+}
+
+
+class Signature(NamedTuple):
+    kind: Kind
+    raw: bytes
+    fingerprint: str = ""
+    """Of the key that an ssh signature brings along; a GPG signature only hints at one."""
+
+
+def opened(armored: bytes, what: str) -> Signature:
+    """The one signature in there; `what` carries it, for messages."""
+    block = _BLOCK.fullmatch(armored.replace(b"\r\n", b"\n"))
+    if block is None:
+        raise SignatureInvalid(f"{what} has a signature that is neither an ssh nor a PGP signature alone")
+    try:
+        if block["kind"] == b"SSH":
+            return _ssh(_decoded(block["inside"]), what)
+        body = _PGP.fullmatch(block["inside"])
+        if body is None:
+            raise ValueError("no armour")
+        return _pgp(_decoded(body["base64"]))
+    except (ValueError, binascii.Error):
+        raise SignatureInvalid(f"{what} has a signature that cannot be read") from None
+
+
+def ssh_armor(raw: bytes) -> bytes:
+    """As `ssh-keygen` wants it in a file."""
+    return b"-----BEGIN SSH SIGNATURE-----\n%b-----END SSH SIGNATURE-----\n" % base64.encodebytes(raw)
+
+
+def _decoded(text: bytes) -> bytes:
+    return base64.b64decode(text.replace(b"\n", b""), validate=True)
+
+
+def _ssh(raw: bytes, what: str) -> Signature:
+    if not raw.startswith(_SSH_MAGIC):
+        raise ValueError("not an ssh signature")
+    fields = _fields(raw.removeprefix(_SSH_MAGIC))
+    if len(fields) != 5:
+        raise ValueError("not an ssh signature")
+    if fields[1] != NAMESPACE:
+        raise SignatureInvalid(f"{what} has an ssh signature that was made for something else than git")
+    return Signature("ssh", raw, _fingerprint(fields[0]))
+
+
+def _fingerprint(key: bytes) -> str:
+    """As `ssh-keygen -l` shows it; a certificate has that of the key that it certifies."""
+    kind, _, _ = _field(key)
+    if kind.endswith(_CERTIFICATE):
+        plain = kind.removesuffix(_CERTIFICATE)
+        plain = plain + b"@openssh.com" if plain.startswith(b"sk-") else plain
+        _, _, rest = _field(_field(key)[2])  # past the nonce
+        key = len(plain).to_bytes(4, "big") + plain
+        if plain not in _KEY_FIELDS:
+            raise ValueError("a certificate for an unknown kind of key")
+        for _ in range(_KEY_FIELDS[plain]):
+            _, whole, rest = _field(rest)
+            key += whole
+    digest = base64.b64encode(hashlib.sha256(key).digest()).rstrip(b"=").decode()
+    return f"SHA256:{digest}"
+
+
+def _fields(raw: bytes) -> list[bytes]:
+    found = []
+    while raw:
+        value, _, raw = _field(raw)
+        found.append(value)
+        if len(found) > 5:
+            raise ValueError("too many fields")
+    return found
+
+
+def _field(raw: bytes) -> tuple[bytes, bytes, bytes]:
+    """The first field without and with its length, and what follows."""
+    end = 4 + int.from_bytes(raw[:4], "big")
+    if len(raw) < max(4, end):
+        raise ValueError("cut short")
+    return raw[4:end], raw[:end], raw[end:]
+
+
+def _pgp(raw: bytes) -> Signature:
+    """Exactly one packet, and that one a signature (RFC 4880, 4.2)."""
+    first = raw[0] if raw else 0
+    if first & 0xC0 == 0xC0:
+        tag, size, start = first & 0x3F, *_new_length(raw)
+    elif first & 0x80:
+        kind = first & 3
+        if kind == 3:
+            raise ValueError("a packet without a length")
+        tag, start = (first & 0x3C) >> 2, 1 + (1 << kind)
+        size = int.from_bytes(raw[1:start], "big")
+    else:
+        raise ValueError("not a packet")
+    if tag != 2 or start + size != len(raw):
+        raise ValueError("not one signature alone")
+    return Signature("gpg", raw)
+
+
+def _new_length(raw: bytes) -> tuple[int, int]:
+    """The length of a packet of the new format, and where its content begins."""
+    one = raw[1] if len(raw) > 1 else 255
+    if one < 192:
+        return one, 2
+    if one < 224 and len(raw) > 2:
+        return ((one - 192) << 8) + raw[2] + 192, 3
+    if one == 255:
+        return int.from_bytes(raw[2:6], "big"), 6
+    raise ValueError("a packet in parts")

@@ -1,0 +1,107 @@
+"""Whether a GPG signature was made with one of the keys that were given.
+
+gpg works in a home of its own that holds these keys and nothing else, without an
+agent, a key server or a configuration. Only its status lines are read, which are
+made for machines: a user id or a comment that looks like one of gpg's sentences
+changes nothing. Every doubt is a refusal, also a key or a signature that was good
+once and has expired since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from stoker.domain.errors import Misconfigured
+from stoker.git.errors import one_line
+from stoker.git.private_files import write_private
+from stoker.git.signature.armor import Signature
+from stoker.git.signature.programs import ask
+from stoker.git.signature.signed_objects import SignatureInvalid, SignedContent
+
+_GPG = (
+    "gpg",
+    "--no-options",
+    "--batch",
+    "--no-tty",
+    "--no-autostart",
+    "--disable-dirmngr",
+    "--no-auto-key-retrieve",
+    "--trust-model=always",  # whoever gave us the keys trusts them
+    "--status-fd=1",
+)
+_STATUS = "[GNUPG:] "
+_REFUSED = {
+    "BADSIG": "does not fit its content",
+    "EXPSIG": "has expired",
+    "EXPKEYSIG": "was made with a key that has expired",
+    "REVKEYSIG": "was made with a key that has been revoked",
+    "NO_PUBKEY": "was made with none of the GPG keys that are trusted",
+    "ERRSIG": "cannot be checked with the GPG keys that are trusted",
+}
+_BINARY = "00"  # the other class, text, forgives changed ends of lines
+_WEAK_HASHES = {"1": "MD5", "2": "SHA-1", "3": "RIPEMD-160"}
+_PRIVATE_READ = 9  # the word of IMPORT_RES that counts private keys
+
+
+class _Valid(NamedTuple):
+    """The part of VALIDSIG that is looked at; its fields are in gnupg's DETAILS."""
+
+    hash: str
+    kind: str
+    primary: str
+
+
+class GpgSigner(NamedTuple):
+    name: str
+    fingerprint: str
+
+
+async def gpg_signer(content: SignedContent, signature: Signature, keys: bytes, folder: Path) -> GpgSigner:
+    """Whose it is, by the user id of the key; `folder` is private to this question and becomes gpg's home."""
+    trusted = await _import(keys, folder)
+    write_private(folder / "signature", signature.raw, 0o600)
+    gpg = [*_GPG, f"--homedir={folder}", "--verify", "--", "signature", "-"]
+    answer = await ask(gpg, home=folder, stdin=content.payload)
+    said = list(_status(answer.output))
+    for word, why in _REFUSED.items():
+        if any(found == word for found, _ in said):
+            raise SignatureInvalid(f"{content.what} has a GPG signature that {why}")
+    good = [rest for found, rest in said if found == "GOODSIG"]
+    valid = [_valid(rest) for found, rest in said if found == "VALIDSIG"]
+    begun = sum(found == "NEWSIG" for found, _ in said)
+    if answer.code != 0 or len(good) != 1 or len(valid) != 1 or begun != 1 or valid[0] is None:
+        raise SignatureInvalid(f"{content.what} has a GPG signature that gpg does not call good")
+    if valid[0].primary not in trusted:
+        raise SignatureInvalid(f"{content.what} has a GPG signature that {_REFUSED['NO_PUBKEY']}")
+    if valid[0].kind != _BINARY or valid[0].hash in _WEAK_HASHES:
+        weak = _WEAK_HASHES.get(valid[0].hash, "text that may be changed")
+        raise SignatureInvalid(f"{content.what} has a GPG signature over {weak}, which proves too little")
+    return GpgSigner(one_line(good[0].partition(" ")[2]), valid[0].primary)
+
+
+async def _import(keys: bytes, folder: Path) -> frozenset[str]:
+    """The fingerprints of the keys that gpg now has, which are all that it has."""
+    answer = await ask([*_GPG, f"--homedir={folder}", "--import"], home=folder, stdin=keys)
+    said = list(_status(answer.output))
+    totals = [rest.split(" ") for word, rest in said if word == "IMPORT_RES"]
+    if any(words[_PRIVATE_READ : _PRIVATE_READ + 1] != ["0"] for words in totals):
+        raise Misconfigured("the GPG keys hold a private key; give public keys only")
+    trusted = frozenset(rest.partition(" ")[2] for word, rest in said if word == "IMPORT_OK")
+    if not trusted:
+        raise Misconfigured("the GPG keys hold no public key that gpg can read")
+    return trusted
+
+
+def _status(output: bytes) -> Iterator[tuple[str, str]]:
+    """The status lines as a word and what follows it."""
+    for line in output.decode(errors="replace").split("\n"):
+        if line.startswith(_STATUS):
+            word, _, rest = line.removeprefix(_STATUS).partition(" ")
+            yield word, rest
+
+
+def _valid(rest: str) -> _Valid | None:
+    words = rest.split(" ")
+    return _Valid(words[7], words[8], words[9]) if len(words) >= 10 else None

@@ -1,0 +1,72 @@
+"""Starts the programs that know signatures, `ssh-keygen` and `gpg`.
+
+As careful as the runner of git: a fixed argument list without a shell, an
+environment made from nothing, bounds on time and output. What a program says to
+people is never read; its exit code and its output for machines are. Its files lie in
+a private folder that goes away with the question.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from stoker.domain.errors import Misconfigured
+from stoker.git.errors import GitFailed
+from stoker.git.private_files import folder_for_one_call, remove_left_overs
+from stoker.git.process.child import converse
+from stoker.git.process.passwd import name_for
+from stoker.git.process.runner import GitRunner
+
+TIMEOUT = 30.0
+MAX_OUTPUT = 256 * 1024
+
+_PACKAGES = {"ssh-keygen": "openssh-client", "gpg": "gnupg"}
+
+
+class Answer(NamedTuple):
+    code: int
+    output: bytes
+
+
+@contextmanager
+def folder_for_one_question(runner: GitRunner) -> Iterator[Path]:
+    """A private folder; never in or beside the mirror, which may be somebody else's and not ours to write."""
+    place = runner.home
+    remove_left_overs(place)
+    try:
+        with folder_for_one_call(place) as folder:
+            yield folder
+    except OSError as error:
+        raise GitFailed(f"folder {place} cannot be written: {error.strerror}") from error
+
+
+async def ask(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> Answer:
+    """How the program ended and what it printed for machines."""
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "LC_ALL": "C",
+        "TZ": "UTC0",  # a time that is given without a zone is meant in this one
+    }
+    program = argv[0]
+    if program == "ssh-keygen":
+        environment |= name_for(home)
+    try:
+        ended = await converse(
+            argv, environment=environment, cwd=home, stdin=stdin, max_output=MAX_OUTPUT, timeout=TIMEOUT
+        )
+    except FileNotFoundError as error:
+        raise Misconfigured(
+            f"signatures need {program}, which is not on PATH; install the package {_PACKAGES[program]}"
+        ) from error
+    except TimeoutError:
+        raise GitFailed(f"{program} took longer than {TIMEOUT:g} s for a signature") from None
+    if ended.output is None:
+        raise GitFailed(f"{program} printed more than {MAX_OUTPUT} bytes about a signature")
+    if ended.code < 0:
+        raise GitFailed(f"{program} was ended by signal {-ended.code} while it was asked about a signature")
+    return Answer(ended.code, ended.output)

@@ -1,0 +1,61 @@
+"""Commits signed with an ssh key, as `git verify-commit` checks them.
+
+`ssh-keygen` signs, so every kind of key works that it knows. The key lies in a private
+file for the time of one call and nowhere else. What cannot be signed is not pushed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.git.errors import GitFailed
+from stoker.git.auth.ssh import repaired_key
+from stoker.git.private_files import folder_for_one_call, private_folder, write_private
+from stoker.git.signature.armor import NAMESPACE
+from stoker.git.signature.programs import ask
+from stoker.git.signature.ssh import demand_user
+
+
+class SigningFailed(Stalled):
+    """The key is of no use for signing."""
+
+    default_reason = Reason.SIGNING_FAILED
+
+
+class SshSigner:
+    """Signs with one key; `cache` is a folder of this user alone."""
+
+    def __init__(self, key: Secret, cache: Path) -> None:
+        try:
+            self._key = Secret(repaired_key(key))
+        except InvalidValue as error:
+            raise SigningFailed(f"commits cannot be signed: {error.message}") from None
+        self._cache = cache
+        self._public = ""
+
+    async def sign(self, payload: bytes) -> str:
+        """The signature over what a commit says."""
+        return await self._keygen("-Y", "sign", "-q", "-n", NAMESPACE.decode(), stdin=payload)
+
+    async def public_key(self) -> str:
+        """The line `type base64` by which others know the key."""
+        if not self._public:
+            words = (await self._keygen("-y")).split()
+            self._public = " ".join(words[:2])
+        return self._public
+
+    async def _keygen(self, *arguments: str, stdin: bytes = b"") -> str:
+        demand_user()
+        home = private_folder(private_folder(self._cache) / "home")
+        try:
+            with folder_for_one_call(home) as folder:
+                write_private(folder / "key", self._key.reveal_bytes(), 0o600)
+                answer = await ask(["ssh-keygen", *arguments, "-f", "key"], home=folder, stdin=stdin)
+        except OSError as error:
+            raise GitFailed(f"folder {home} cannot be written: {error.strerror}") from error
+        if answer.code != 0 or not answer.output:
+            raise SigningFailed("commits cannot be signed: ssh-keygen does not accept the key")
+        return answer.output.decode(errors="replace")

@@ -1,0 +1,100 @@
+"""A registry or a bucket as the source of a pass, through the same mirror as a repository.
+
+It implements `stoker.engine.source_protocol.SourceReader`. Everybody above asks by the artifact's
+id, which stands where a commit's stands; here it is turned into the commit that was made
+of it. Artifacts carry no signature of git's and have no history, so what demands either
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.intent.source import SignatureMode
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.artifact_source import ArtifactOrigin
+from stoker.domain.git_objects import FileVersion, Tree, TreeChange
+from stoker.git.errors import GitFailed
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
+from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.artifact_import import ImportedObjects, Importer, commit_of
+from stoker.git.mirror.held import KeptMirror
+from stoker.git.mirror.mirror import Fills, Mirror
+from stoker.git.signature.ancestry import HistoryRewritten
+from stoker.git.signature.policy import Rules
+from stoker.git.signature.signed_objects import SignatureMissing
+
+_DEFAULT = Limits()
+_ANY = Rules()
+
+
+class _ImportedMirror(Mirror):
+    """A mirror that is filled by importing; git itself never talks to anybody."""
+
+    def __init__(
+        self, origin: ArtifactOrigin, remote: Remote, cache: Path, clock: Clock, limits: Limits
+    ) -> None:
+        super().__init__(remote, cache, clock, limits)
+        self._origin = origin
+
+    def _objects_of(self, repository: Path) -> Objects:
+        return ImportedObjects(self._remote.runner, repository)
+
+    def _fetcher(self, repository: Path, objects: Objects) -> Fills:
+        return Importer(self._origin, self._remote.runner, repository, objects)
+
+
+class ImportedSource(KeptMirror):
+    """One place that holds artifacts, read through a mirror below `cache`."""
+
+    def __init__(
+        self,
+        origin: ArtifactOrigin,
+        remote: Remote,
+        cache: Path,
+        clock: Clock | None = None,
+        limits: Limits = _DEFAULT,
+        rules: Rules = _ANY,
+    ) -> None:
+        """`remote` says whose mirror it is: what one login opened is never served to another."""
+        clock = clock if clock is not None else SystemClock()
+        mirror = _ImportedMirror(origin, remote, cache, clock, limits)
+        super().__init__(remote.runner, mirror, cache, clock)
+        self._origin = origin
+        self._rules = rules
+
+    async def resolve(self, ref: GitRef) -> CommitId:
+        return await self._origin.resolve(ref)
+
+    async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
+        if self._rules.signatures is not SignatureMode.NONE:
+            raise SignatureMissing(
+                f"artifact {commit} carries no signature of git's, and one is required; pin it by its digest"
+            )
+        if not self._rules.allow_rewrite and before not in (None, commit):
+            raise HistoryRewritten(
+                f"ref {str(ref)!r} was moved from artifact {before}, which was applied last, to {commit}, "
+                "and nothing shows that one follows the other"
+            )
+
+    async def tree(self, commit: CommitId) -> Tree:
+        return await super().tree(self._made_of(commit))
+
+    async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
+        known = commit_of(self.repository, before)  # it may be from before the address was changed
+        return None if known is None else await super().changes(known, self._made_of(after))
+
+    async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
+        return await super().look_up(self._made_of(commit), paths)
+
+    async def committed_at(self, commit: CommitId) -> int:
+        return await super().committed_at(self._made_of(commit))
+
+    def _made_of(self, artifact: CommitId) -> CommitId:
+        made = commit_of(self.repository, artifact)
+        if made is None:
+            raise GitFailed(f"artifact {artifact} is not in the mirror")
+        return made

@@ -1,0 +1,55 @@
+"""A git repository as the source of a pass: resolve, hold, fetch, read.
+
+It implements `stoker.engine.source_protocol.SourceReader` and holds no algorithm: resolving,
+fetching and reading are rooms of their own. It can change nothing at the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.refs import CommitId, GitRef
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import find, is_branch
+from stoker.git.mirror.held import KeptMirror
+from stoker.git.mirror.mirror import Mirror
+from stoker.git.mirror.reader import Rule
+
+_DEFAULT = Limits()
+
+
+class GitSource(KeptMirror):
+    """One repository, read through a mirror below `cache`."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        cache: Path,
+        clock: Clock | None = None,
+        limits: Limits = _DEFAULT,
+        rules: Sequence[Rule] = (),
+    ) -> None:
+        clock = clock if clock is not None else SystemClock()
+        super().__init__(remote.runner, Mirror(remote, cache, clock, limits), cache, clock)
+        self._remote = remote
+        self._rules = rules
+        self._branch: tuple[GitRef, int] | None = None
+        """What was a branch when it was last looked up, and how long ids are there."""
+
+    async def resolve(self, ref: GitRef) -> CommitId:
+        branch, self._branch = self._branch, None
+        if branch is not None and branch[0] == ref:
+            commit = await self._mirror.follow(*branch)
+            if commit is not None:
+                self._branch = branch
+                return commit
+        name, commit = await find(self._remote, ref)
+        self._branch = (ref, len(commit)) if is_branch(name) else None
+        return commit
+
+    async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
+        for rule in self._rules:
+            await rule(self._remote, self._mirror.path, commit, ref, before)

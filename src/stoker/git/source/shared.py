@@ -1,0 +1,124 @@
+"""A mirror that somebody else keeps, as the source of a pass: read, and wait for what is not there yet.
+
+The reader's half of `stoker.git.mirror.shared_volume`. It asks no server and needs no
+credential; a ref means what the mirror says that it means. What is held stays there
+until it is let go of, whatever the writer does meanwhile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Wait
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.domain.git_objects import BlobId
+from stoker.git.errors import GitFailed
+from stoker.git.remote.remote import on_disk
+from stoker.git.remote.resolve import find
+from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.reader import MirrorReader, Rule
+from stoker.git.mirror.shared_volume import SharedVolume, held, is_ours
+from stoker.git.process.runner import GitRunner
+
+PATIENCE = 5.0
+"""Seconds for which a pass waits by itself: mostly the writer was told in the same moment as we were."""
+PAUSE = 0.25
+COME_BACK = 5.0
+
+
+class SharedSource(MirrorReader):
+    """One repository, read from a volume that this process cannot write to."""
+
+    def __init__(
+        self,
+        runner: GitRunner,
+        volume: Path,
+        clock: Clock | None = None,
+        rules: Sequence[Rule] = (),
+        patience: float = PATIENCE,
+    ) -> None:
+        super().__init__(runner)
+        self._volume = SharedVolume(volume)
+        self._clock = clock if clock is not None else SystemClock()
+        self._rules = rules
+        self._patience = patience
+        self._path = volume / "none"
+        self._objects = Objects(runner, self._path)
+        self._stack = ExitStack()
+
+    @property
+    def repository(self) -> Path:
+        return self._path
+
+    @property
+    def objects(self) -> Objects:
+        return self._objects
+
+    async def resolve(self, ref: GitRef) -> CommitId:
+        async with self.held():
+            self._open_current()
+            return (await find(on_disk(self._runner, self._path), ref))[1]
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            self._let_go()
+
+    async def fetch(self, commit: CommitId, ref: GitRef) -> None:
+        """Return when the commit is there; raises `Wait` if that takes longer than a moment."""
+        deadline = self._clock.monotonic() + self._patience
+        while True:
+            if self._volume.current is not None:
+                self._open_current()
+                if await self._objects.has(commit):
+                    return
+            if self._clock.monotonic() >= deadline:
+                raise _behind(f"commit {commit} of ref {str(ref)!r}")
+            await self._clock.sleep(PAUSE)
+
+    async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:
+        for rule in self._rules:
+            await rule(on_disk(self._runner, self._path), self._path, commit, ref, before)
+
+    async def complete(self, blobs: Collection[BlobId]) -> None:
+        missing = await self._objects.missing(blobs)
+        if missing:
+            raise GitFailed(f"blob {missing[0]} and {len(missing) - 1} more are not in the shared mirror")
+
+    def discard(self) -> None:
+        """It is not ours to mend: the next look begins at whatever is current then."""
+        self._let_go()
+
+    def _open_current(self) -> None:
+        """Hold the current generation, where it is another one than what is held already."""
+        name = self._volume.current
+        if name is None:
+            raise _behind("anything")
+        path = self._volume.path(name)
+        if path == self._path:
+            return
+        self._let_go()
+        self._stack.enter_context(held(self._volume.lock(name), fcntl.LOCK_SH))
+        if not is_ours(path):
+            self._let_go()
+            raise GitFailed(f"shared mirror {path} is not what its writer makes")
+        self._path, self._objects = path, Objects(self._runner, path)
+
+    def _let_go(self) -> None:
+        self._objects.close()
+        self._stack.close()
+        self._path = self._volume.root / "none"
+        self._objects = Objects(self._runner, self._path)
+
+
+def _behind(what: str) -> Wait:
+    return Wait(
+        f"the shared mirror does not hold {what} yet", after=COME_BACK, reason=Reason.SHARED_MIRROR_BEHIND
+    )

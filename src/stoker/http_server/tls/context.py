@@ -1,0 +1,60 @@
+"""The certificate that is shown to whoever connects, replaced while others are connected.
+
+A pair is tried on a context of its own first: loading half of a pair that does not
+belong together would leave the live one with neither.
+"""
+
+from __future__ import annotations
+
+import ssl
+from datetime import datetime
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.secrets import Secret
+from stoker.kube.config.tls import show
+
+
+class Presented:
+    """The context of a server; nobody can connect before the first certificate is loaded."""
+
+    def __init__(self) -> None:
+        self.context = _context()
+        self._shown: bytes | None = None
+        self.expires: datetime | None = None
+        self.error = "there is no certificate yet"
+        """Why nothing is shown, or nothing newer; empty when all is well."""
+
+    def show(self, chain: bytes, key: Secret) -> bool:
+        """Show this one from now on; whether it is another one than before."""
+        if chain == self._shown:
+            self.error = ""
+            return False
+        try:
+            show(_context(), chain, key)
+        except ssl.SSLError:
+            self.error = "the certificate and its key cannot be read, or do not belong together"
+            raise InvalidValue(self.error) from None
+        show(self.context, chain, key)
+        self._shown, self.error = chain, ""
+        self.expires = _expiry(chain)
+        return True
+
+    @property
+    def ready(self) -> bool:
+        return self._shown is not None
+
+    def why_not(self) -> str | None:
+        """For the readiness probe: an old certificate is better than none."""
+        return None if self.ready else self.error
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _expiry(chain: bytes) -> datetime:
+    from cryptography import x509  # noqa: PLC0415 - files of others are read without it otherwise
+
+    return x509.load_pem_x509_certificate(chain).not_valid_after_utc

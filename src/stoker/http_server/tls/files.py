@@ -1,0 +1,78 @@
+"""A certificate that somebody else makes and renews, as files: cert-manager's, mounted from its Secret.
+
+The files are looked at every now and then and shown as soon as they are whole; who is
+connected stays connected. Whom the API server trusts is then somebody else's business,
+too (cert-manager's injector writes `caBundle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.secrets import Secret
+from stoker.kube.config.files import read_bounded
+from stoker.http_server.tls.context import Presented
+from stoker.telemetry.logs import get_logger
+
+LOOK_SECONDS = 2.0
+
+_NAMES = ("tls.crt", "tls.key")
+_AUTHORITY = "ca.crt"
+
+Told = Callable[[bytes, Secret, bytes], None]
+"""Hears of a new certificate, its key and the authorities that signed it."""
+
+log = get_logger(__name__)
+
+
+class CertificateFiles:
+    """Shows what lies in a folder. `told` needs the authority besides, and the folder must hold it."""
+
+    def __init__(
+        self, folder: Path, presented: Presented, clock: Clock | None = None, told: Told | None = None
+    ) -> None:
+        self._folder = folder
+        self._presented = presented
+        self._clock = clock or SystemClock()
+        self._told = told
+        self._names = _NAMES if told is None else (*_NAMES, _AUTHORITY)
+        self._seen: object = None
+        self._said = ""
+
+    async def run(self) -> None:
+        while True:
+            self.look()
+            await self._clock.sleep(LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Show the pair if it is new; one that is being written is looked at again later."""
+        stamp = tuple(_stamp(self._folder / name) for name in self._names)
+        if stamp == self._seen and self._presented.ready and not self._presented.error:
+            return
+        try:
+            chain, key, *authority = (
+                read_bounded(self._folder / name, f"certificate file {self._folder / name}")
+                for name in self._names
+            )
+            if self._presented.show(chain, Secret(key)):
+                log.info("certificate.loaded", folder=str(self._folder))
+            if self._told is not None:
+                self._told(chain, Secret(key), authority[0])
+            self._seen, self._said = stamp, ""
+        except (InvalidValue, Misconfigured, ValueError) as error:
+            self._presented.error = f"{self._folder}: {error}"
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("certificate.unreadable", folder=str(self._folder), error=str(error))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """The kubelet makes new files and moves a link, so the inode tells."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,256 @@
+"""An authority of our own and the certificate that is served with, as bytes and dates.
+
+Made here where no cert-manager is at work. All of it lies in one Secret that every
+replica reads (`stoker.http_server.tls.secret`); when something is renewed is decided by
+`stoker.http_server.tls.rotation`. Keys are elliptic and never leave memory and that Secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.secrets import Secret
+
+# Clocks of machines differ; a certificate that begins "now" is refused by one that is behind.
+BACKDATED = timedelta(hours=1)
+MAX_AUTHORITIES = 8
+
+_CA, _CA_KEY, _CHAIN, _KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """When a certificate was made and when it ends, whose key it carries and who signed it."""
+
+    created: datetime
+    expires: datetime
+    key_id: bytes
+    issuer_id: bytes
+    names: frozenset[str] = frozenset()
+
+    def share_gone(self, share: float) -> datetime:
+        """When that share of its life will be over."""
+        return self.created + share * (self.expires - self.created)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Everything that the Secret holds."""
+
+    authorities: tuple[bytes, ...]
+    """Whom clients shall trust, the newest first; it alone signs."""
+    authority_key: Secret
+    chain: bytes
+    key: Secret
+
+    @property
+    def bundle(self) -> bytes:
+        return b"".join(self.authorities)
+
+    def data(self) -> dict[str, str]:
+        """As it stands in a Secret."""
+        values = {
+            _CA: self.bundle,
+            _CA_KEY: self.authority_key.reveal_bytes(),
+            _CHAIN: self.chain,
+            _KEY: self.key.reveal_bytes(),
+        }
+        return {name: base64.b64encode(value).decode() for name, value in values.items()}
+
+    @classmethod
+    def parse(cls, data: Mapping[str, str]) -> Material:
+        """Read back; raises `InvalidValue` where anything is missing or does not belong together."""
+        try:
+            values = {
+                name: base64.b64decode(data[name], validate=True) for name in (_CA, _CA_KEY, _CHAIN, _KEY)
+            }
+        except KeyError as missing:
+            raise InvalidValue(f"key {missing} is missing") from None
+        except binascii.Error:
+            raise InvalidValue("a value is not base64") from None
+        authorities = tuple(one + b"\n" for one in certificates_in(values[_CA])[:MAX_AUTHORITIES])
+        if not authorities:
+            raise InvalidValue(f"{_CA} holds no certificate")
+        found = cls(authorities, Secret(values[_CA_KEY]), values[_CHAIN], Secret(values[_KEY]))
+        _refuse_strangers(authorities[0], found.authority_key, _CA_KEY)
+        _refuse_strangers(found.chain, found.key, _KEY)
+        return found
+
+    def authority_facts(self) -> tuple[Made, ...]:
+        return tuple(_facts(one) for one in self.authorities)
+
+    def serving_facts(self) -> Made:
+        return _facts(self.chain)
+
+
+def certificates_in(pem: bytes) -> list[bytes]:
+    """Each certificate of a file that may hold several."""
+    return _PEM.findall(pem)
+
+
+def new_material(
+    names: Sequence[str], now: datetime, authority_life: timedelta, life: timedelta, *, mutual: bool = False
+) -> Material:
+    """An authority and a certificate of it."""
+    authority, key = _authority(now, authority_life)
+    return reissued(Material((authority,), key, b"", Secret("")), names, now, life, mutual=mutual)
+
+
+def with_new_authority(material: Material, now: datetime, life: timedelta) -> Material:
+    """A further authority that clients are told to trust; what is served with stays as it is."""
+    authority, key = _authority(now, life)
+    kept = (authority, *material.authorities)[:MAX_AUTHORITIES]
+    return replace(material, authorities=kept, authority_key=key)
+
+
+def reissued(
+    material: Material, names: Sequence[str], now: datetime, life: timedelta, *, mutual: bool = False
+) -> Material:
+    """A new certificate for these names, by the newest authority; `mutual`: also for who calls others."""
+    authority = x509.load_pem_x509_certificate(material.authorities[0])
+    signer = _private(material.authority_key)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if mutual else [])]
+    expires = min(now + life, authority.not_valid_after_utc)
+    certificate = (
+        _builder(subject, authority.subject, key.public_key(), now, expires)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(key_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .add_extension(x509.SubjectAlternativeName([general_name(name) for name in names]), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    return replace(
+        material, chain=certificate.public_bytes(serialization.Encoding.PEM), key=_private_pem(key)
+    )
+
+
+def without_old_authorities(material: Material) -> Material:
+    return replace(material, authorities=material.authorities[:1])
+
+
+def _authority(now: datetime, life: timedelta) -> tuple[bytes, Secret]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stoker webhook")])
+    certificate = (
+        _builder(subject, subject, key.public_key(), now, now + life)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(key_usage(signs=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), _private_pem(key)
+
+
+def _facts(pem: bytes) -> Made:
+    try:
+        found = x509.load_pem_x509_certificate(pem)
+        names = _names(found)
+        return Made(
+            created=found.not_valid_before_utc + BACKDATED,
+            expires=found.not_valid_after_utc,
+            key_id=x509.SubjectKeyIdentifier.from_public_key(_elliptic(found.public_key())).digest,
+            issuer_id=_issuer(found),
+            names=names,
+        )
+    except (ValueError, x509.ExtensionNotFound):
+        raise InvalidValue("a certificate cannot be read") from None
+
+
+def _names(certificate: x509.Certificate) -> frozenset[str]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    hosts = found.get_values_for_type(x509.DNSName)
+    return frozenset((*hosts, *(str(one) for one in found.get_values_for_type(x509.IPAddress))))
+
+
+def _issuer(certificate: x509.Certificate) -> bytes:
+    """The id of the key that signed it; an authority signs itself."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        return x509.SubjectKeyIdentifier.from_public_key(_elliptic(certificate.public_key())).digest
+    return found.key_identifier or b""
+
+
+def _refuse_strangers(pem: bytes, key: Secret, name: str) -> None:
+    if _facts(pem).key_id != x509.SubjectKeyIdentifier.from_public_key(_private(key).public_key()).digest:
+        raise InvalidValue(f"{name} is not the key of its certificate")
+
+
+def _private(key: Secret) -> ec.EllipticCurvePrivateKey:
+    try:
+        found = serialization.load_pem_private_key(key.reveal_bytes(), password=None)
+    except (ValueError, TypeError):
+        raise InvalidValue("a private key cannot be read") from None
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise InvalidValue("a private key is of another kind than those that are made here")
+    return found
+
+
+def _elliptic(key: object) -> ec.EllipticCurvePublicKey:
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise InvalidValue("a certificate is of another kind than those that are made here")
+    return key
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> Secret:
+    return Secret(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, expires: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(expires)
+    )
+
+
+def key_usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

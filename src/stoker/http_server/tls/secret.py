@@ -1,0 +1,193 @@
+"""The Secret that all replicas serve from: read through the API, made by whoever comes first.
+
+Replicas start together and find nothing: each makes an authority, and the one whose
+Secret is created first has won; the others read it. From then on the Secret is
+watched, and renewed as `stoker.http_server.tls.rotation` says, with the version that was
+read: who loses that race reads again. A Secret that somebody empties or deletes is
+filled with what is in memory, so that nobody who trusts us has to notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import InvalidValue, StokerError
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
+from stoker.kube.client.objects import Header
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import SECRETS
+from stoker.http_server.tls.issue import Material, new_material
+from stoker.http_server.tls.rotation import Step, Terms, decide, taken
+from stoker.telemetry.logs import get_logger
+
+LONGEST_REST = 3600.0
+SHORTEST_REST = 0.1
+BACKOFF = Backoff(base=0.5, ceiling=30.0, jitter=0.3)
+
+log = get_logger(__name__)
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _SecretObject(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    data: dict[str, str] | None = None
+
+
+class CertificateKeeper:
+    """Keeps the Secret good, and tells of every new content."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        names: Sequence[str],
+        *,
+        on_change: Callable[[Material], None],
+        trusted: Callable[[Material], bool],
+        terms: Terms | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._names = names
+        self._on_change = on_change
+        self._trusted = trusted
+        self._terms = terms or Terms()
+        self._clock = clock or SystemClock()
+        self._wake = asyncio.Event()
+        self._known: Material | None = None
+        self._failures = 0
+
+    @property
+    def material(self) -> Material | None:
+        """What there is, as far as this replica has seen."""
+        return self._known
+
+    async def run(self) -> None:
+        """Keep it until cancelled."""
+        watched = Reflector(
+            self._client,
+            SECRETS,
+            namespace=self._namespace,
+            fields=f"metadata.name={self._name}",
+            keep=len,
+            on_change=lambda _: self._wake.set(),
+            clock=self._clock,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(watched.run(), name="certificate secret")
+            while True:
+                rest = await self._turn()
+                await self._rest(rest)
+
+    def look_again(self) -> None:
+        """Something that a decision depends on has changed."""
+        self._wake.set()
+
+    async def _turn(self) -> float:
+        """One look and at most one step; how long to rest."""
+        try:
+            rest = await self._looked()
+        except (AlreadyExists, Conflict):
+            return 0.0  # another replica was faster; what it wrote is read at once
+        except StokerError as error:
+            self._failures += 1
+            log.warning("certificate.failed", reason=error.reason, error=error.message, stored_in=self._name)
+            return BACKOFF.delay(self._failures)
+        self._failures = 0
+        return rest
+
+    async def _looked(self) -> float:
+        found = await self._read()
+        material = self._parsed(found)
+        if material is None:
+            material = self._known or new_material(
+                self._names,
+                self._clock.now(),
+                self._terms.authority,
+                self._terms.serving,
+                mutual=self._terms.mutual,
+            )
+            await self._write(found, material)
+            log.info("certificate.made", stored_in=self._name, names=list(self._names))
+            self._tell(material)
+            return 0.0
+        self._tell(material)
+        now = self._clock.now()
+        decision = decide(
+            material.authority_facts(),
+            material.serving_facts(),
+            self._names,
+            now,
+            self._terms,
+            trusted=self._trusted(material),
+        )
+        if decision.step is Step.KEEP:
+            return (decision.look_again - now) / timedelta(seconds=1)
+        after = taken(decision.step, material, self._names, now, self._terms)
+        await self._write(found, after)
+        log.info("certificate.rotated", step=decision.step.name.lower(), stored_in=self._name)
+        self._tell(after)
+        return 0.0
+
+    async def _read(self) -> _SecretObject | None:
+        try:
+            return await self._client.get(SECRETS, self._name, self._namespace, into=_SecretObject)
+        except NotFound:
+            return None
+
+    def _parsed(self, found: _SecretObject | None) -> Material | None:
+        if found is None or not found.data:
+            return None
+        try:
+            return Material.parse(found.data)
+        except InvalidValue as error:
+            log.warning("certificate.unreadable", stored_in=self._name, error=error.message)
+            return None
+
+    async def _write(self, found: _SecretObject | None, material: Material) -> None:
+        """Create, or replace exactly what was read."""
+        if found is None:
+            body = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {
+                    "name": self._name,
+                    "labels": {
+                        "app.kubernetes.io/managed-by": "stoker",
+                        "app.kubernetes.io/part-of": "stoker",
+                    },
+                },
+                "type": "Opaque",
+                "data": material.data(),
+            }
+            await self._client.create(SECRETS, body, self._namespace, into=Header)
+            return
+        version = {"resourceVersion": found.metadata.resource_version}
+        body = {"metadata": version, "data": material.data()}
+        await self._client.patch(SECRETS, body, self._name, self._namespace, into=Header)
+
+    def _tell(self, material: Material) -> None:
+        if material != self._known:
+            self._known = material
+            self._on_change(material)
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, min(max(seconds, SHORTEST_REST), LONGEST_REST)):
+                await self._wake.wait()
+        self._wake.clear()

@@ -1,0 +1,76 @@
+"""Where the certificate of a port comes from, as parts of a process: made by ourselves, or files.
+
+Made by ourselves it lies in a Secret that all replicas share, and the objects that name
+us are told whom to trust (`keeping`, `trusting`). As files it is somebody else's, and so
+is telling others (`certificate_files`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stoker.domain.clock import Clock
+from stoker.kube.client.client import Client
+from stoker.kube.runtime.process import Part
+from stoker.http_server.tls.files import CertificateFiles, Told
+from stoker.http_server.tls.issue import Material
+from stoker.http_server.tls.secret import CertificateKeeper
+from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.rotation import Terms
+from stoker.http_server.tls.ca_bundle import Target, Trusting
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfMade:
+    """Certificates that the process makes by itself."""
+
+    secret: str
+    names: tuple[str, ...]
+    """Under which names it is called."""
+    targets: tuple[Target, ...] = ()
+    terms: Terms = field(default_factory=Terms)
+
+
+def certified(
+    client: Client,
+    namespace: str,
+    certificate: Path | SelfMade,
+    presented: Presented,
+    *,
+    told: Told | None = None,
+    clock: Clock,
+) -> list[Part]:
+    """The parts that keep a certificate presented; `told` hears of every new one, and of its authority."""
+    if isinstance(certificate, Path):
+        return [Part("certificate", CertificateFiles(certificate, presented, clock, told).run)]
+    made = certificate
+    trusting = Trusting(
+        client,
+        made.targets,
+        lambda: keeper.material.bundle if keeper.material else None,
+        on_settled=lambda: keeper.look_again(),  # noqa: PLW0108 - it is made below
+        clock=clock,
+    )
+
+    def changed(material: Material) -> None:
+        if presented.show(material.chain, material.key):
+            log.info("certificate.loaded", stored_in=made.secret)
+        if told is not None:
+            told(material.chain, material.key, material.bundle)
+        trusting.look_again()
+
+    keeper = CertificateKeeper(
+        client,
+        namespace,
+        made.secret,
+        made.names,
+        on_change=changed,
+        trusted=lambda material: trusting.in_place(material.authorities[0]),
+        terms=made.terms,
+        clock=clock,
+    )
+    return [Part("certificate", keeper.run), Part("trust", trusting.run)]

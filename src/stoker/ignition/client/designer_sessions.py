@@ -1,0 +1,87 @@
+"""Who is working on a gateway: Designers by project, and Perspective sessions.
+
+Reads the lists of the API of 8.3 and those of the older papers, whose names for the
+same things differ. Pure: `gateway` asks, `attending` decides what it means.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stoker.ignition.client.parse import Item, items_in, name_in, objects_in, seconds_in, text_in
+
+_DESIGNER = "designer"
+_KINDS = ("type", "sessionType", "sessionScope", "scope", "client", "application")
+
+
+class DesignerSession(NamedTuple):
+    """Somebody who has a project open in the Designer."""
+
+    id: str
+    user: str
+    project: str
+    address: str
+
+
+class PerspectiveSession(NamedTuple):
+    """A browser or a phone that shows a project."""
+
+    id: str
+    user: str
+    project: str
+    uptime: float
+    """Seconds; 0 where the gateway does not say."""
+
+
+def designers_in(said: object, *, mixed: bool) -> tuple[DesignerSession, ...] | None:
+    """The Designers of a list; of a `mixed` one, those that say that they are Designers."""
+    items = items_in(said, "sessions", "designers")
+    if items is None:
+        return None
+    return tuple(
+        DesignerSession(_id(item), _user(item), _project(item), _address(item))
+        for item in objects_in(items)
+        if not mixed or _is_designer(item)
+    )
+
+
+def designers_of(project: str, said: object) -> tuple[DesignerSession, ...] | None:
+    """The Designers of one project, out of what is told about that project; None if that is not told."""
+    items = items_in(said, "designers", "sessions", "designSessions", "designerSessions")
+    if items is None:
+        return None
+    return tuple(
+        DesignerSession(_id(item), _user(item), project, _address(item)) for item in objects_in(items)
+    )
+
+
+def perspective_in(said: object) -> tuple[PerspectiveSession, ...] | None:
+    """The Perspective sessions of a list; a Designer's own preview is none."""
+    items = items_in(said, "sessions")
+    if items is None:
+        return None
+    return tuple(
+        PerspectiveSession(_id(item), _user(item), _project(item), seconds_in(item, "uptime"))
+        for item in objects_in(items)
+        if not _is_designer(item)
+    )
+
+
+def _is_designer(item: Item) -> bool:
+    return any(_DESIGNER in text_in(item, kind).lower() for kind in _KINDS)
+
+
+def _id(item: Item) -> str:
+    return name_in(item, "id", "sessionId")
+
+
+def _user(item: Item) -> str:
+    return text_in(item, "user", "username", "userName")
+
+
+def _project(item: Item) -> str:
+    return name_in(item, "project", "projectName")
+
+
+def _address(item: Item) -> str:
+    return text_in(item, "address", "clientAddress", "host")

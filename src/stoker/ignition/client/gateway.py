@@ -1,0 +1,293 @@
+"""One gateway's API, as far as a sync needs it.
+
+Says what to ask and where: first by the paths of 8.3, then by those that the older
+papers name. `asking` and `wire` carry it, `answers` judges it, `sessions` and
+`inventory` read it. Every method either returns what was asked for or raises an error
+of our own with the first thing that is wrong. It keeps no opinion about when to ask
+what: that is for those who use it.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from urllib.parse import quote, urlencode
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.client.responses import Busy, GatewayState, LockRefused, NotOffered, Presence
+from stoker.ignition.client.requests import REQUEST_SECONDS, Asking
+from stoker.ignition.client.inventory import (
+    TYPES_FOLDER,
+    GatewayInfo,
+    ModuleHealth,
+    info_in,
+    listed_names,
+    managed_in,
+    module_ids,
+    modules_of_both_kinds,
+    older_than_the_api,
+    quarantined_in,
+    restart_tasks_in,
+    types_in,
+)
+from stoker.ignition.client.api_key import HEADER, KeyReader
+from stoker.ignition.client.designer_sessions import (
+    DesignerSession,
+    PerspectiveSession,
+    designers_in,
+    designers_of,
+    perspective_in,
+)
+
+API = "/data/api/v1"
+PAPERS = "/data/api/v2"
+PERSPECTIVE = "/data/perspective/api/v1/sessions"
+ALL = "?limit=-1"
+"""Without it some lists show a first page."""
+
+_PROVIDERS = (f"{API}/resources/list/ignition/tag-provider{ALL}", f"{PAPERS}/tag-providers")
+_LISTING = "listing tag providers"
+
+
+class ScanKind(StrEnum):
+    """The two things that a gateway scans, and locks, apart from each other."""
+
+    PROJECTS = "projects"
+    CONFIG = "config"
+
+
+class Gateway:
+    """The client; `aclose` ends its connections."""
+
+    def __init__(
+        self,
+        address: GatewayAddress,
+        key: KeyReader,
+        *,
+        header: str = HEADER,
+        ca: bytes | None = None,
+        insecure_skip_verify: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.address = address
+        self._asking = Asking(
+            address, key, header=header, ca=ca, insecure_skip_verify=insecure_skip_verify, clock=clock
+        )
+        self._version = ""
+
+    @property
+    def trust(self) -> str:
+        """How far the other end is who it says it is, for the status."""
+        return self._asking.trust
+
+    async def presence(self) -> Presence:
+        """Its state and version; needs no key, and an 8.1 gateway answers too."""
+        what = "asking for its state"
+        answer = await self._asking.send("GET", "/system/gwinfo", what=what)
+        found = Presence.from_gwinfo(answer.body) if answer.status == 200 else Presence()
+        if found.state is GatewayState.UNKNOWN:
+            answer = await self._asking.send("GET", "/StatusPing", what=what)
+            found = found._replace(state=Presence.from_ping(answer.json()).state)
+        if found == Presence() and (trouble := self._asking.away(answer, what)) is not None:
+            raise trouble
+        if found.version != self._version or found.state is not GatewayState.RUNNING:
+            self._version = found.version
+            self._asking.forget()
+        return found
+
+    async def check(self) -> GatewayInfo:
+        """Whether it can be worked with; raises with the first thing that is wrong."""
+        here = await self.presence()
+        self.require_running(here)
+        try:
+            paths = (f"{API}/gateway-info", f"{API}/status")
+            said = await self._asking.first(paths, "asking for its version", lambda _, said: info_in(said))
+        except NotOffered:
+            # Asked for anew each time: it may only not have come so far yet.
+            self._asking.forget()
+            raise self._not_ours(here.version) from None
+        if older_than_the_api(said.version):
+            raise self._not_ours(said.version)
+        return said
+
+    def require_running(self, here: Presence) -> None:
+        """Raises if it says that it is on its way up, or that it will not come up."""
+        if here.state is GatewayState.STARTING:
+            raise Retry(f"the gateway at {self.address} is still starting", reason=Reason.GATEWAY_STARTING)
+        if here.state is GatewayState.FAULTED:
+            raise Retry(
+                f"the gateway at {self.address} has faulted; its own log says why",
+                reason=Reason.GATEWAY_FAULTED,
+            )
+
+    async def may_write(self) -> None:
+        """Raises if the key may not write; NotOffered where that cannot be found out without doing it.
+
+        A lock is asked for in words that are no numbers: whoever may not write is
+        refused for that, and whoever may for the words. Nothing is locked.
+        """
+        body = json.dumps({"acquireTimeout": "none", "holdTimeout": "none"}).encode()
+        try:
+            await self._asking.known("POST", _lock(ScanKind.PROJECTS), "looking for Gateway Write", body)
+        except StokerError as error:
+            if error.reason is not Reason.GATEWAY_ERROR:
+                raise
+
+    async def project_names(self) -> frozenset[str]:
+        """The projects that it has loaded."""
+        paths = (f"{API}/projects/list{ALL}", f"{API}/projects/names")
+        return await self._asking.first(paths, "listing projects", lambda _, said: listed_names(said))
+
+    async def tag_providers(self) -> frozenset[str]:
+        """The tag providers that it has loaded."""
+        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: listed_names(said))
+
+    async def managed_providers(self) -> frozenset[str]:
+        """Those of them whose tags a module makes by itself, such as MQTT Engine's."""
+        return await self._asking.first(_PROVIDERS, _LISTING, lambda _, said: managed_in(said))
+
+    async def types_of(self, provider: str) -> frozenset[str] | None:
+        """The tag type definitions that a provider has, by path; None where it cannot be asked."""
+        asked = {"provider": provider, "type": "json", "path": TYPES_FOLDER, "recursive": "true"}
+        path = f"{API}/tags/export?{urlencode({**asked, 'includeUdts': 'true'}, quote_via=quote)}"
+        what = "exporting tag types"
+        try:
+            found = types_in((await self._asking.ask("GET", path, what)).json())
+        except NotOffered:
+            return None
+        if found is None:
+            raise self._asking.unreadable(what)
+        return found
+
+    async def designers(self) -> tuple[DesignerSession, ...] | None:
+        """Who has which project open; None where this gateway does not say."""
+        mixed = f"{PAPERS}/sessions"
+        paths = (f"{API}/designers{ALL}", f"{PAPERS}/design/sessions", mixed)
+        found = await self._asking.first_or_none(
+            paths, "listing designers", lambda path, said: designers_in(said, mixed=path == mixed)
+        )
+        return found if found is not None else await self._designers_by_project()
+
+    async def perspective_sessions(self) -> tuple[PerspectiveSession, ...] | None:
+        """The browsers that show a project; None where this gateway offers no such list."""
+        return await self._asking.first_or_none(
+            (f"{PERSPECTIVE}/{ALL}", f"{PAPERS}/sessions"),
+            "listing Perspective sessions",
+            lambda _, said: perspective_in(said),
+        )
+
+    async def message_session(self, session: str, text: str) -> None:
+        """Show words to whoever is before it; NotOffered where it cannot, or there is no such session."""
+        what = "writing to a Perspective session"
+        path = f"{PAPERS}/sessions/{self._one(session, what)}/message"
+        await self._asking.ask("POST", path, what, json.dumps({"message": text}).encode())
+
+    async def close_session(self, session: str, text: str = "") -> None:
+        """End it, with words for whoever is before it; NotOffered where there is no such session."""
+        what = "closing a Perspective session"
+        one = self._one(session, what)
+        words = f"&message={quote(text, safe='')}" if text else ""
+        try:
+            await self._asking.ask("DELETE", f"{PERSPECTIVE}?sessionId={one}{words}", what)
+        except NotOffered:
+            await self._asking.ask("DELETE", f"{PAPERS}/sessions/{one}", what)
+
+    async def modules(self) -> ModuleHealth | None:
+        """Which modules run and which were put aside; None where this gateway does not say."""
+        what = "listing modules"
+        healthy, put_aside = (f"{API}/modules/{health}{ALL}" for health in ("healthy", "quarantined"))
+        found = await self._asking.first_or_none((healthy,), what, lambda _, said: module_ids(said))
+        if found is None:
+            return await self._asking.first_or_none(
+                (f"{PAPERS}/modules",), what, lambda _, said: modules_of_both_kinds(said)
+            )
+        sick = await self._asking.first((put_aside,), what, lambda _, said: quarantined_in(said))
+        return ModuleHealth(found, sick)
+
+    async def pending_restarts(self) -> tuple[str, ...] | None:
+        """What waits for a restart; it knows only of what was changed in the gateway itself."""
+        return await self._asking.first_or_none(
+            (f"{API}/restart-tasks/pending",), "listing restarts", lambda _, said: restart_tasks_in(said)
+        )
+
+    async def restart(self) -> None:
+        """Ask it to start again; it says yes at once and goes away a few seconds later."""
+        what = "restarting the gateway"
+        try:
+            await self._asking.known("POST", f"{API}/restart-tasks/restart?confirm=true", what)
+        except NotOffered:
+            await self._asking.known("POST", f"{API}/restart", what)
+
+    async def scan(self, kind: ScanKind) -> int:
+        """Ask it to read its files again; it says yes at once and does it later."""
+        return (await self._asking.ask("POST", f"{API}/scan/{kind}", f"scan of {kind}")).status
+
+    async def scans(self) -> bool:
+        """Whether it says that a scan is going on; one that says nothing of it has none."""
+        for kind in ScanKind:
+            said = (await self._asking.ask("GET", f"{API}/scan/{kind}", f"scan of {kind}")).json()
+            if isinstance(said, dict) and said.get("scanActive") is True:
+                return True
+        return False
+
+    async def lock(self, kind: ScanKind, *, acquire: int, hold: int) -> None:
+        """Hold back its own changes for `hold` seconds; raises NotOffered where it knows no such lock."""
+        # Without a body it answers 500, so there always is one.
+        body = json.dumps({"acquireTimeout": acquire, "holdTimeout": hold}).encode()
+        what, within = f"scan lock of {kind}", REQUEST_SECONDS + acquire
+        try:
+            await self._asking.known("POST", _lock(kind), what, body, within=within)
+        except Busy as busy:
+            how = "was not given up in time" if busy.status == 408 else "is held by somebody else"
+            message = f"{what}: the gateway at {self.address} says that it {how} ({busy.status})"
+            raise LockRefused(message) from None
+
+    async def lock_info(self, kind: ScanKind) -> bool:
+        """Whether somebody holds it; raises NotOffered where it knows no such lock."""
+        answer = await self._asking.known("GET", _lock(kind), f"scan lock of {kind}")
+        return answer.status == 200
+
+    async def aclose(self) -> None:
+        await self._asking.aclose()
+
+    async def _designers_by_project(self) -> tuple[DesignerSession, ...] | None:
+        """The oldest of the papers asks project by project; one that went meanwhile has nobody."""
+        family = f"{PAPERS}/projects/"
+        if self._asking.lacks(family):
+            return None
+        told: list[tuple[DesignerSession, ...]] = []
+        for name in sorted(await self.project_names()):
+            try:
+                answer = await self._asking.ask("GET", f"{family}{quote(name, safe='')}", "listing designers")
+            except NotOffered:
+                continue
+            if (these := designers_of(name, answer.json())) is not None:
+                told.append(these)
+        if not told:
+            self._asking.remember_lack(family)
+            return None
+        return tuple(one for these in told for one in these)
+
+    def _one(self, session: str, what: str) -> str:
+        """The session's id as a part of a path; one that would name all of them, or none, is none."""
+        if session in {"", ".", ".."}:
+            raise NotOffered(f"{what}: the gateway at {self.address} gave it no id by which it can be named")
+        return quote(session, safe="")
+
+    def _not_ours(self, version: str) -> Stalled:
+        runs = f"runs Ignition {version}" if version else "does not answer like Ignition"
+        return Stalled(
+            f"the gateway at {self.address} {runs}; its API begins with 8.3", reason=Reason.NOT_IGNITION_83
+        )
+
+
+def _lock(kind: ScanKind) -> str:
+    return f"{API}/scan-lock/{kind}"
+
+
+def sentence(error: StokerError) -> str:
+    """An error as part of a note: its reason, then its words."""
+    return f"{error.reason}: {error.message}"

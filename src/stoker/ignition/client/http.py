@@ -1,0 +1,154 @@
+"""The HTTP session to one gateway, and the boundary for foreign exceptions.
+
+The only module of this room that imports aiohttp; `stoker.ignition.client.gateway` imports
+it when the first request is made, so that a sync without a gateway does not pay for
+it. Redirects are not followed, because the key must not follow them. aiohttp's own
+exceptions hold the request's headers: they are never chained and never quoted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+
+import aiohttp
+from yarl import URL
+
+from stoker.domain.errors import Misconfigured, Retry, let_go
+from stoker.domain.reasons import Reason
+from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.client.responses import Answer, one_line
+
+CONNECT_SECONDS = 5.0
+KEEPALIVE_SECONDS = 5.0
+"""Shorter than any gateway's own limit, so that none closes a connection in the moment of its use."""
+LARGEST_ANSWER = 8 * 1024 * 1024
+
+
+class Wire:
+    """Sends a request and reads its answer; closed by `aclose`."""
+
+    def __init__(self, address: GatewayAddress, ca: bytes | None, *, verified: bool) -> None:
+        self._address = address
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=4,
+                ssl=_context(address, ca, verified=verified) if address.tls else False,
+                keepalive_timeout=KEEPALIVE_SECONDS,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # nothing compressed was asked for, and a few bytes can become gigabytes
+            headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "stoker"},
+        )
+
+    async def aclose(self) -> None:
+        await self._session.close()
+        await asyncio.sleep(0)  # connections close in the loop's next turn
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        what: str,
+        within: float,
+    ) -> Answer:
+        """The answer, whatever its status; raises Retry where there is none."""
+        timeout = aiohttp.ClientTimeout(total=within, connect=CONNECT_SECONDS)
+        try:
+            async with self._session.request(
+                method,
+                URL(f"{self._address.url}{path}", encoded=True),
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                return Answer(
+                    response.status,
+                    response.content_type if "Content-Type" in response.headers else "",
+                    response.headers.get("Location", ""),
+                    await _bounded(response),
+                )
+        except (aiohttp.ClientError, OSError, TimeoutError, _TooLong) as error:
+            sentence = f"{what}: the gateway at {self._address} {_why(error, within)}"
+            reason = _reason(error)
+            let_go(error)
+        raise Retry(sentence, reason=reason) from None
+
+
+class _TooLong(Exception):
+    """More bytes than any answer that we ask for has."""
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    chunks: list[bytes] = []
+    left = LARGEST_ANSWER
+    async for chunk in response.content.iter_any():
+        left -= len(chunk)
+        if left < 0:
+            response.close()
+            raise _TooLong
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ssl.SSLContext:
+    if not verified:
+        # Without the machine's authorities, which would take a megabyte and be of no use.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    try:
+        context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii", "replace"))
+    except (ssl.SSLError, ValueError):
+        raise Misconfigured(f"the certificate authority for {address} is not in PEM form") from None
+    # Python 3.13 demands extensions that the authorities of many plants do not carry.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    # On loopback the certificate names the gateway as others call it, not localhost.
+    context.check_hostname = not address.loopback
+    return context
+
+
+def _reason(error: Exception) -> Reason:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return Reason.CERTIFICATE_NOT_TRUSTED
+    return Reason.GATEWAY_ERROR if isinstance(error, _TooLong) else Reason.GATEWAY_UNREACHABLE
+
+
+_FIXED: tuple[tuple[type[Exception], str], ...] = (
+    (_TooLong, f"answers with more than {LARGEST_ANSWER // 2**20} MiB"),
+    (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
+    (aiohttp.ConnectionTimeoutError, "cannot be reached: no connection in time"),
+    (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),
+    (ConnectionResetError, "closed the connection without an answer"),
+    (aiohttp.ClientPayloadError, "broke off in the middle of its answer"),
+    (aiohttp.ClientResponseError, "does not answer in HTTP; if the port speaks TLS, write https://"),
+)
+
+
+def _why(error: Exception, seconds: float) -> str:
+    """The end of a sentence that begins with the gateway's address."""
+    for kind, sentence in _FIXED:
+        if isinstance(error, kind):
+            return sentence
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return f"shows a certificate that is not trusted: {_tls(error.certificate_error)}"
+        case aiohttp.ClientConnectorSSLError():
+            return f"does not speak TLS there: {_tls(error.os_error)}"
+        case TimeoutError():
+            return f"gave no answer within {seconds:g} s"
+        case OSError() if error.errno is not None and error.errno > 0:
+            return f"cannot be reached: {os.strerror(error.errno)}"
+    return f"cannot be reached: {type(error).__name__}"
+
+
+def _tls(error: Exception) -> str:
+    words = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
+    return one_line(str(words), 200)

@@ -1,0 +1,177 @@
+"""How a gateway is asked: with the key, within a time, and not twice for what it does not have.
+
+Stands between `gateway`, which knows the paths, and `wire`, which carries the bytes.
+The key is read for every request, because whoever rotates it replaces a file. A path
+that was answered with 404 is not asked for again for a while, unless the gateway was
+away meanwhile: it may have been upgraded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.client.responses import Answer, Asked, NotOffered, trouble_with, unreadable
+from stoker.ignition.client.api_key import HEADER, KeyReader, checked, name_of
+
+if TYPE_CHECKING:
+    from stoker.ignition.client.http import Wire
+
+T = TypeVar("T")
+
+REQUEST_SECONDS = 20.0
+ABSENT_SECONDS = 300.0
+_AWAY = frozenset({Reason.GATEWAY_UNREACHABLE, Reason.GATEWAY_STARTING})
+_ELSEWHERE = _AWAY | {Reason.NOT_COMMISSIONED, Reason.SECURE_REQUIRED}
+
+
+class Asking:
+    """The requests to one gateway; `aclose` ends its connections."""
+
+    def __init__(
+        self,
+        address: GatewayAddress,
+        key: KeyReader,
+        *,
+        header: str = HEADER,
+        ca: bytes | None = None,
+        insecure_skip_verify: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        if ca is not None and insecure_skip_verify:
+            raise Misconfigured(f"for {address} both an authority and no verification were asked for")
+        self.address = address
+        self._key = key
+        self._header = header
+        self._ca = ca
+        self._insecure = insecure_skip_verify
+        self._clock = clock if clock is not None else SystemClock()
+        self._wire: Wire | None = None
+        self._absent: dict[str, float] = {}
+
+    @property
+    def trust(self) -> str:
+        """How far the other end is who it says it is, for the status."""
+        if not self.address.tls:
+            return "plain HTTP"
+        if self._ca is None and self.address.loopback:
+            return "unverified loopback"
+        return "unverified" if self._insecure else "verified"
+
+    async def first(self, paths: Sequence[str], what: str, read: Callable[[str, object], T | None]) -> T:
+        """What the first of the paths that this gateway has says; raises NotOffered if it has none.
+
+        `read` is given the path and the JSON, and returns nothing for what it cannot read.
+        """
+        for path in paths:
+            try:
+                said = (await self.known("GET", path, what)).json()
+            except NotOffered as error:
+                missing = error
+                continue
+            found = None if said is None else read(path, said)
+            if found is None:
+                raise self.unreadable(what)
+            return found
+        raise missing
+
+    async def first_or_none(
+        self, paths: Sequence[str], what: str, read: Callable[[str, object], T | None]
+    ) -> T | None:
+        """The same, and None if this gateway has none of the paths."""
+        try:
+            return await self.first(paths, what, read)
+        except NotOffered:
+            return None
+
+    async def known(
+        self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
+    ) -> Answer:
+        """The same as `ask`, for a path that names no single thing and so is there or is not."""
+        if self.lacks(path):
+            raise NotOffered(f"{what}: the gateway at {self.address} has no such path (404)")
+        try:
+            return await self.ask(method, path, what, body, within=within)
+        except NotOffered:
+            self.remember_lack(path)
+            raise
+
+    async def ask(
+        self, method: str, path: str, what: str, body: bytes | None = None, *, within: float = REQUEST_SECONDS
+    ) -> Answer:
+        """An answer that is not a refusal. A key that was replaced meanwhile is tried too."""
+        key = checked(self._key(), "the API key")
+        try:
+            return await self._ask_with(key, method, path, what, body, within)
+        except Stalled as error:
+            if error.reason is not Reason.TOKEN_REJECTED:
+                raise
+            newer = checked(self._key(), "the API key")
+            if newer == key:
+                raise
+        return await self._ask_with(newer, method, path, what, body, within)
+
+    async def _ask_with(
+        self, key: Secret, method: str, path: str, what: str, body: bytes | None, within: float
+    ) -> Answer:
+        headers = {self._header: key.reveal()}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        answer = await self.send(method, path, what=what, headers=headers, body=body, within=within)
+        trouble = trouble_with(answer, Asked(what, self.address, name_of(key), method != "GET"))
+        if trouble is None:
+            return answer
+        if trouble.reason in _AWAY:
+            self.forget()
+        raise trouble
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
+        within: float = REQUEST_SECONDS,
+    ) -> Answer:
+        """Any answer at all, without the key unless it is among the headers."""
+        if self._wire is None:
+            from stoker.ignition.client.http import Wire  # noqa: PLC0415 - aiohttp costs 180 ms of CPU
+
+            verified = not self._insecure and not (self._ca is None and self.address.loopback)
+            self._wire = Wire(self.address, self._ca, verified=verified)
+        try:
+            return await self._wire.send(method, path, headers or {}, body, what=what, within=within)
+        except Retry:
+            self.forget()
+            raise
+
+    def away(self, answer: Answer, what: str) -> StokerError | None:
+        """What an answer to a question without a key says of where the gateway is, if it says that."""
+        trouble = trouble_with(answer, Asked(what, self.address, "", writes=False))
+        return trouble if trouble is not None and trouble.reason in _ELSEWHERE else None
+
+    def unreadable(self, what: str) -> Retry:
+        return unreadable(Asked(what, self.address, "", writes=False))
+
+    def lacks(self, path: str) -> bool:
+        """Whether it said not long ago that it has no such path."""
+        return self._clock.monotonic() < self._absent.get(path, 0.0)
+
+    def remember_lack(self, path: str) -> None:
+        self._absent[path] = self._clock.monotonic() + ABSENT_SECONDS
+
+    def forget(self) -> None:
+        """Ask again for what was not there: the gateway was away, or is another one now."""
+        self._absent.clear()
+
+    async def aclose(self) -> None:
+        if self._wire is not None:
+            await self._wire.aclose()
+            self._wire = None

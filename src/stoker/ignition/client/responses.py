@@ -1,0 +1,230 @@
+"""What a gateway can answer, and what each answer asks of whoever asked.
+
+A 401 may have an empty body, a 404 may be a page of HTML, a 403 may be JSON, and a
+200 may carry `success:false`: so the status and the content type are looked at
+first, and a body is parsed only where it can be one. Pure: no I/O, no retries.
+Nothing here ever quotes a request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from stoker.domain import sentences
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.ignition.client.address import GatewayAddress
+
+LONGEST_QUOTE = 300
+MOST_VALUES = 400_000
+"""More than any answer that we ask for holds; a few MiB of `[],[],…` would become hundreds in memory."""
+
+
+SHORT = 64 * 1024
+"""No refusal is longer."""
+
+_NO_SUCH_PATH = frozenset({404, 405, 410, 501})
+_WIZARD = re.compile(r"(https?://[^/]{1,300})?/welcome\b")
+_PAGE_MESSAGE = re.compile(r"<th>MESSAGE:</th>\s*<td>([^<]{1,300})")
+
+
+class NotOffered(Stalled):
+    """404 and its like: this gateway has no such path."""
+
+    default_reason = Reason.NOT_IGNITION_83
+
+
+class Busy(Retry):
+    """408 or 409: not now, because of something else that goes on."""
+
+    default_reason = Reason.GATEWAY_ERROR
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class LockRefused(Retry):
+    """Somebody else holds the scan lock, or the gateway is busy with a change of its own."""
+
+    default_reason = Reason.SCAN_LOCK_HELD
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, read whole."""
+
+    status: int
+    content_type: str
+    location: str
+    body: bytes = field(repr=False)
+
+    def json(self) -> object:
+        """The body as JSON; nothing if it is something else, whatever the header says."""
+        if self.content_type not in {"application/json", "text/json", "text/plain", ""}:
+            return None
+        if sum(map(self.body.count, (b",", b"[", b"{"))) > MOST_VALUES:
+            return None
+        try:
+            return json.loads(self.body, parse_constant=_no_number)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are not JSON
+
+
+class Asked(NamedTuple):
+    """What was asked, for the sentences about it."""
+
+    what: str
+    address: GatewayAddress
+    key_name: str
+    writes: bool
+
+
+def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
+    """Why the answer is not what was asked for; nothing if it is."""
+    at = f"{asked.what}: the gateway at {asked.address}"
+    status = answer.status
+    if 200 <= status < 300:
+        return _refused_politely(answer, at)
+    if 300 <= status < 400:
+        return _redirected(answer, asked, at)
+    if status == 401:
+        plain = "" if asked.address.tls else ", or it requires a secure connection and this one is plain HTTP"
+        return Stalled(
+            f"{at} does not accept the API key {asked.key_name!r} (401): it is unknown or disabled, its "
+            f"secret is wrong{plain}",
+            reason=Reason.TOKEN_REJECTED,
+        )
+    if status == 403:
+        return _forbidden(answer, asked, at)
+    if status in _NO_SUCH_PATH:
+        return NotOffered(f"{at} has no such path ({status})")
+    if status in {408, 409}:
+        return Busy(f"{at} is busy with something else ({status}){_said(answer)}", status)
+    if status == 503:
+        return Retry(f"{at} is not ready (503){_said(answer)}", reason=Reason.GATEWAY_STARTING)
+    if status in {502, 504}:
+        return Retry(
+            f"{at} cannot be reached by the proxy before it ({status})", reason=Reason.GATEWAY_UNREACHABLE
+        )
+    kind = Retry if status >= 500 or status == 429 else Stalled
+    return kind(f"{at} answered {status}{_said(answer) or _written(answer)}", reason=Reason.GATEWAY_ERROR)
+
+
+def unreadable(asked: Asked) -> Retry:
+    """An answer of 200 that is none: a login page, half a document, another program."""
+    return Retry(
+        f"{asked.what}: the gateway at {asked.address} answered with something else than was asked for, or "
+        "with a part of it",
+        reason=Reason.GATEWAY_ERROR,
+    )
+
+
+def _refused_politely(answer: Answer, at: str) -> StokerError | None:
+    # Lists are long and are parsed by whoever wants them; a refusal is short and has this word.
+    body = answer.body
+    said = answer.json() if len(body) <= SHORT and b'"success"' in body else None
+    if isinstance(said, dict) and said.get("success") is False:
+        return Retry(
+            f"{at} answered {answer.status} and did not do it{_said(answer)}", reason=Reason.GATEWAY_ERROR
+        )
+    return None
+
+
+def _redirected(answer: Answer, asked: Asked, at: str) -> StokerError:
+    if _WIZARD.match(answer.location):
+        return Retry(
+            f"{at} is new: somebody has to finish its set-up in a browser first",
+            reason=Reason.NOT_COMMISSIONED,
+        )
+    if not asked.address.tls and answer.location.startswith("https://"):
+        return _secure(at)
+    # Not followed: the key must not travel to wherever somebody points.
+    return Retry(f"{at} points elsewhere ({answer.status})", reason=Reason.GATEWAY_ERROR)
+
+
+def _forbidden(answer: Answer, asked: Asked, at: str) -> StokerError:
+    if not asked.address.tls and "secure" in _said(answer).lower():
+        return _secure(at)
+    permission = "Write" if asked.writes else "Read"
+    plain = "" if asked.address.tls else ", and the key must not require a secure connection, as this is none"
+    return Stalled(
+        f"{at} knows the API key {asked.key_name!r} and does not let it do this (403): its security level "
+        f"must be granted Gateway {permission}{plain}{_said(answer)}",
+        reason=Reason.LEVEL_NOT_GRANTED,
+    )
+
+
+def _secure(at: str) -> Stalled:
+    return Stalled(
+        f"{at} requires a secure connection, on localhost too: use its TLS port with https://",
+        reason=Reason.SECURE_REQUIRED,
+    )
+
+
+def _said(answer: Answer) -> str:
+    """The gateway's own words, where it has some that are short and meant for us."""
+    said = answer.json() if len(answer.body) <= SHORT else None
+    if not isinstance(said, dict):
+        return ""
+    for name in ("message", "error", "problem", "detail", "messages"):
+        words = said.get(name)
+        if isinstance(words, dict):
+            words = words.get("message")
+        if isinstance(words, list) and words:
+            words = words[0]
+        if isinstance(words, str) and words.strip():
+            return f": {one_line(words)}"
+    return ""
+
+
+def _written(answer: Answer) -> str:
+    """What the page of a web server says besides its status."""
+    if answer.content_type != "text/html":
+        return ""
+    found = _PAGE_MESSAGE.search(answer.body[:SHORT].decode("latin-1"))
+    return f": {one_line(found[1])}" if found is not None and found[1].strip() else ""
+
+
+def one_line(text: str, longest: int = LONGEST_QUOTE) -> str:
+    """Text from elsewhere as part of a sentence."""
+    return sentences.one_line(text[: 4 * longest], longest)
+
+
+class GatewayState(StrEnum):
+    """Starting, running and faulted are different things."""
+
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    FAULTED = "FAULTED"
+    UNKNOWN = "UNKNOWN"
+
+
+class Presence(NamedTuple):
+    """What a gateway says to anybody, key or not."""
+
+    state: GatewayState = GatewayState.UNKNOWN
+    version: str = ""
+
+    @classmethod
+    def from_gwinfo(cls, body: bytes) -> Presence:
+        """Read `ContextStatus=RUNNING;…;Version=8.3.7;…`."""
+        pairs = dict(part.partition("=")[::2] for part in body[:8192].decode("latin-1").strip().split(";"))
+        return cls(_state(pairs.get("ContextStatus", "")), one_line(pairs.get("Version", ""), 40))
+
+    @classmethod
+    def from_ping(cls, said: object) -> Presence:
+        """Read `{"state":"STARTING"}`."""
+        return cls(_state(str(said.get("state", ""))) if isinstance(said, dict) else GatewayState.UNKNOWN)
+
+
+def _state(word: str) -> GatewayState:
+    return GatewayState.__members__.get(word.strip().upper(), GatewayState.UNKNOWN)

@@ -1,0 +1,63 @@
+"""What the file of a module says of itself: its id, and the ids on which it depends.
+
+A `.modl` is a zip with a `module.xml`. It comes from a repository, so it is read with
+bounds and nothing in it is expanded. One that cannot be read, or is a plain jar,
+depends on nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+from typing import IO
+from xml.etree import ElementTree
+
+from stoker.ignition.content.modules import ModuleFile
+
+DESCRIPTION = "module.xml"
+MAX_DESCRIPTION = 1 << 20
+MAX_INDEX = 16 << 20
+MAX_DEPENDENCIES = 256
+
+_END, _END_64 = b"PK\x05\x06", b"PK\x06\x07"
+_TAIL = (1 << 16) + 64
+
+
+def read_module(file: IO[bytes]) -> ModuleFile:
+    """What an open file of a module says of itself; nothing if it is none."""
+    try:
+        if not _has_small_index(file):
+            return ModuleFile()
+        with zipfile.ZipFile(file) as archive, archive.open(DESCRIPTION) as described:
+            return _described(described.read(MAX_DESCRIPTION + 1))
+    except (zipfile.BadZipFile, KeyError, OSError, EOFError, ValueError, RuntimeError):
+        return ModuleFile()
+
+
+def _has_small_index(file: IO[bytes]) -> bool:
+    """A zip's index is read as a whole, so its size is looked at first; no module needs a zip64."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _TAIL))
+    tail = file.read(_TAIL)
+    ends = [found.end() for found in re.finditer(re.escape(_END), tail)]
+    sizes = [int.from_bytes(tail[end + 8 : end + 12], "little") for end in ends]
+    return bool(sizes) and max(sizes) <= MAX_INDEX and _END_64 not in tail
+
+
+def _described(content: bytes) -> ModuleFile:
+    # An entity could blow it up a billionfold, and no module has any; a NUL is of an encoding that hides one.
+    if len(content) > MAX_DESCRIPTION or any(mark in content for mark in (b"<!DOCTYPE", b"<!ENTITY", b"\0")):
+        return ModuleFile()
+    try:
+        root = ElementTree.fromstring(content)  # noqa: S314 - bounded, and without a document type
+    except (ElementTree.ParseError, ValueError, LookupError):
+        return ModuleFile()
+    id_ = next((text for one in root.iter("id") if (text := _text(one))), "")
+    depends = [text for one in root.iter("depends") if (text := _text(one))]
+    return ModuleFile(id_, frozenset(depends[:MAX_DEPENDENCIES]))
+
+
+def _text(element: ElementTree.Element) -> str:
+    text = (element.text or "").strip()
+    return text if len(text) <= 255 and text.isprintable() else ""

@@ -1,0 +1,87 @@
+"""Modules of a gateway: which are known, in which order their files go in, what needs a restart.
+
+A gateway names its modules by id (`com.cirruslink.mqtt.engine.gateway`) or by name
+(`MQTT Engine`). Of files of modules those on which others depend go in first, then what
+a person listed, then the rest by name. A gateway loads modules when it starts, so any
+change of one asks for a restart. Pure; `stoker.ignition.content.module_file` reads what a file
+says of itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from stoker.engine.plan.plan import Plan
+from stoker.ignition.content.projects import is_module
+
+_NOT_A_LETTER = re.compile(r"[^a-z]+")
+
+
+class Known(StrEnum):
+    """Modules that change how a gateway is synced, or that people ask about."""
+
+    MQTT_ENGINE = "MQTT Engine"
+    MQTT_TRANSMISSION = "MQTT Transmission"
+    SEPASOFT_MES = "Sepasoft MES"
+
+
+class ModuleFile(NamedTuple):
+    """What a module's file says of itself."""
+
+    id: str = ""
+    depends_on: frozenset[str] = frozenset()
+
+
+def known(module: str) -> Known | None:
+    """Which module an id or a name means; None for the others and for custom ones."""
+    folded = _NOT_A_LETTER.sub("", module.lower())
+    if "mqttengine" in folded:
+        return Known.MQTT_ENGINE
+    if "mqtttransmission" in folded or folded == "transmission":
+        return Known.MQTT_TRANSMISSION
+    return Known.SEPASOFT_MES if "sepasoft" in folded else None
+
+
+def known_among(modules: Collection[str]) -> frozenset[Known]:
+    return frozenset(found for module in modules if (found := known(module)) is not None)
+
+
+def modules_changed(plan: Plan) -> tuple[str, ...]:
+    """The files of modules that a plan adds, replaces or removes: what the gateway must restart for."""
+    changed = {*(str(write.path) for write in plan.writes), *(str(one.path) for one in plan.removals)}
+    return tuple(sorted(filter(is_module, changed)))
+
+
+def install_order(
+    paths: Collection[str], listed: Sequence[str], described: Mapping[str, ModuleFile] | None = None
+) -> tuple[str, ...]:
+    """The files in the order in which they go in: dependencies first, then as listed, then by name.
+
+    Files that depend on each other in a circle go in as they are listed.
+    """
+    ranks, said = {name: rank for rank, name in enumerate(listed)}, described or {}
+    names = sorted(paths, key=lambda path: (ranks.get(_name(path), len(ranks)), _name(path), path))
+    by_id = {said[path].id: path for path in reversed(names) if path in said and said[path].id}
+    needs = {
+        path: {by_id[one] for one in said[path].depends_on if one in by_id} if path in said else frozenset()
+        for path in names
+    }
+    placed: dict[str, None] = {}
+    begun: set[str] = set()
+    waiting = names[::-1]
+    while waiting:
+        path = waiting[-1]
+        first = [one for one in names if one in needs[path] and one not in begun]
+        begun.add(path)
+        if path in placed or not first:
+            placed.setdefault(waiting.pop())
+        else:
+            waiting += first[::-1]
+    return tuple(placed)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

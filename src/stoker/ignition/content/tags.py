@@ -1,0 +1,81 @@
+"""Which tag types a gateway gets, as far as only the running gateway can tell.
+
+Two things are decided here and handed to the mapping of files as data. The tag
+providers of MQTT Engine are filled by the module itself, so nothing of them is synced
+(R-IGN-15). And a gateway that shall only have the leaves of a hierarchy gets no tag
+type that a parent provider already has (R-IGN-17). Pure: whoever asks the gateway
+brings the names; a gateway that did not answer brings none, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.files import FilesIntent, InheritedTypes
+from stoker.domain.paths import RelPath
+from stoker.engine.match.globs import Globs
+from stoker.ignition.content.modules import Known, known
+
+TAG_TYPES = "config/resources/core/ignition/tag-type-definition"
+TYPES_PREFIX = "_types_/"
+SYSTEM_PROVIDER = "System"
+MOST_TYPES = 100_000
+
+_NOT_A_LETTER = re.compile(r"[\W_]+")
+_WILD = re.compile(r"[*?\[\]{}\\]")
+
+
+def of_mqtt_engine(modules: Collection[str], providers: Collection[str]) -> frozenset[str]:
+    """Of a gateway's tag providers, those that MQTT Engine fills; none without the module."""
+    if not any(known(module) is Known.MQTT_ENGINE for module in modules):
+        return frozenset()
+    return frozenset(name for name in providers if _folded(name).startswith("mqttengine"))
+
+
+def without_providers(files: FilesIntent, providers: Collection[str]) -> FilesIntent:
+    """The same files, but nothing of these providers: neither written nor deleted.
+
+    A mapping that is for such a provider alone goes as a whole: one that is there and
+    gives nothing any more would look as if its source had vanished.
+    """
+    patterns = tuple(_pattern(name) for name in sorted(providers) if _is_folder_name(name))
+    if not patterns:
+        return files
+    every = tuple(dict.fromkeys((*files.excludes.patterns, *patterns)))
+    theirs = Globs(patterns)
+    others = tuple(one for one in files.mappings if not theirs.matches(f"{one.destination.rstrip('/')}/_"))
+    return files._replace(mappings=others or files.mappings, excludes=files.excludes._replace(patterns=every))
+
+
+def parents_of(provider: str, providers: Collection[str], modules: Collection[str]) -> tuple[str, ...]:
+    """The providers from which this one may inherit: all others in which people keep types."""
+    managed = of_mqtt_engine(modules, providers)
+    return tuple(sorted(name for name in providers if name not in (provider, SYSTEM_PROVIDER, *managed)))
+
+
+def leaves_only(files: FilesIntent, provider: str, inherited: Collection[str]) -> FilesIntent:
+    """The same files without the tag types of the provider that a parent has, named by their paths there."""
+    names = frozenset(sorted(name.removeprefix(TYPES_PREFIX) for name in inherited)[:MOST_TYPES])
+    if not names:
+        return files
+    types = InheritedTypes(f"{TAG_TYPES}/{provider}", names)
+    return files._replace(transforms=files.transforms._replace(inherited_types=types))
+
+
+def _pattern(provider: str) -> str:
+    """As the papers exclude them: types, tags and the provider itself, in any collection."""
+    literal = _WILD.sub(r"\\\g<0>", provider)
+    return f"**/tag-*/{literal}/"
+
+
+def _is_folder_name(name: str) -> bool:
+    try:
+        return "/" not in RelPath(name) and bool(name)
+    except InvalidValue:
+        return False
+
+
+def _folded(name: str) -> str:
+    return _NOT_A_LETTER.sub("", name).lower()

@@ -1,0 +1,193 @@
+"""What is wrong with a gateway and how it is mended, in the words of whoever runs the plant.
+
+Pure: `examining` asks and hands over what it heard. Every sentence says what was
+found, every mend says where to click or what to write. The names of pages are those
+of the 8.3 gateway's own web pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
+from stoker.domain.findings import Finding, Mark
+from stoker.domain.reasons import Reason
+from stoker.ignition.client.address import PLAIN_PORT, TLS_PORT, GatewayAddress
+from stoker.ignition.client.responses import GatewayState, Presence
+from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth, older_than_the_api
+from stoker.ignition.client.designer_sessions import DesignerSession
+
+MOST_NAMES = 10
+
+_KEYS = "Platform > Security > API Keys"
+_PAGE = "On the gateway's web page"
+
+_MENDS = {
+    Reason.TOKEN_MALFORMED: (
+        "The file must hold the whole line that the gateway showed when the key was made, NAME:SECRET, and "
+        f"nothing else. It is shown only once. {_PAGE}, {_KEYS}, you can make a new one."
+    ),
+    Reason.TOKEN_REJECTED: (
+        f"{_PAGE}, {_KEYS}: there must be a key of that name, and it must be enabled. If in doubt make a new "
+        "one and put its whole line NAME:SECRET into the file."
+    ),
+    Reason.SECURE_REQUIRED: (
+        f"Use the gateway's TLS port (--gateway https://HOST:{TLS_PORT}), or untick 'Require secure "
+        f"connections' of this key on its web page, {_KEYS}."
+    ),
+    Reason.GATEWAY_STARTING: "Wait until it has started (a minute or two) and run this again.",
+    Reason.GATEWAY_FAULTED: (
+        "Read logs/wrapper.log of the gateway. Common causes: a file in its data folder that its user may "
+        "not write (in the container that is user 2003), or too little memory."
+    ),
+    Reason.NOT_COMMISSIONED: "Open the gateway in a browser and finish its set-up, then make an API key.",
+    Reason.NOT_IGNITION_83: (
+        "Scans, locks and API keys exist from Ignition 8.3 on: upgrade the gateway, or sync its files "
+        "without --gateway and restart it afterwards."
+    ),
+    Reason.GATEWAY_ERROR: "Read logs/wrapper.log of the gateway; it says more than its answer.",
+    Reason.SCAN_LOCK_HELD: "Wait for a minute; a lock ends by itself.",
+}
+
+_CERTIFICATES = (
+    (
+        "not valid for",
+        "Call the gateway by a name that stands in its certificate, or make one for the name that you use.",
+    ),
+    ("expired", "Renew the gateway's certificate in its web server settings."),
+    ("not yet valid", "Look at the clocks of both machines."),
+)
+_AUTHORITY = (
+    "Give the file of the authority that signed it, or of the certificate itself if it is self-signed, with "
+    "--gateway-ca-file FILE. --gateway-insecure accepts any certificate: good for a try, not for a plant."
+)
+
+
+def trouble(check: str, error: StokerError, address: GatewayAddress) -> Finding:
+    """An error as the finding that ends the examination."""
+    of_input = isinstance(error, InvalidValue | Misconfigured)
+    mend = mend_for(error, address)
+    return Finding(check, Mark.WRONG, error.message, mend, error.reason, of_input)
+
+
+def mend_for(error: StokerError, address: GatewayAddress) -> str:
+    """What to do about an error."""
+    match error.reason:
+        case Reason.CERTIFICATE_NOT_TRUSTED:
+            words = error.message.lower()
+            return next((mend for sign, mend in _CERTIFICATES if sign in words), _AUTHORITY)
+        case Reason.LEVEL_NOT_GRANTED:
+            return _level("Write" if "Gateway Write" in error.message else "Read", address)
+        case Reason.TOKEN_REJECTED if not address.tls:
+            return f"{_MENDS[Reason.TOKEN_REJECTED]} {_MENDS[Reason.SECURE_REQUIRED]}"
+        case Reason.GATEWAY_UNREACHABLE:
+            return _unreachable(error.message, address)
+    return _MENDS.get(error.reason, "")
+
+
+def _level(permission: str, address: GatewayAddress) -> str:
+    plain = "" if address.tls else " and untick 'Require secure connections', as this is plain HTTP"
+    return (
+        f"{_PAGE}: if no security level is meant for this, make one at Platform > Security > Levels; at "
+        f"Platform > Security > General Settings add it to 'Gateway {permission} Permissions' (AnyOf); at "
+        f"{_KEYS} tick it for the key{plain}."
+    )
+
+
+def _unreachable(message: str, address: GatewayAddress) -> str:
+    words = message.lower()
+    if "name is not known" in words:
+        return "Look at the spelling, or use the IP address. On this machine `ping NAME` must find it."
+    if "refused" in words:
+        return (
+            "The machine is there and nothing listens on that port. Is the gateway's service running? Its "
+            f"usual ports are {PLAIN_PORT} (plain) and {TLS_PORT} (TLS)."
+        )
+    if "does not speak tls" in words or "wrong version" in words:
+        return (
+            f"That port speaks plain HTTP: write http://{_host(address)}, or use the TLS port ({TLS_PORT})."
+        )
+    if not address.tls and ("does not answer in http" in words or "closed the connection" in words):
+        return f"That port may speak TLS: write https://{_host(address)}."
+    return (
+        "Between here and the gateway something drops the packets, or the machine is off: look at firewalls, "
+        "routes and VPN."
+    )
+
+
+def _host(address: GatewayAddress) -> str:
+    return address.url.partition("://")[2]
+
+
+def transport(address: GatewayAddress, trust: str) -> Finding:
+    """How the connection is protected."""
+    if not address.tls:
+        if address.loopback:
+            return Finding("tls", Mark.WELL, "plain HTTP, and it does not leave this machine")
+        mend = f"Use https://HOST:{TLS_PORT}, so that nobody on the way can read the key."
+        return Finding("tls", Mark.NOTE, "plain HTTP: whoever sees the packets has the key", mend)
+    if trust == "verified":
+        return Finding("tls", Mark.WELL, "the certificate is trusted")
+    if address.loopback:
+        return Finding(
+            "tls", Mark.WELL, "unverified loopback: the certificate was not checked, on this machine"
+        )
+    return Finding("tls", Mark.NOTE, "the certificate was not checked (--gateway-insecure)", _AUTHORITY)
+
+
+def is_ignition(here: Presence, address: GatewayAddress) -> Finding:
+    if here.state is GatewayState.UNKNOWN and not here.version:
+        said = f"what answers at {address} is not Ignition"
+        mend = (
+            "Open that address in a browser: does the gateway's own page come? If not, host or port is wrong."
+        )
+        return Finding("ignition", Mark.WRONG, said, mend, Reason.NOT_IGNITION_83)
+    return Finding("ignition", Mark.WELL, f"Ignition {here.version}" if here.version else "it is Ignition")
+
+
+def version(here: Presence) -> Finding:
+    if older_than_the_api(here.version):
+        reason = Reason.NOT_IGNITION_83
+        said = f"the gateway runs Ignition {here.version}; its API begins with 8.3"
+        return Finding("version", Mark.WRONG, said, _MENDS[reason], reason)
+    return Finding("version", Mark.WELL, here.version or "not told before the key is known")
+
+
+def redundancy(info: GatewayInfo) -> Finding:
+    if info.role.lower() == "backup":
+        mend = "Sync the master; what it loads reaches the backup by itself."
+        return Finding("redundancy", Mark.NOTE, "it is the backup of a pair and refuses changes", mend)
+    return Finding("redundancy", Mark.WELL, info.role or "not told")
+
+
+def modules(health: ModuleHealth | None) -> Finding:
+    if health is None:
+        return Finding("modules", Mark.UNTRIED, "this gateway does not list them")
+    if not health.quarantined:
+        return Finding("modules", Mark.WELL, f"{len(health.healthy)} healthy, none quarantined")
+    put_aside = [f"{name} ({why})" if why else name for name, why in sorted(health.quarantined.items())]
+    mend = "Resources of these modules are not loaded: see the list of modules on the gateway's web page."
+    return Finding("modules", Mark.NOTE, f"quarantined: {some(put_aside)}", mend)
+
+
+def designers(sessions: Sequence[DesignerSession] | None) -> Finding:
+    if sessions is None:
+        return Finding("designers", Mark.UNTRIED, "this gateway does not list them; none is waited for")
+    if not sessions:
+        return Finding("designers", Mark.WELL, "nobody has a project open")
+    who = some([f"{one.project or 'no project'} by {one.user or 'somebody'}" for one in sessions])
+    return Finding("designers", Mark.NOTE, f"open: {who}", "A sync holds these projects back meanwhile.")
+
+
+def restarts(tasks: Collection[str] | None) -> Finding:
+    if tasks is None:
+        return Finding("restart", Mark.UNTRIED, "this gateway does not say whether one is due")
+    if not tasks:
+        return Finding("restart", Mark.WELL, "none is due")
+    return Finding("restart", Mark.NOTE, f"a restart is due for: {some(sorted(tasks))}")
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few, and how many there are besides."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

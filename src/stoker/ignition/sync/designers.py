@@ -1,0 +1,230 @@
+"""Projects that somebody has open in a Designer, and what a change of them has to do about it.
+
+Asked before anything is staged. With `wait` the busy projects stay as they are, each
+with the name of its user, and the others go on; with `proceed` it is only said; with
+`fail` the whole change stops. No policy ever writes into a project that is waited for,
+however long that lasts: after the timeout waiting turns into an error that is retried.
+
+A project's wait begins with the first change that it holds back and ends when it is
+found closed, or when nothing is to change there any more; newer commits join it,
+because a stream of them would otherwise put off the error for ever. It is remembered
+beside the ledger, so that an agent which is started again every few minutes does not
+begin anew each time.
+
+A gateway that cannot be asked has no Designers that we know of; but one that has just
+been seen in a project is believed to be there still until the timeout has passed since
+then: Designers outlive a restart of their gateway.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.intent.policies import DesignerPolicy
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import Held
+from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.content.projects import PROJECTS
+from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.client.designer_sessions import DesignerSession
+from stoker.ignition.sync.readiness import PAUSES, Readiness, persistently
+
+MARK = "designers"
+MOST_WAITS = 500
+FORGOTTEN_AFTER = 900.0
+"""Seconds after its timeout in which nobody asked for a project: then it did not wait all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """By the monotonic clock: since when a project waits, and when it was last seen open."""
+
+    since: float
+    seen: float
+    user: str
+
+
+class Designers:
+    """Who has what open at one gateway, for one policy."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        readiness: Readiness,
+        marks: Marks,
+        clock: Clock,
+        *,
+        policy: DesignerPolicy,
+        timeout: float,
+    ) -> None:
+        self.warnings: tuple[str, ...] = ()
+        """What the last question could not answer, or what the policy lets pass."""
+        self._gateway = gateway
+        self._readiness = readiness
+        self._marks = marks
+        self._clock = clock
+        self._policy = policy
+        self._timeout = timeout
+        self._waits: dict[str, _Wait] | None = None
+
+    async def hold(self, projects: frozenset[str]) -> tuple[Held, ...]:
+        """Those of the projects that have to wait; raises with the policy `fail` if there are any."""
+        self.warnings = ()
+        busy, asked = await self._busy(projects) if projects else ({}, True)
+        if self._policy is DesignerPolicy.FAIL and busy:
+            raise Stalled(
+                f"{_told(busy)}, and the policy for Designer sessions is {self._policy}: nothing was written",
+                reason=Reason.DESIGNER_SESSION_ACTIVE,
+            )
+        if self._policy is DesignerPolicy.PROCEED:
+            if busy:
+                self.warnings += (f"{_told(busy)}; the sync went on, as its policy says",)
+            busy = {}
+        self._remember(busy, asked=asked)
+        return tuple(Held(f"{PROJECTS}/{name}", _open(user), user) for name, user in sorted(busy.items()))
+
+    def overdue(self, held: Sequence[Held]) -> Retry | None:
+        """Why waiting for these is an error by now; None as long as it is not."""
+        late = {name: wait.user for name, wait in self._of(held).items() if self._is_late(wait)}
+        if not late:
+            return None
+        return Retry(
+            f"{_told(late)} for longer than {self._timeout:g} s; nothing was written there, and it is tried "
+            "again until the project is closed",
+            reason=Reason.DESIGNER_SESSION_ACTIVE,
+        )
+
+    async def opened_since(self, projects: frozenset[str]) -> Retry | None:
+        """Why the change has to begin anew: somebody came while its contents were fetched. Else None."""
+        if self._policy is DesignerPolicy.PROCEED or not projects:
+            return None
+        try:
+            busy = _opened(await self._gateway.designers() or (), projects)
+        except StokerError as error:
+            self._readiness.saw(error)
+            return None  # what can be said of that was said before
+        self._readiness.answered()
+        if not busy:
+            return None
+        return Retry(
+            f"{_told(busy)} since the sync began; nothing was written", reason=Reason.DESIGNER_SESSION_ACTIVE
+        )
+
+    async def still_held(self, held: Sequence[Held]) -> bool:
+        """Whether a pass would find all of them held again, and have nothing else to say of it."""
+        if not held or self.overdue(held) is not None:
+            return False
+        names = frozenset(one.place.removeprefix(f"{PROJECTS}/") for one in held)
+        try:
+            busy = _opened(await self._gateway.designers() or (), names)
+        except StokerError:
+            return names <= self._last_seen(names).keys()
+        waits, now = self._all(), self._clock.monotonic()
+        waits.update({name: replace(waits[name], seen=now) for name in busy if name in waits})
+        return names <= busy.keys()
+
+    def forget(self) -> None:
+        """The gateway was not even started: nobody has anything open."""
+        self._waits = {}
+        self._marks.clear(MARK)
+
+    async def _busy(self, projects: frozenset[str]) -> tuple[Mapping[str, str], bool]:
+        """The projects that are open, with who has them, and whether the gateway said so just now."""
+        cautious = self._policy is not DesignerPolicy.PROCEED
+        try:
+            sessions = await persistently(
+                self._gateway.designers, self._clock, PAUSES if cautious else (), self._is_worth_waiting
+            )
+        except StokerError as error:
+            self._readiness.saw(error)
+            self.warnings += (f"who has a project open in a Designer is not known: {sentence(error)}",)
+            return self._last_seen(projects), False
+        if sessions is None:
+            self.warnings += ("who has a project open in a Designer is not known: this gateway does not say",)
+            return {}, True
+        return _opened(sessions, projects), True
+
+    def _is_worth_waiting(self, error: StokerError) -> bool:
+        """A gateway that answers with an error, or has run a moment ago, may have Designers in it."""
+        return error.reason is Reason.GATEWAY_ERROR or (
+            error.reason is Reason.GATEWAY_UNREACHABLE and self._readiness.running is True
+        )
+
+    def _last_seen(self, projects: frozenset[str]) -> Mapping[str, str]:
+        now = self._clock.monotonic()
+        return {
+            name: wait.user
+            for name, wait in self._all().items()
+            if name in projects and now - wait.seen < self._timeout
+        }
+
+    def _remember(self, busy: Mapping[str, str], *, asked: bool) -> None:
+        """These wait, and no others: a change that is still to be made is part of every plan."""
+        before, now = self._all(), self._clock.monotonic()
+        waits = {}
+        for name, user in busy.items():
+            wait = before.get(name)
+            if wait is None or now - wait.seen > self._timeout + FORGOTTEN_AFTER:
+                wait = _Wait(now, now, user)
+            waits[name] = _Wait(wait.since, now if asked else wait.seen, user)
+        if waits != before:
+            self._waits = waits
+            self._save(waits)
+
+    def _of(self, held: Sequence[Held]) -> Mapping[str, _Wait]:
+        places = {one.place for one in held}
+        return {name: wait for name, wait in self._all().items() if f"{PROJECTS}/{name}" in places}
+
+    def _is_late(self, wait: _Wait) -> bool:
+        return self._clock.monotonic() - wait.since >= self._timeout
+
+    def _all(self) -> dict[str, _Wait]:
+        if self._waits is None:
+            self._waits = self._load()
+        return self._waits
+
+    def _load(self) -> dict[str, _Wait]:
+        """Moments of the wall clock as such of the monotonic one; none lies in the future."""
+        now, today = self._clock.monotonic(), self._clock.now().timestamp()
+        try:
+            said = json.loads(self._marks.read(MARK) or b"{}")
+        except (ValueError, RecursionError):
+            return {}
+        waits = {}
+        for name, kept in said.items() if isinstance(said, dict) else ():
+            match kept:
+                case [int() | float() as since, int() | float() as seen, str() as user]:
+                    waits[name] = _Wait(now - max(0.0, today - since), now - max(0.0, today - seen), user)
+        return waits
+
+    def _save(self, waits: Mapping[str, _Wait]) -> None:
+        if not waits:
+            self._marks.clear(MARK)
+            return
+        now, today = self._clock.monotonic(), self._clock.now().timestamp()
+        kept = {
+            name: [round(today - (now - wait.since), 3), round(today - (now - wait.seen), 3), wait.user]
+            for name, wait in sorted(waits.items())[:MOST_WAITS]
+        }
+        self._marks.write(MARK, json.dumps(kept).encode())
+
+
+def _opened(sessions: Iterable[DesignerSession], projects: frozenset[str]) -> Mapping[str, str]:
+    users: dict[str, list[str]] = {}
+    for session in sessions:
+        # One without a project has not opened any yet: it has nothing to lose.
+        if session.project in projects:
+            users.setdefault(session.project, []).append(session.user or "somebody")
+    return {name: ", ".join(sorted(set(those))) for name, those in users.items()}
+
+
+def _open(user: str) -> str:
+    return f"{user} has it open in a Designer"
+
+
+def _told(busy: Mapping[str, str]) -> str:
+    return "; ".join(f"{user} has project {name} open in a Designer" for name, user in sorted(busy.items()))

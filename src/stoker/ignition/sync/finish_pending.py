@@ -1,0 +1,120 @@
+"""What is owed to a gateway, paid as far as it goes: wait for it, restart, scan, look.
+
+Comes when files are in place, in the same pass or in a later one that had nothing to
+write. Whatever goes wrong is told and stays owed; nothing here raises for a gateway
+that is down, starting or refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from stoker.domain.errors import StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import Note
+from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.sync.pending_work import Debt, ScanDebt
+from stoker.ignition.sync.restart import Restarting
+from stoker.ignition.sync.scan_and_lock import Scanner
+from stoker.ignition.sync.verify import Failure, Failures, ReadBack, Verifying
+from stoker.ignition.sync.readiness import Patience, Readiness
+from stoker.telemetry import tracing
+
+SCAN = "scan"
+"""The place of a failure that is none of a file in particular."""
+
+
+@dataclass(slots=True)
+class Payment:
+    """How far it went."""
+
+    applied: bool = False
+    """The gateway accepted the scans, now or before, and runs."""
+    notes: tuple[Note, ...] = ()
+    """What it did not do or show; none: nothing is owed any more."""
+    restarted: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    failures: Failures = field(default_factory=dict)
+    """What of it is the fault of its files; a gateway that is away or refuses us says nothing of them."""
+
+
+class Paying:
+    """One gateway and what it still has to do; asked again after growing pauses."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        debts: ScanDebt,
+        readiness: Readiness,
+        patience: Patience,
+        scanner: Scanner,
+        restarting: Restarting,
+        verifying: Verifying,
+    ) -> None:
+        self._gateway = gateway
+        self._debts = debts
+        self._readiness = readiness
+        self._patience = patience
+        self._scanner = scanner
+        self._restarting = restarting
+        self._verifying = verifying
+
+    async def pay(self, debt: Debt) -> Payment:
+        """Do what is owed; afterwards the debt is settled, or says what is left of it."""
+        payment = Payment()
+        try:
+            await self._readiness.ready()
+            await self._restart(debt, payment)
+            found = await self._scan_and_look(debt, payment)
+            payment.notes, payment.failures = found.notes, found.failures
+            payment.warnings += found.warnings
+        except StokerError as error:
+            self._readiness.saw(error)
+            payment.notes = (Note(str(self._gateway.address), sentence(error)),)
+        if payment.notes:
+            self._owe(debt, payment)
+        else:
+            self._patience.succeeded()
+            self._debts.settle()
+        return payment
+
+    def _owe(self, debt: Debt, payment: Payment) -> None:
+        left = self._debts.owed() or debt  # without the restart, if that was asked for
+        if payment.applied:  # a scan that was accepted has let go of the lock
+            left = replace(left, scan=False, lock_ends=0.0)
+        self._debts.remember(left)
+        self._patience.failed()
+        if self._patience.exhausted:
+            attempts = f"the gateway has not done its part in {self._patience.failures} attempts"
+            payment.warnings += (f"{attempts}; files go on without it, and it is asked again every minute",)
+
+    async def _restart(self, debt: Debt, payment: Payment) -> None:
+        """For modules; asked for once, and not again if it takes longer than we wait."""
+        if not debt.modules:
+            return
+        refusal = await self._restarting.ask(debt.modules)
+        self._debts.remember(replace(debt, modules=frozenset(), lock_ends=0.0))
+        if refusal:
+            payment.warnings += (refusal,)
+        else:
+            payment.restarted = tuple(sorted(debt.modules))
+            await self._restarting.wait()
+        payment.warnings += await self._restarting.pending()
+
+    async def _scan_and_look(self, debt: Debt, payment: Payment) -> ReadBack:
+        """Scan if that is owed. One that was accepted and brought nothing is asked for a few times more."""
+        if not debt.scan:
+            found = await self._verifying.read_back(debt, 0.0)
+            payment.applied = True
+            if not found.notes or self._patience.exhausted:
+                return found
+        try:
+            with tracing.step("gateway.scan"):
+                await self._scanner.scan()
+        except StokerError as error:
+            if error.reason is Reason.GATEWAY_ERROR:  # it runs, it knows us, and it does not do it
+                payment.failures = {SCAN: (Failure.SCAN, error.message)}
+            raise
+        payment.applied = True
+        with tracing.step("gateway.verify"):
+            return await self._verifying.read_back(debt)

@@ -1,0 +1,214 @@
+"""What a gateway says of its modules, tag providers and tag types, and what follows for its files.
+
+Asked before a pass, by whoever may ask the gateway at all: not on each pass, but every
+few minutes and after a start that was seen. What follows counts in the settings of
+the files, so an answer is kept on the data volume and stands until another one comes: a
+gateway that is down, starting or refuses changes nothing, and a new process goes on
+with what the last one knew. Nothing here keeps files from being written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Stalled, StokerError
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
+from stoker.ignition.client.responses import NotOffered
+from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.sync.state_files import LARGEST, Marks
+from stoker.ignition.content.modules import known_among
+from stoker.ignition.content.tags import SYSTEM_PROVIDER, leaves_only, of_mqtt_engine, parents_of, without_providers
+from stoker.ignition.sync.readiness import Readiness
+from stoker.telemetry.logs import get_logger
+
+MARK = "told"
+ASK_AGAIN = 300.0
+MOST_PARENTS = 64
+_CONFIG = frozenset({"", ".", "config"})
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a gateway last said, as far as its files depend on it."""
+
+    modules: frozenset[str] = frozenset()
+    """Those of its modules that are known here, by name."""
+    managed: frozenset[str] = frozenset()
+    """Tag providers that a module fills by itself."""
+    provider: str = ""
+    """Whose parents were asked for their types; empty: nobody's."""
+    inherited: frozenset[str] = frozenset()
+
+
+def fitted(files: FilesIntent, told: Told, policy: IgnitionPolicy) -> FilesIntent:
+    """The files without what the gateway has from elsewhere."""
+    if not _may_hold_tags(files):
+        return files
+    files = without_providers(files, told.managed)
+    if policy.tag_inheritance is TagInheritance.LEAF_ONLY and told.provider == policy.tag_provider:
+        files = leaves_only(files, told.provider, told.inherited)
+    return files
+
+
+class Survey:
+    """One gateway, asked from time to time."""
+
+    def __init__(
+        self, gateway: Gateway, readiness: Readiness, marks: Marks, policy: IgnitionPolicy, clock: Clock
+    ) -> None:
+        self.warnings: tuple[str, ...] = ()
+        self._gateway = gateway
+        self._readiness = readiness
+        self._marks = marks
+        self._policy = policy
+        self._clock = clock
+        self._told: Told | None = None
+        self._remembered = Told()
+        self._trouble = ""
+        self._next = -math.inf
+        self._start_asked: float | None = None
+
+    async def fitting(self, files: FilesIntent, *, ask: bool, remember: bool) -> FilesIntent:
+        """The files as this gateway shall have them, by what it says now or said last."""
+        if not _may_hold_tags(files):
+            return files
+        if self._told is None:
+            self._told = self._remembered = self._recalled()
+        told = await self._asked(self._told) if ask and self._is_due else self._told
+        if told != self._told:
+            log.info("gateway.told", modules=sorted(told.modules), managed_providers=sorted(told.managed))
+            self._told = told
+        if remember and told != self._remembered:
+            self._remember(told)
+        self.warnings = tuple(self._worth_saying(told, ask=ask))
+        return fitted(files, told, self._policy)
+
+    def _recalled(self) -> Told:
+        with suppress(StokerError):  # a volume that cannot be used is the pass's own to tell
+            return _parsed(self._marks.read(MARK))
+        return Told()
+
+    def _remember(self, told: Told) -> None:
+        with suppress(StokerError, OSError):  # as above, and next time it is tried again
+            self._marks.write(MARK, _written(told))
+            self._remembered = told
+
+    @property
+    def _is_due(self) -> bool:
+        if self._readiness.grace_left:
+            return False
+        return self._clock.monotonic() >= self._next or self._readiness.came_up != self._start_asked
+
+    async def _asked(self, before: Told) -> Told:
+        """What it says now, as far as it says something; otherwise what it said before."""
+        self._next = self._clock.monotonic() + ASK_AGAIN
+        self._trouble = ""
+        told = before
+        try:
+            await self._readiness.check()
+            if self._readiness.grace_left:
+                return before  # it was not up until now: when its first seconds are over
+            told = self._bounded(await self._modules_and_providers(before), before)
+        except StokerError as error:
+            self._readiness.saw(error)
+            if isinstance(error, Stalled):  # what passes by itself is told by others
+                self._trouble = f"which tag providers modules fill is not known: {sentence(error)}"
+        self._start_asked = self._readiness.came_up
+        return told
+
+    async def _modules_and_providers(self, before: Told) -> Told:
+        health = await self._gateway.modules()
+        modules = before.modules
+        if health is not None:  # one that was put aside still owns its tags
+            modules = frozenset(map(str, known_among({*health.healthy, *health.quarantined})))
+        try:
+            providers = await self._gateway.tag_providers()
+            managed = await self._gateway.managed_providers() | of_mqtt_engine(modules, providers)
+        except NotOffered:
+            return replace(before, modules=modules)
+        told = replace(before, modules=modules, managed=managed - {SYSTEM_PROVIDER})
+        return await self._with_types(told, providers - told.managed)
+
+    async def _with_types(self, told: Told, providers: Collection[str]) -> Told:
+        """And with the types of the parents, where somebody wants only the leaves."""
+        if self._policy.tag_inheritance is not TagInheritance.LEAF_ONLY:
+            return told
+        own = self._policy.tag_provider
+        found: set[str] = set()
+        try:
+            for parent in parents_of(own, providers, told.modules)[:MOST_PARENTS]:
+                types = await self._gateway.types_of(parent)
+                if types is None:
+                    self._trouble = f"this gateway does not say which tag types {parent} has"
+                    return told
+                found |= types
+        except StokerError as error:
+            self._trouble = f"the tag types of {parent} were not told: {sentence(error)}"
+            return told
+        return replace(told, provider=own, inherited=frozenset(found))
+
+    def _bounded(self, told: Told, before: Told) -> Told:
+        """What cannot be remembered must not count either, or the next process would undo it."""
+        if len(_written(told)) <= LARGEST:
+            return told
+        self._trouble = "the gateway tells more names of tag providers and types than can be remembered"
+        return before
+
+    def _worth_saying(self, told: Told, *, ask: bool) -> list[str]:
+        said = [self._trouble] if self._trouble else []
+        if told.managed:
+            said.append(f"filled by modules and not synced: tag provider {', '.join(sorted(told.managed))}")
+        wants_leaves = self._policy.tag_inheritance is TagInheritance.LEAF_ONLY
+        if ask and wants_leaves and told.provider != self._policy.tag_provider:
+            said.append(
+                "leaf-only waits for the gateway to tell its types: until then all of them are synced"
+            )
+        return said
+
+
+def _may_hold_tags(files: FilesIntent) -> bool:
+    """Whether any of them may go to the gateway's configuration: nobody has to be asked for projects."""
+    tops = (mapping.destination.strip("/").partition("/")[0] for mapping in files.mappings)
+    return any(top in _CONFIG or "{{" in top for top in tops)
+
+
+def _written(told: Told) -> bytes:
+    return json.dumps(
+        {
+            "modules": sorted(told.modules),
+            "managed": sorted(told.managed),
+            "provider": told.provider,
+            "inherited": sorted(told.inherited),
+        }
+    ).encode()
+
+
+def _parsed(content: bytes | None) -> Told:
+    """Of what is not as we write it, nothing counts."""
+    try:
+        said = json.loads(content or b"{}")
+    except (ValueError, RecursionError):
+        return Told()
+    if not isinstance(said, dict):
+        return Told()
+    provider = said.get("provider")
+    return Told(
+        _names(said.get("modules")),
+        _names(said.get("managed")),
+        provider if isinstance(provider, str) else "",
+        _names(said.get("inherited")),
+    )
+
+
+def _names(listed: object) -> frozenset[str]:
+    return (
+        frozenset(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else frozenset()
+    )

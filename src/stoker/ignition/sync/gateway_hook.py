@@ -1,0 +1,317 @@
+"""What happens at the gateway around a pass over its files, from the first question to the last look.
+
+Held projects are named before anything is staged; when all contents lie ready the
+scan locks are taken and Perspective sessions are cleared; then the files change; after
+them come a restart if there are new modules, the scans, and the reading back. Each step
+has its own module; this one puts them in order and keeps the outcome for the status.
+
+Applied and verified are two words: the gateway accepted the scan, and it shows what
+it should. A gateway that is down, starting or refuses the key never keeps files from
+being written: what it has to do stays owed, on the data volume, and `settle` asks
+again until it is done. Two things do stop a pass before the first byte: a Designer in a
+project (with the policy `fail`, or one that stayed too long when there is nothing else
+to do, or that came while contents were fetched), and a scan lock in somebody else's
+hands, because a scan of ours would end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.policies import IgnitionPolicy, ScanOrder
+from stoker.domain.git_objects import Held, Note
+from stoker.engine.plan.plan import Plan
+from stoker.ignition.sync.designers import Designers
+from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.client.inventory import GatewayInfo
+from stoker.ignition.content.projects import Touched
+from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.content.modules import modules_changed
+from stoker.ignition.sync.pending_work import Debt, ScanDebt
+from stoker.ignition.sync.finish_pending import Paying
+from stoker.ignition.sync.perspective import Disturbed, Perspective
+from stoker.ignition.sync.restart import Restarting
+from stoker.ignition.sync.scan_and_lock import HELD, Answered, Scanner, hold_seconds
+from stoker.ignition.sync.gateway_filter import Survey
+from stoker.ignition.sync.verify import Failures, Verifying
+from stoker.ignition.sync.readiness import GRACE_SECONDS, Patience, Readiness
+
+FIRST_BOOT = "first-boot"
+
+
+class Change(Protocol):
+    """What is about to happen, or has (`stoker.agent.sync.hooks`)."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def initial(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttendOptions:
+    """How one gateway is to be treated."""
+
+    data_dir: Path
+    state_dir: Path
+    """Where notes to ourselves lie: `.sync-state` of the data folder."""
+    order: ScanOrder = ScanOrder.PROJECTS_FIRST
+    policy: IgnitionPolicy = field(default_factory=IgnitionPolicy)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOutcome:
+    """What became of the gateway's side of the last change, for the status."""
+
+    lock: str = ""
+    """`held`, or why there was none."""
+    result: str = ""
+    """`projects=200 config=200`, as far as it came."""
+    durations: tuple[float, ...] = ()
+    """Seconds that each of these answers took."""
+    trust: str = ""
+    applied: bool = False
+    """The gateway accepted the scans, or has started since."""
+    verified: bool = False
+    """And shows what its data folder says."""
+    held: tuple[Held, ...] = ()
+    sessions: Disturbed = field(default_factory=Disturbed)
+    restarted: tuple[str, ...] = ()
+    """Files of modules for which the gateway was restarted."""
+    warnings: tuple[str, ...] = ()
+
+
+class Attending:
+    """One gateway and the data folder that it reads; for one pass at a time, reused for every pass."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        options: AttendOptions,
+        clock: Clock | None = None,
+        answered: Answered | None = None,
+    ) -> None:
+        """`answered` hears how long the gateway took to answer each request for a scan."""
+        clock = clock if clock is not None else SystemClock()
+        marks, policy = Marks(options.state_dir), options.policy
+        self.initial = False
+        """Set by the owner before a pass: the gateway has not been started, so nothing is asked of it."""
+        self.outcome = GatewayOutcome(trust=gateway.trust)
+        self._gateway = gateway
+        self._clock = clock
+        self._marks = marks
+        self._debts = ScanDebt(marks)
+        self._readiness = Readiness(gateway, clock)
+        self._survey = Survey(gateway, self._readiness, marks, policy, clock)
+        self._patience = Patience(clock)
+        self._designers = Designers(
+            gateway,
+            self._readiness,
+            marks,
+            clock,
+            policy=policy.designer_sessions,
+            timeout=policy.designer_timeout,
+        )
+        self._perspective = Perspective(gateway, options.data_dir, clock, policy.perspective_sessions)
+        self._scanner = Scanner(gateway, options.order, clock, answered)
+        self._paying = Paying(
+            gateway,
+            self._debts,
+            self._readiness,
+            self._patience,
+            self._scanner,
+            Restarting(gateway, self._readiness, clock),
+            Verifying(gateway, options.data_dir, clock),
+        )
+        self._notes: tuple[Note, ...] = ()
+        self.failures: Failures | None = None
+        """What it failed at when it was last asked, by place; None: this process has not asked it yet."""
+        self._before: tuple[str, ...] = ()
+        self._since: tuple[str, ...] = ()
+
+    @property
+    def info(self) -> GatewayInfo | None:
+        """What the gateway last said of itself."""
+        return self._readiness.info
+
+    @property
+    def owes(self) -> bool:
+        """Whether the gateway still has something to do, or to show."""
+        return self._debts.owed() is not None
+
+    @property
+    def settle_in(self) -> float | None:
+        """Seconds after which `settle` is worth calling, whatever else happens; None: nothing is owed."""
+        return self._patience.due_in if self.owes or self.awaits_first_boot else None
+
+    @property
+    def needs_second_sync(self) -> bool:
+        """The first boot came after the first sync and is over: what it made has to be met once more."""
+        settled = self._readiness.running is True and not self._readiness.grace_left
+        return settled and not self.initial and self.awaits_first_boot
+
+    def commissioned(self) -> None:
+        """The second sync was made."""
+        self._marks.clear(FIRST_BOOT)
+
+    async def fitting(self, files: FilesIntent, *, dry_run: bool) -> FilesIntent:
+        """The files as this gateway shall have them; without what modules or other providers bring."""
+        fit = await self._survey.fitting(files, ask=not self.initial, remember=not dry_run)
+        self._tell()
+        return fit
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        """The places that somebody works in; raises, nothing written, where the policy says so."""
+        self._before = ()
+        self._tell(held=())
+        if self.initial:
+            self._designers.forget()
+            return ()
+        touched = Touched.by(change.plan)
+        try:
+            held = await self._designers.hold(touched.projects)
+            self._before = self._designers.warnings
+            self._tell(held=held)
+            late = self._designers.overdue(held)
+            if late is not None and len(held) == len(touched.projects) and not touched.elsewhere:
+                raise late  # with anything else to do, that is done first
+        except StokerError:
+            await self.settle()  # what an earlier pass owes must not wait for a Designer
+            raise
+        return held
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        """Hold the scan locks while the files change; raises, nothing written, if others hold them."""
+        if change.plan.actions:
+            await self._prepare(change, Touched.by(change.plan))
+        yield
+
+    async def after(self, change: Change, applied: object) -> tuple[Note, ...]:
+        """Restart, scan and verify; what the gateway did not do or show comes back as notes."""
+        debt = self._debts.owed()
+        if debt is None:
+            return ()
+        if self.initial:
+            return self._leave_to_first_boot(debt)
+        if self.outcome.lock == HELD and not self._scanner.lock_left:
+            self._before += ("the scan lock ran out before all files were in place",)
+        return await self._pay(debt)
+
+    async def settle(self) -> tuple[Note, ...]:
+        """What an earlier pass still owes: asked again after growing pauses, told from memory before."""
+        debt = self._debts.owed()
+        if self.initial:
+            return () if debt is None else self._leave_to_first_boot(debt)
+        if debt is None:
+            await self._look_for_first_boot()
+            self.failures = {}
+            self._tell(applied=True, verified=True)  # seen by this process or by one before it
+            return ()
+        if self._patience.due_in:
+            return self._notes
+        return await self._pay(debt)
+
+    async def still_held(self, held: Sequence[Held]) -> bool:
+        """Whether a pass would be held back in the same places; asks for Designers and nothing else."""
+        return not self.initial and await self._designers.still_held(held)
+
+    async def aclose(self) -> None:
+        await self._gateway.aclose()
+
+    @property
+    def awaits_first_boot(self) -> bool:
+        """The gateway has files and has never run with them: what it makes of them is nobody's change."""
+        return self._marks.read(FIRST_BOOT) is not None
+
+    async def _prepare(self, change: Change, touched: Touched) -> None:
+        """Everything between the last guard and the first byte."""
+        self._since = ()
+        self.outcome = GatewayOutcome(held=self.outcome.held)
+        self._tell()
+        debt = Debt(True, touched.gone, frozenset(modules_changed(change.plan)))
+        if self.initial:
+            self._readiness.not_started()
+        else:
+            debt = await self._take_over(len(change.plan.actions), touched, debt)
+        # A gateway that runs has been through its first boot, whoever set it up.
+        if change.initial and self._readiness.running is False:
+            self._marks.write(FIRST_BOOT)
+        self._debts.incur(debt)
+
+    async def _take_over(self, actions: int, touched: Touched, debt: Debt) -> Debt:
+        """Lock, and clear the sessions; what will be owed from now on, with what is known only now."""
+        self._readiness.doubt()
+        if (newcomer := await self._designers.opened_since(touched.projects)) is not None:
+            raise newcomer
+        try:
+            await self._readiness.confirmed()
+        except StokerError as error:
+            self._tell(lock=f"not taken: {sentence(error)}")
+            return debt
+        before = self._debts.owed()
+        if before is not None:
+            self._scanner.left_behind(before.lock_ends - self._clock.now().timestamp())
+        besides = self._perspective.seconds + GRACE_SECONDS
+        lock = await self._scanner.lock(hold_seconds(actions, besides))
+        self._tell(lock=lock)
+        if lock == HELD:
+            self._readiness.answered()
+        if touched.config or debt.modules:
+            debt = replace(debt, quarantined=await self._quarantined())
+        if touched.projects:
+            disturbed = await self._perspective.clear(touched.projects)
+            self._before += disturbed.warnings
+            self._tell(sessions=disturbed)
+        if self._scanner.lock_left:
+            debt = replace(debt, lock_ends=self._clock.now().timestamp() + self._scanner.lock_left)
+        return debt
+
+    async def _quarantined(self) -> frozenset[str] | None:
+        try:
+            health = await self._gateway.modules()
+        except StokerError as error:
+            self._before += (f"modules will not be verified: {sentence(error)}",)
+            return None
+        return None if health is None else frozenset(health.quarantined)
+
+    def _leave_to_first_boot(self, debt: Debt) -> tuple[Note, ...]:
+        """It reads and loads everything by itself when it starts; afterwards it is looked at."""
+        self._debts.remember(Debt(scan=False, gone=debt.gone))
+        self._readiness.not_started()
+        self._patience.succeeded()
+        return ()
+
+    async def _look_for_first_boot(self) -> None:
+        if self.awaits_first_boot and not self._patience.due_in:
+            try:
+                await self._readiness.ready()
+            except StokerError:
+                self._patience.failed()
+            else:
+                self._patience.succeeded()
+
+    async def _pay(self, debt: Debt) -> tuple[Note, ...]:
+        payment = await self._paying.pay(debt)
+        self._notes, self.failures = payment.notes, payment.failures
+        self._since = payment.warnings
+        self._tell(
+            applied=payment.applied or (self.outcome.applied and not debt.scan),
+            verified=not payment.notes,
+            result=self._scanner.result,
+            durations=self._scanner.durations,
+            restarted=payment.restarted or self.outcome.restarted,
+        )
+        return payment.notes
+
+    def _tell(self, **news: Any) -> None:
+        """The outcome with these news; what is warned of follows from the moments that it was said in."""
+        warnings = tuple(dict.fromkeys((*self._survey.warnings, *self._before, *self._since)))
+        self.outcome = replace(self.outcome, **news, trust=self._gateway.trust, warnings=warnings)

@@ -1,0 +1,175 @@
+"""People who look at a project while it changes: told, given a moment, and sent away if need be.
+
+Comes just before files change, when the scan lock is held and nothing can stop the
+change any more, and only for projects that really change, with those that inherit
+from them. `graceful` shows a message, waits a little and closes what is left;
+`immediate` closes at once; `none` only counts. Nothing that goes wrong here stops a
+sync: it is told as a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.policies import PerspectivePolicy
+from stoker.ignition.client.responses import NotOffered
+from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.content.projects import with_heirs
+from stoker.ignition.client.designer_sessions import PerspectiveSession
+from stoker.telemetry.logs import get_logger
+
+GRACE_SECONDS = 10.0
+LOOK_INTERVAL = 1.0
+AT_ONCE = 8
+LONGEST_SECONDS = 30.0
+"""For telling or closing all sessions, however many there are and however slow the gateway is."""
+COMING = "This screen will be updated in a few seconds and then has to be opened again."
+CLOSED = "This screen was updated. Please open it again."
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbed:
+    """What became of the sessions of the projects that change."""
+
+    active: int | None = None
+    """How many there were; None where the gateway does not say."""
+    longest: float = 0.0
+    """Seconds for which the oldest had been open."""
+    closed: int = 0
+    projects: tuple[str, ...] = ()
+    """Projects in which a session was closed."""
+    warnings: tuple[str, ...] = ()
+
+
+class Perspective:
+    """The sessions of one gateway, for one policy."""
+
+    def __init__(self, gateway: Gateway, data_dir: Path, clock: Clock, policy: PerspectivePolicy) -> None:
+        self._gateway = gateway
+        self._data_dir = data_dir
+        self._clock = clock
+        self._policy = policy
+
+    @property
+    def seconds(self) -> float:
+        """How long `clear` takes at most, when the gateway answers."""
+        return GRACE_SECONDS if self._policy is PerspectivePolicy.GRACEFUL else 0.0
+
+    async def clear(self, projects: frozenset[str]) -> Disturbed:
+        """Do with the sessions of these projects what the policy says."""
+        projects = with_heirs(self._data_dir, projects)
+        try:
+            sessions = await self._sessions(projects)
+        except StokerError as error:
+            return Disturbed(warnings=(f"Perspective sessions are not known: {sentence(error)}",))
+        if sessions is None:
+            forced = self._policy is PerspectivePolicy.IMMEDIATE
+            unknown = "Perspective sessions were not closed: this gateway does not list them"
+            return Disturbed(warnings=(unknown,) if forced else ())
+        longest = max((one.uptime for one in sessions), default=0.0)
+        if sessions:
+            log.info("perspective.active", sessions=len(sessions), longest_seconds=round(longest, 1))
+        if not sessions or self._policy is PerspectivePolicy.NONE:
+            return Disturbed(len(sessions), longest)
+        closed, warnings = await self._end(sessions, projects)
+        disturbed = tuple(sorted({one.project for one in closed}))
+        if closed:
+            log.info("perspective.closed", sessions=len(closed), projects=disturbed, module="Perspective")
+        return Disturbed(len(sessions), longest, len(closed), disturbed, warnings)
+
+    async def _end(
+        self, sessions: Sequence[PerspectiveSession], projects: frozenset[str]
+    ) -> tuple[Sequence[PerspectiveSession], tuple[str, ...]]:
+        """Those that were closed, and what did not work."""
+        troubles: list[StokerError] = []
+        left = sessions
+        if self._policy is PerspectivePolicy.GRACEFUL:
+            told = await self._each(
+                sessions, lambda one: self._gateway.message_session(one.id, COMING), troubles
+            )
+            if told:
+                left = await self._wait(sessions, projects)
+        closed = await self._each(left, lambda one: self._gateway.close_session(one.id, CLOSED), troubles)
+        # One that went away by itself meanwhile is answered as if there was no such path.
+        stays = len(left) - len(closed)
+        if stays and await self._remain(left, projects, troubles):
+            troubles.append(NotOffered(f"{stays} of {len(left)} could not be closed"))
+        return closed, tuple(
+            dict.fromkeys(
+                f"Perspective sessions: {sentence(one) if not isinstance(one, NotOffered) else one.message}"
+                for one in troubles
+            )
+        )
+
+    async def _wait(
+        self, sessions: Sequence[PerspectiveSession], projects: frozenset[str]
+    ) -> Sequence[PerspectiveSession]:
+        """Until all of them have gone, or time is up; those that are left."""
+        deadline = self._clock.monotonic() + GRACE_SECONDS
+        while True:
+            await self._clock.sleep(LOOK_INTERVAL)
+            try:
+                now = {one.id for one in await self._sessions(projects) or ()}
+            except StokerError:
+                return sessions
+            sessions = [one for one in sessions if one.id in now]
+            if not sessions or self._clock.monotonic() >= deadline:
+                return sessions
+
+    async def _remain(
+        self,
+        left: Sequence[PerspectiveSession],
+        projects: frozenset[str],
+        troubles: list[StokerError],
+    ) -> bool:
+        try:
+            now = {one.id for one in await self._sessions(projects) or ()}
+        except StokerError as error:
+            troubles.append(error)
+            return False
+        return any(one.id in now for one in left)
+
+    async def _sessions(self, projects: frozenset[str]) -> Sequence[PerspectiveSession] | None:
+        """One that does not say which project it shows may show any of them."""
+        found = await self._gateway.perspective_sessions()
+        if found is None:
+            return None
+        return [one for one in found if one.id and (not one.project or one.project in projects)]
+
+    async def _each(
+        self,
+        sessions: Sequence[PerspectiveSession],
+        do: Callable[[PerspectiveSession], Coroutine[object, object, None]],
+        troubles: list[StokerError],
+    ) -> Sequence[PerspectiveSession]:
+        """Those with which it worked; a few at a time, and not for ever."""
+        if not sessions:
+            return []
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one_of_them(session: PerspectiveSession) -> PerspectiveSession | None:
+            async with room:
+                try:
+                    await do(session)
+                except NotOffered:
+                    return None
+                except StokerError as error:
+                    troubles.append(error)
+                    return None
+                return session
+
+        tasks = [asyncio.create_task(one_of_them(session)) for session in sessions]
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=LONGEST_SECONDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [session for task in tasks if task in done and (session := task.result()) is not None]

@@ -1,0 +1,151 @@
+"""Reading back: whether the gateway shows what its data folder says.
+
+A scan's 200 means that it was asked for. While the gateway says that it scans, what it
+lists is what it knew before, and proves nothing; that it does not say so proves nothing
+either. So the scan is let end, and then the projects and tag providers on disk are compared
+with those that it lists, until they agree or time is up; what was removed has to be gone;
+and a module that the gateway puts aside after a change is named. Asks only; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import Note
+from stoker.ignition.client.responses import NotOffered
+from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.content.projects import PROJECTS, names_of, project_folders, tag_provider_folders
+from stoker.ignition.sync.pending_work import Debt
+
+VERIFY_SECONDS = 10.0
+VERIFY_INTERVAL = 0.25
+SCAN_INTERVAL = 0.05
+
+
+class Failure(StrEnum):
+    """What a gateway that runs did not do with its files."""
+
+    SCAN = "scan"
+    """It was asked to read them and refused."""
+    PROJECT = "project"
+    CONFIG = "config"
+
+
+Failures = Mapping[str, tuple[Failure, str]]
+"""By place, with a sentence."""
+
+
+class ReadBack(NamedTuple):
+    """What was not seen, and what could not be looked at."""
+
+    notes: tuple[Note, ...] = ()
+    warnings: tuple[str, ...] = ()
+    failures: Failures = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What must be shown, each name with its place, and what must not."""
+
+    projects: dict[str, str]
+    providers: dict[str, str]
+    projects_gone: frozenset[str]
+    providers_gone: frozenset[str]
+
+    @classmethod
+    def of(cls, data_dir: Path, debt: Debt) -> _Wanted:
+        projects, providers = project_folders(data_dir), dict(tag_provider_folders(data_dir))
+        projects_gone, providers_gone = names_of(debt.gone)
+        return cls(
+            {name: f"{PROJECTS}/{name}" for name in projects},
+            providers,
+            projects_gone - projects,
+            providers_gone - providers.keys(),
+        )
+
+    @property
+    def asks_for_providers(self) -> bool:
+        return bool(self.providers or self.providers_gone)
+
+
+class Verifying:
+    """One gateway and the folder that it reads."""
+
+    def __init__(self, gateway: Gateway, data_dir: Path, clock: Clock) -> None:
+        self._gateway = gateway
+        self._data_dir = data_dir
+        self._clock = clock
+
+    async def read_back(self, debt: Debt, seconds: float = VERIFY_SECONDS) -> ReadBack:
+        """Look until the gateway shows what the folder says, or time is up; 0 seconds are one look."""
+        wanted = _Wanted.of(self._data_dir, debt)
+        deadline = self._clock.monotonic() + seconds
+        await self._scanned(deadline)
+        while True:
+            found = await self._look(wanted)
+            if not found.notes or self._clock.monotonic() >= deadline:
+                break
+            await self._clock.sleep(VERIFY_INTERVAL)
+        sick, unsaid = await self._put_aside(debt)
+        return ReadBack(
+            (*found.notes, *sick),
+            (*found.warnings, *unsaid),
+            {**found.failures, **_failures(Failure.CONFIG, sick)},
+        )
+
+    async def _scanned(self, deadline: float) -> None:
+        """Let a scan that goes on end; a gateway that cannot be asked about it is looked at all the same."""
+        pause = SCAN_INTERVAL
+        with suppress(StokerError):
+            while self._clock.monotonic() < deadline and await self._gateway.scans():
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, VERIFY_INTERVAL)
+
+    async def _look(self, wanted: _Wanted) -> ReadBack:
+        shown = await self._gateway.project_names()
+        notes = tuple(_differences(wanted.projects, wanted.projects_gone, shown, PROJECTS))
+        failures = _failures(Failure.PROJECT, notes)
+        if not wanted.asks_for_providers:
+            return ReadBack(notes, (), failures)
+        try:
+            shown = await self._gateway.tag_providers()
+        except NotOffered:
+            unsaid = "tag providers were not verified: this gateway does not list them"
+            return ReadBack(notes, (unsaid,), failures)
+        more = tuple(_differences(wanted.providers, wanted.providers_gone, shown, "tag provider"))
+        return ReadBack((*notes, *more), (), {**failures, **_failures(Failure.CONFIG, more)})
+
+    async def _put_aside(self, debt: Debt) -> tuple[tuple[Note, ...], tuple[str, ...]]:
+        """Modules that were not quarantined before the change and are now."""
+        if debt.quarantined is None:
+            return (), ()
+        health = await self._gateway.modules()
+        if health is None:
+            return (), ("modules were not verified: this gateway does not list them",)
+        new = {name: why for name, why in health.quarantined.items() if name not in debt.quarantined}
+        return tuple(
+            Note(f"module {name}", ": ".join(filter(None, ("the gateway has put it aside", why))))
+            for name, why in sorted(new.items())
+        ), ()
+
+
+def _failures(kind: Failure, notes: Iterable[Note]) -> dict[str, tuple[Failure, str]]:
+    return {note.path: (kind, note.why) for note in notes}
+
+
+def _differences(
+    wanted: dict[str, str], gone: frozenset[str], shown: frozenset[str], kind: str
+) -> Iterator[Note]:
+    for name in sorted(wanted.keys() - shown):
+        yield Note(wanted[name], "the gateway does not show it after the scan")
+    for name in sorted(gone & shown):
+        place = f"{kind}/{name}" if kind == PROJECTS else f"{kind} {name}"
+        yield Note(place, "the gateway still shows it after the scan")

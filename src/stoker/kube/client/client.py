@@ -1,0 +1,301 @@
+"""The verbs of the Kubernetes API.
+
+Each verb says what to ask and what the answer is read into; how it gets there,
+with whose identity, what is asked again and what an error means, is
+`stoker.kube.client.transport` and `stoker.kube.client.errors`. The client holds no objects:
+lists are handed on page by page as raw bytes, watches line by line.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import InvalidValue
+from stoker.kube.client import codec
+from stoker.kube.client import paging
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client.errors import Gone
+from stoker.kube.watch.line_splitter import lines_of
+from stoker.kube.client.objects import RawList
+from stoker.kube.client.paging import PAGE_SIZE, Page
+from stoker.kube.client.token_bucket import Rate
+from stoker.kube.client.resources import SECRETS, Resource, check_path
+from stoker.kube.client.transport import MAX_BODY, Request, Response, Transport
+
+__all__ = ["Client", "Page", "Rate", "Response"]
+
+T = TypeVar("T")
+
+# How often a list begins anew because the server forgot where it was.
+LIST_TRIES = 3
+# The server then sends the heads of objects alone: the values of Secrets never come here.
+_HEADS = "application/json;as={};g=meta.k8s.io;v=v1"
+# What a watch may be late by before its silence means that nobody is there.
+WATCH_GRACE_SECONDS = 15.0
+
+
+class _Write(NamedTuple):
+    """A verb that carries an object: its name for people, its method, and how the body is to be read."""
+
+    verb: str
+    method: str
+    content_type: str
+
+
+_CREATE = _Write("create", "POST", "application/json")
+_REPLACE = _Write("replace", "PUT", "application/json")
+_PATCH = _Write("patch", "PATCH", "application/merge-patch+json")
+_APPLY = _Write("apply", "PATCH", "application/apply-patch+yaml")  # JSON is YAML, and cheaper to write
+
+
+class Client:
+    """The API server as one identity sees it; an async context manager."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        clock: Clock = SystemClock(),  # noqa: B008 - it has no state
+        user_agent: str = "stoker",
+        rate: Rate | None = None,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        self.config = config
+        self._transport = Transport(config, clock=clock, user_agent=user_agent, rate=rate, max_body=max_body)
+
+    async def __aenter__(self) -> Self:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._transport.__aexit__(kind, error, trace)
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None, *, into: type[T]) -> T:
+        """One object."""
+        what = resource.words("get", namespace, name)
+        return await self._ask(Request("GET", resource.path(namespace, name), what), into)
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        into: type[T],
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> builtins.list[T]:
+        """All objects, of all pages. A list that expires between two pages begins anew."""
+        what = resource.words("list", namespace)
+        tries = 0
+        while True:
+            items: builtins.list[T] = []
+            try:
+                async for page in self.pages(resource, namespace, labels=labels, fields=fields):
+                    items.extend(codec.decode(item, into, what) for item in page.items)
+            except Gone:
+                tries += 1
+                if tries == LIST_TRIES:
+                    raise
+            else:
+                return items
+
+    def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+        limit: int = PAGE_SIZE,
+        resource_version: str | None = None,
+        resource_version_match: str | None = None,
+        metadata_only: bool = False,
+    ) -> AsyncIterator[Page]:
+        """The list page by page, all of one resourceVersion.
+
+        Raises Gone where that version expires between two pages: what came before
+        is then worth nothing, and only the caller can throw it away.
+        """
+        what = resource.words("list", namespace)
+        path = resource.path(namespace)
+        headers = {"Accept": _HEADS.format("PartialObjectMetadataList")} if metadata_only else {}
+
+        async def ask(query: paging.Query) -> RawList:
+            return await self._ask(Request("GET", path, what, query, headers=headers), RawList)
+
+        selection = codec.query(labelSelector=labels, fieldSelector=fields)
+        start = codec.query(resourceVersion=resource_version, resourceVersionMatch=resource_version_match)
+        return paging.pages(ask, selection, start, limit)
+
+    async def create(
+        self, resource: Resource, body: object, namespace: str | None = None, *, into: type[T]
+    ) -> T:
+        """POST; raises AlreadyExists."""
+        if resource.namespaced and not namespace:
+            raise InvalidValue(f"{resource} lives in a namespace, yet none was named to create it in")
+        return await self._write(_CREATE, resource, body, into, namespace=namespace)
+
+    async def replace(
+        self,
+        resource: Resource,
+        body: object,
+        name: str,
+        namespace: str | None = None,
+        *,
+        into: type[T],
+        subresource: str | None = None,
+    ) -> T:
+        """PUT; raises Conflict unless the body's resourceVersion is the current one."""
+        return await self._write(
+            _REPLACE, resource, body, into, namespace=namespace, name=name, subresource=subresource
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        body: object,
+        name: str,
+        namespace: str | None = None,
+        *,
+        into: type[T],
+        subresource: str | None = None,
+        manager: str | None = None,
+    ) -> T:
+        """JSON merge patch: null removes, a list replaces; a resourceVersion in it makes it optimistic.
+
+        `manager` is whose the server notes the fields as; without one it takes the name of this client.
+        """
+        query = codec.query(fieldManager=manager)
+        return await self._write(
+            _PATCH, resource, body, into, namespace=namespace, name=name, subresource=subresource, query=query
+        )
+
+    async def apply(
+        self,
+        resource: Resource,
+        body: object,
+        name: str,
+        namespace: str | None = None,
+        *,
+        manager: str,
+        force: bool = True,
+        into: type[T],
+        subresource: str | None = None,
+    ) -> T:
+        """Server-side apply; without `force` another manager's field raises Conflict."""
+        query = codec.query(fieldManager=manager, force="true" if force else "false")
+        return await self._write(
+            _APPLY, resource, body, into, namespace=namespace, name=name, subresource=subresource, query=query
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Delete that very object: raises Conflict if uid or resourceVersion is no longer its own."""
+        conditions = {"uid": uid, "resourceVersion": resource_version}
+        options = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "propagationPolicy": propagation,
+            "preconditions": {key: value for key, value in conditions.items() if value is not None},
+        }
+        what = resource.words("delete", namespace, name)
+        headers = {"Content-Type": "application/json"}
+        path = resource.path(namespace, name)
+        await self._transport.send(Request("DELETE", path, what, (), codec.encode(options), headers))
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        labels: str | None = None,
+        fields: str | None = None,
+        timeout_seconds: int,
+        idle_timeout: float | None = None,
+        metadata_only: bool = False,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The changes since `resource_version`, one JSON line each, until the server ends the watch.
+
+        Bookmarks are asked for. ERROR events are lines like any other. Raises Gone where
+        the server answers 410 at once, Unreachable after `idle_timeout` seconds of silence.
+        """
+        what = resource.words("watch", namespace)
+        query = codec.query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            timeoutSeconds=str(timeout_seconds),
+            labelSelector=labels,
+            fieldSelector=fields,
+        )
+        silence = timeout_seconds + WATCH_GRACE_SECONDS if idle_timeout is None else idle_timeout
+        headers = {"Accept": _HEADS.format("PartialObjectMetadata")} if metadata_only else {}
+        return self._lines(Request("GET", resource.path(namespace), what, query, headers=headers), silence)
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Anything else the server serves: an escaped path, the answer unread; errors are raised."""
+        check_path(path)
+        what = f"{method} {path}"
+        return await self._transport.send(
+            Request(method, path, what, codec.query(**(query or {})), body, headers or {})
+        )
+
+    async def _ask(self, request: Request, into: type[T]) -> T:
+        response = await self._transport.send(request)
+        return codec.decode(response.body, into, request.what)
+
+    async def _write(
+        self,
+        write: _Write,
+        resource: Resource,
+        body: object,
+        into: type[T],
+        *,
+        namespace: str | None,
+        name: str | None = None,
+        subresource: str | None = None,
+        query: paging.Query = (),
+    ) -> T:
+        request = Request(
+            write.method,
+            resource.path(namespace, name, subresource),
+            resource.words(write.verb, namespace, name, subresource),
+            query,
+            codec.encode(body),
+            {"Content-Type": write.content_type},
+            confidential=(resource.group, resource.plural) == (SECRETS.group, SECRETS.plural),
+        )
+        return await self._ask(request, into)
+
+    @contextlib.asynccontextmanager
+    async def _lines(self, request: Request, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with (
+            self._transport.stream(request, silence=silence) as chunks,
+            contextlib.aclosing(lines_of(chunks, request.what)) as lines,
+        ):
+            yield lines

@@ -1,0 +1,62 @@
+"""What went wrong on the wire, in words.
+
+aiohttp's exceptions hold the request's headers and the proxy's address, so their
+own texts are never shown: a sentence is chosen by the kind of the exception, and
+of the rest only what the operating system or OpenSSL said is repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+import aiohttp
+
+from stoker.kube.client.errors import one_line
+
+FOREIGN = (aiohttp.ClientError, OSError, TimeoutError)
+"""All that a request can raise besides our own errors; TLS errors are OSErrors."""
+
+_FIXED: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
+    (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),
+    (aiohttp.ClientPayloadError, "broke off in the middle of its answer"),
+    (aiohttp.ClientResponseError, "does not answer in HTTP"),
+    (ConnectionResetError, "closed the connection without an answer"),
+)
+
+
+def why(error: Exception, seconds: float) -> str:
+    """The end of a sentence that begins with the server's address."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return f"shows a certificate that is not trusted: {_tls(error.certificate_error)}"
+        case aiohttp.ClientConnectorSSLError():
+            return f"cannot be talked to over TLS: {_tls(error.os_error)}"
+        case aiohttp.ClientProxyConnectionError():
+            return f"cannot be reached: the proxy does not answer: {_system(error.os_error)}"
+        case aiohttp.ClientHttpProxyError():
+            return f"cannot be reached: the proxy answered {error.status}"
+        case aiohttp.ConnectionTimeoutError():
+            return "cannot be reached: no connection in time"
+        case ssl.SSLError():
+            return f"cannot be talked to over TLS: {_tls(error)}"
+        case TimeoutError():
+            return f"said nothing for {seconds:g} s"
+    for kind, sentence in _FIXED:
+        if isinstance(error, kind):
+            return sentence
+    cause = _system(error) if isinstance(error, OSError) else type(error).__name__
+    return f"cannot be reached: {cause}"
+
+
+def _system(error: OSError) -> str:
+    """The system's own word for the error; asyncio puts the address there, which the sentence has already."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return one_line(error.strerror or type(error).__name__, 200)
+
+
+def _tls(error: Exception) -> str:
+    words = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
+    return one_line(str(words), 200)

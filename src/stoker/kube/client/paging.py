@@ -1,0 +1,68 @@
+"""A list, page by page, as raw bytes.
+
+Objects are not decoded here: whoever keeps them decides how much of each is
+worth reading (`stoker.kube.watch.store`). All pages show the same resourceVersion, or
+the list ends with Gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from stoker.kube.client.codec import query
+from stoker.kube.client.errors import TooLarge
+from stoker.kube.client.objects import RawList
+
+PAGE_SIZE = 500
+
+Query = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list; each item is a copy of its bytes, which keeps nothing else alive.
+
+    Items of built-in kinds come without apiVersion and kind, as the server sends them.
+    """
+
+    items: tuple[bytes, ...]
+    resource_version: str
+    continue_token: str
+    remaining: int | None
+
+
+async def pages(
+    ask: Callable[[Query], Awaitable[RawList]], selection: Query, start: Query, limit: int
+) -> AsyncIterator[Page]:
+    """Ask for one page after the other.
+
+    Where the version expires between two pages the server answers 410 and offers to
+    go on with a newer one. That offer is not taken: a list of two versions shows
+    objects that are gone. A page that is too large is asked for in smaller pieces,
+    because 500 Helm releases may be 500 MB.
+    """
+    position = start
+    while True:
+        try:
+            answer = await ask((*selection, ("limit", str(limit)), *position))
+        except TooLarge:
+            if limit == 1:
+                raise
+            limit = max(1, limit // 4)
+            continue
+        page = _page(answer)
+        del answer  # its items are views into the response; the caller may work on this page for long
+        yield page
+        if not page.continue_token:
+            return
+        position = query(**{"continue": page.continue_token})
+
+
+def _page(answer: RawList) -> Page:
+    return Page(
+        items=tuple(bytes(item) for item in answer.items or ()),
+        resource_version=answer.metadata.resource_version,
+        continue_token=answer.metadata.continue_token,
+        remaining=answer.metadata.remaining_item_count,
+    )

@@ -1,0 +1,268 @@
+"""One request to the API server: session, identity, retries, and the boundary for foreign exceptions.
+
+`stoker.kube.client.client` says what to ask; this module carries it there. Everything
+that aiohttp, the sockets and TLS can raise becomes `Unreachable` here, everything
+that the server refuses becomes an `ApiError`, and neither ever quotes a header:
+aiohttp's own exceptions hold the request's headers, so they are not chained.
+
+Redirects are not followed, because credentials must not follow them. Answers are
+asked for uncompressed: on a cluster's network gzip costs both sides more CPU than
+it saves. Nothing of the environment (proxies, netrc) is read here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import asyncio.sslproto
+import contextlib
+import io
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue, let_go
+from stoker.kube.client import network_errors as faults
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.config.credentials import Identity
+from stoker.kube.client.errors import ServerError, TooLarge, TooManyRequests, Unreachable, error_for
+from stoker.kube.client.token_bucket import Rate, TokenBucket
+from stoker.kube.config.tls import ClientCertificate
+
+CONNECT_SECONDS = 10.0
+REQUEST_SECONDS = 60.0
+MAX_BODY = 64 * 1024 * 1024
+WRITTEN_AT_ONCE = 1 << 20
+# An error's body is read for its sentence only.
+MAX_ERROR_BODY = 256 * 1024
+TRIES = 3
+PATIENCE_SECONDS = 10.0
+
+# asyncio gives each TLS connection a read buffer of 256 KiB, for good: 300 idle watches cost 92 MB
+# so and 26 MB with this. It is a class attribute without a setting; uvloop does not look at it.
+asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to send. `what` names the verb and the object in every error."""
+
+    method: str
+    path: str
+    what: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    confidential: bool = False
+    """The body is a Secret: the server's words about it are not repeated."""
+    permit: Callable[[], None] | None = field(default=None, repr=False)
+    """Asked right before each time that it is sent; raises where it may be sent no more."""
+
+    @property
+    def idempotent(self) -> bool:
+        return self.method != "POST"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer that is not an error, read whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+class Transport:
+    """The session to one API server; an async context manager."""
+
+    def __init__(
+        self, config: ClusterConfig, *, clock: Clock, user_agent: str, rate: Rate | None, max_body: int
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._user_agent = user_agent
+        self._max_body = max_body
+        self._bucket = TokenBucket(rate, clock) if rate else None
+        self._session: aiohttp.ClientSession | None = None
+        self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            # HTTP/1.1 and no limit: every watch holds a connection, and there may be hundreds.
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={
+                "Accept": "application/json",
+                # Inflating costs more than taking the long answer as it is (docs/adr/0006).
+                "Accept-Encoding": "identity",
+                "User-Agent": self._user_agent,
+            },
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+            await asyncio.sleep(0)  # connections that were hung up on close in the loop's next turn
+
+    async def send(self, request: Request) -> Response:
+        """Send it and read the answer; a server that is busy and says for how long is asked again."""
+        deadline = self._clock.monotonic() + PATIENCE_SECONDS
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await self._exchange(request)
+            except (TooManyRequests, ServerError) as busy:
+                if busy.after is None or busy.status not in {429, 503} or not request.idempotent:
+                    raise
+                if tries == TRIES or self._clock.monotonic() + busy.after > deadline:
+                    raise
+                wait = busy.after
+            await self._clock.sleep(wait)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Request, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body of an answer as it comes; `silence` seconds without a byte are a broken connection.
+
+        Leaving the block closes the connection at once, whatever is still on its way.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence)
+        with self._boundary(request, silence):
+            response = await self._answer(request, timeout)
+        try:
+            async with contextlib.aclosing(self._chunks(response, request, silence)) as chunks:
+                yield chunks
+        finally:
+            _hang_up(response)
+
+    async def _chunks(
+        self, response: aiohttp.ClientResponse, request: Request, silence: float
+    ) -> AsyncGenerator[bytes]:
+        with self._boundary(request, silence):
+            async for chunk in response.content.iter_any():
+                yield chunk
+
+    async def _exchange(self, request: Request) -> Response:
+        timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS, connect=CONNECT_SECONDS)
+        with self._boundary(request, REQUEST_SECONDS):
+            response = await self._answer(request, timeout)
+            body = await _read(response, self._max_body)
+        if body is None:
+            raise TooLarge(
+                f"{request.what}: the answer is longer than {self._max_body} bytes", status=response.status
+            )
+        return Response(response.status, response.headers, body)
+
+    async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """An answer that is not an error, its body unread. A 401 is worth one look for new credentials."""
+        credentials = self._config.credentials
+        renewed = False
+        while True:
+            identity = await credentials.current()
+            response = await self._start(request, identity, timeout)
+            if response.status < 300 or response.status == 304:
+                return response
+            body = await _read(response, MAX_ERROR_BODY)
+            if response.status != 401 or renewed or not await credentials.renew(identity):
+                break
+            renewed = True
+        raise error_for(
+            response.status,
+            body or b"",
+            response.headers,
+            what=request.what,
+            confidential=request.confidential,
+        )
+
+    async def _start(
+        self, request: Request, identity: Identity, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        if self._session is None:
+            raise RuntimeError("the client is used outside of its `async with` block")
+        if self._bucket is not None:
+            await self._bucket.take()
+        if request.permit is not None:
+            request.permit()
+        headers = [*request.headers.items(), *self._config.impersonate]
+        if identity.authorization is not None:
+            headers.append(("Authorization", identity.authorization.reveal()))
+        return await self._session.request(
+            request.method,
+            self._url(request),
+            data=_piecewise(request.body),
+            headers=headers,
+            timeout=timeout,
+            ssl=self._context(identity.certificate),
+            server_hostname=self._config.trust.server_name,
+            proxy=self._config.proxy.reveal() if self._config.proxy else None,
+            allow_redirects=False,
+        )
+
+    def _url(self, request: Request) -> URL:
+        try:
+            query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
+        except UnicodeEncodeError:
+            raise InvalidValue(f"{request.what}: a parameter is not text that can be sent") from None
+        # `encoded` keeps yarl from reading dots and escapes in a name as parts of the path.
+        return URL(f"{self._config.server}{request.path}{query}", encoded=True)
+
+    def _context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        """One context per certificate; aiohttp pools connections by it, so an old identity is not reused."""
+        if self._tls is None or self._tls[0] != certificate:
+            self._tls = (certificate, self._config.trust.context(certificate))
+        return self._tls[1]
+
+    @contextlib.contextmanager
+    def _boundary(self, request: Request, seconds: float) -> Iterator[None]:
+        """Foreign exceptions end here."""
+        try:
+            yield
+        except faults.FOREIGN as error:
+            if isinstance(error, aiohttp.ClientConnectorCertificateError):
+                self._tls = None  # the authority's file may be newer than what was read of it
+            sentence = f"{request.what}: {self._config.server} {faults.why(error, seconds)}"
+            let_go(error)
+        else:
+            return
+        raise Unreachable(sentence) from None
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """The body, or none if it is longer than that; either way the response is done with."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in response.content.iter_any():
+            size += len(chunk)
+            if size > limit:
+                return None
+            chunks.append(chunk)
+        return b"".join(chunks)
+    finally:
+        if response.content.at_eof():
+            response.release()
+        else:
+            _hang_up(response)
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection now. A close in the manner of TLS waits up to 30 s for a peer that may be gone."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
+
+
+def _piecewise(body: bytes | None) -> bytes | io.BytesIO | None:
+    """A body in a form in which a large one, such as a full map, is not written in one go."""
+    return body if body is None or len(body) <= WRITTEN_AT_ONCE else io.BytesIO(body)

@@ -1,0 +1,180 @@
+"""Where the API server is and who we are to it.
+
+`load` finds that out once at start-up; what it gives is a frozen value that the
+transport reads. It looks in this order, and takes the first that is there:
+
+1. the file named by the caller,
+2. the files of the variable KUBECONFIG, of which some may be missing,
+3. the service account of the pod, where KUBERNETES_SERVICE_HOST is set,
+4. `~/.kube/config`.
+
+Whatever is wrong is said here, in one sentence that names the file, the context
+and the reason (`Misconfigured`), before anything else starts. No secret stands
+in any of those sentences.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Misconfigured
+from stoker.domain.secrets import Secret
+from stoker.kube.config import proxy as proxies
+from stoker.kube.config.credentials import Credentials, Fixed, FromFiles, Identity, bearer_from_file
+from stoker.kube.config.files import read_bounded
+from stoker.kube.config.tls import Trust
+
+if TYPE_CHECKING:
+    from stoker.kube.config.kubeconfig import Cluster, Entry
+
+ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """One cluster, seen as one user."""
+
+    server: str
+    """Scheme, host, port and perhaps a path, without a slash at the end."""
+    namespace: str = "default"
+    """The namespace that a command means when it names none."""
+    credentials: Credentials = field(default_factory=Fixed)
+    trust: Trust = field(default_factory=Trust)
+    proxy: Secret | None = None
+    """The proxy's address; it may hold a password."""
+    impersonate: tuple[tuple[str, str], ...] = ()
+    """The Impersonate-* headers that the kubeconfig's `as` fields ask for."""
+    source: str = "given settings"
+    """Where all this was read, for people."""
+
+
+def load(
+    path: Path | None = None,
+    context: str | None = None,
+    *,
+    allow_exec: bool = True,
+    environ: Mapping[str, str] = os.environ,
+    account: Path = ACCOUNT_FOLDER,
+    clock: Clock = SystemClock(),  # noqa: B008 - it has no state
+) -> ClusterConfig:
+    """The configuration of this process; `account` is where a pod has its service account.
+
+    `allow_exec` is for a kubeconfig of the person who runs the command. One that came
+    from somebody else, out of an object of the cluster, must neither name a command
+    nor a file of this machine; it is read with `allow_exec=False`.
+    """
+    if path is None and not environ.get("KUBECONFIG") and environ.get("KUBERNETES_SERVICE_HOST"):
+        if context is not None:
+            raise Misconfigured(f"the context {context!r} was asked for, yet inside a pod there are none")
+        return in_cluster(environ, clock=clock, folder=account)
+    # A pod has no kubeconfig, and needs neither its parser nor the memory that it takes for good.
+    from stoker.kube.config import kubeconfig# noqa: PLC0415
+    from stoker.kube.config.users import UserEntry  # noqa: PLC0415
+
+    files = kubeconfig.read(_files(path, environ))
+    chosen = files.choose(context)
+    where = f"the cluster of the context {chosen.name!r} of {chosen.cluster.file}"
+    cluster = chosen.cluster.value
+    server = _server(cluster.server, where)
+    user = UserEntry(chosen.user_name, chosen.user, allow_exec, clock, environ)
+    if cluster.proxy_url:
+        proxy: Secret | None = proxies.checked(cluster.proxy_url.reveal(), where)
+    else:
+        proxy = proxies.from_environment(server, environ)
+    trust = _trust(chosen.cluster, where, own=allow_exec)
+    return ClusterConfig(
+        server=server,
+        namespace=chosen.namespace,
+        credentials=user.credentials(_told_to_plugins(cluster, server, trust)),
+        trust=trust,
+        proxy=proxy,
+        impersonate=user.impersonation(),
+        source=f"the context {chosen.name!r} of {files}",
+    )
+
+
+def in_cluster(environ: Mapping[str, str], *, clock: Clock, folder: Path = ACCOUNT_FOLDER) -> ClusterConfig:
+    """The pod's service account; its token and authority are replaced on disk while we run."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    bracketed = f"[{host}]" if ":" in host else host
+    server = _server(f"https://{bracketed}:{port}", "the variable KUBERNETES_SERVICE_HOST")
+    trust = Trust(ca_file=folder / "ca.crt")
+    trust.context()
+    try:
+        namespace = read_bounded(folder / "namespace", "the pod's namespace file").decode().strip()
+    except (Misconfigured, UnicodeDecodeError):
+        namespace = ""
+    return ClusterConfig(
+        server=server,
+        namespace=namespace or "default",
+        credentials=FromFiles(lambda: Identity(bearer_from_file(folder / "token")), clock),
+        trust=trust,
+        source="the pod's service account",
+    )
+
+
+def _files(path: Path | None, environ: Mapping[str, str]) -> list[Path]:
+    if path is not None:
+        return [path]
+    listed = [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    if not listed:
+        return [Path(environ.get("HOME") or Path.home()) / ".kube" / "config"]
+    present = [file for file in listed if file.exists()]
+    return present or listed[:1]  # none of them: reading the first says so
+
+
+def _server(address: str, where: str) -> str:
+    if not address:
+        raise Misconfigured(f"{where} names no server")
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.username or parts.password or parts.query or parts.fragment:
+        raise Misconfigured(f"{where} names a server that is not of the form https://host:port/path")
+    return address.rstrip("/")
+
+
+def _trust(cluster: Entry[Cluster], where: str, *, own: bool) -> Trust:
+    from stoker.kube.config.users import from_base64  # noqa: PLC0415
+
+    said = cluster.value
+    if said.insecure_skip_tls_verify and (said.certificate_authority or said.certificate_authority_data):
+        raise Misconfigured(f"{where} names a certificate authority and asks not to check it")
+    if said.certificate_authority and not own:
+        raise Misconfigured(f"{where} names a file, which a kubeconfig that is not one's own must not")
+    data = said.certificate_authority_data
+    trust = Trust(
+        ca_data=from_base64(data, f"the certificate authority of {where}") if data else None,
+        ca_file=cluster.resolve(said.certificate_authority)
+        if said.certificate_authority and not data
+        else None,
+        insecure=said.insecure_skip_tls_verify,
+        server_name=said.tls_server_name or None,
+    )
+    trust.context()  # says now, not at the first request, that the authority cannot be read
+    return trust
+
+
+def _told_to_plugins(cluster: Cluster, server: str, trust: Trust) -> Mapping[str, object]:
+    """`spec.cluster` of an ExecCredential."""
+    authority = trust.authority()
+    told: dict[str, object] = {
+        "server": server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": base64.b64encode(authority.encode()).decode() if authority else "",
+        "proxy-url": cluster.proxy_url.reveal() if cluster.proxy_url else "",
+    }
+    for extension in cluster.extensions or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            told["config"] = extension.get("extension")
+    return {key: value for key, value in told.items() if value}

@@ -1,0 +1,236 @@
+"""Credentials from a command: the `exec` users of a kubeconfig (client.authentication.k8s.io).
+
+The command is one that the person who owns the kubeconfig chose; it runs with
+their rights, without a terminal, for a bounded time, and its output is bounded.
+What it prints is kept in memory until it expires, and asked for anew after a 401.
+Its standard output never appears anywhere; its standard error does, because that
+is where it says what is wrong, without the values that the kubeconfig handed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
+from stoker.domain.errors import Misconfigured
+from stoker.domain.secrets import HIDDEN, Secret
+from stoker.kube.config.credentials import Identity, as_secret, bearer
+from stoker.kube.client.errors import one_line
+from stoker.kube.config.tls import ClientCertificate
+
+API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+SECONDS_TO_RUN = 60.0
+MOST_OUTPUT = 1024 * 1024
+STDERR_KEPT = 64 * 1024
+STDERR_SHOWN = 500
+# A value as short as `1` or `yes` is a switch, and hiding it would garble every message.
+SHORTEST_HIDDEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """One `exec` entry of a kubeconfig."""
+
+    command: str
+    api_version: str
+    where: str
+    """The user and the file that name it, for errors."""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, Secret] = field(default_factory=dict)
+    install_hint: str = ""
+    cluster: Mapping[str, object] | None = field(default=None, repr=False)
+    """What the command may know of the cluster, where the kubeconfig says that it should."""
+
+    def exec_info(self) -> str:
+        """The request to the plug-in, as it stands in KUBERNETES_EXEC_INFO."""
+        spec: dict[str, object] = {"interactive": False}
+        if self.cluster is not None:
+            spec["cluster"] = self.cluster
+        request = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
+        return msgspec.json.encode(request).decode()
+
+    def fails(self, why: str) -> Misconfigured:
+        return Misconfigured(f"the credential plug-in {Path(self.command).name} of {self.where} {why}")
+
+
+class _Granted(msgspec.Struct, rename="camel"):
+    token: Secret | None = None
+    client_certificate_data: str | None = None
+    client_key_data: Secret | None = None
+    expiration_timestamp: str | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Granted | None = None
+
+
+class FromPlugin:
+    """An identity that a command prints; at most one runs at a time, however many requests wait."""
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        *,
+        clock: Clock,
+        environ: Mapping[str, str],
+        certificate: ClientCertificate | None = None,
+        seconds: float = SECONDS_TO_RUN,
+    ) -> None:
+        self._plugin = plugin
+        self._clock = clock
+        self._environ = environ
+        self._certificate = certificate
+        self._seconds = seconds
+        self._identity: Identity | None = None
+        self._expires: datetime | None = None
+        self._turn = asyncio.Lock()
+
+    async def current(self) -> Identity:
+        async with self._turn:
+            if self._identity is None or (self._expires is not None and self._expires <= self._clock.now()):
+                return await self._ask()
+            return self._identity
+
+    async def renew(self, refused: Identity) -> bool:
+        async with self._turn:
+            if self._identity is not None and self._identity != refused:
+                return True  # another request that was refused has been here already
+            return await self._ask() != refused
+
+    async def _ask(self) -> Identity:
+        output = await run(self._plugin, self._environ, self._seconds)
+        granted = _granted(self._plugin, output)
+        expires = _expiry(self._plugin, granted)
+        if expires is not None and expires <= self._clock.now():
+            raise self._plugin.fails(f"gave a credential that expired at {rfc3339(expires)}")
+        self._identity = self._identity_of(granted)
+        self._expires = expires
+        return self._identity
+
+    def _identity_of(self, granted: _Granted) -> Identity:
+        certificate = self._certificate
+        if granted.client_certificate_data and granted.client_key_data:
+            certificate = ClientCertificate(granted.client_certificate_data.encode(), granted.client_key_data)
+            certificate.refuse_unless_valid(self._clock.now(), self._plugin.where)
+        elif granted.client_certificate_data or granted.client_key_data:
+            raise self._plugin.fails("gave a certificate without its key, or a key without its certificate")
+        elif not granted.token:
+            raise self._plugin.fails("gave neither a token nor a certificate")
+        return Identity(bearer(granted.token, self._plugin.where) if granted.token else None, certificate)
+
+
+async def run(plugin: Plugin, environ: Mapping[str, str], seconds: float) -> bytes:
+    """Run the command once and give what it printed."""
+    environment = {
+        **environ,
+        **{name: value.reveal() for name, value in plugin.env.items()},
+        "KUBERNETES_EXEC_INFO": plugin.exec_info(),
+    }
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.args,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        hint = f"; {one_line(plugin.install_hint, 300)}" if plugin.install_hint else ""
+        raise plugin.fails(f"is not installed{hint}") from None
+    except (OSError, ValueError) as error:
+        raise plugin.fails(f"cannot be started: {getattr(error, 'strerror', None) or 'bad name'}") from None
+    try:
+        async with asyncio.timeout(seconds):
+            output, complaint = await asyncio.gather(_all_of(process), _end_of(process))
+            code = await process.wait()
+    except BaseException as error:
+        await _abandon(process)
+        if isinstance(error, TimeoutError):
+            raise plugin.fails(f"did not end within {seconds:g} s") from None
+        raise
+    if output is None:
+        raise plugin.fails(f"printed more than {MOST_OUTPUT} bytes")
+    if code != 0:
+        words = _without_values(plugin, complaint) or "it does not say why"
+        raise plugin.fails(f"ended with code {code}: {words}")
+    return output
+
+
+async def _all_of(process: asyncio.subprocess.Process) -> bytes | None:
+    """What the command prints, or none where it would not stop; it is then ended."""
+    kept = bytearray()
+    while chunk := await _pipe(process.stdout).read(65536):
+        kept += chunk
+        if len(kept) > MOST_OUTPUT:
+            _kill(process)
+            return None
+    return bytes(kept)
+
+
+async def _end_of(process: asyncio.subprocess.Process) -> str:
+    """The last words on standard error; the rest is read so that the command can go on, and dropped."""
+    kept = b""
+    while chunk := await _pipe(process.stderr).read(65536):
+        kept = (kept + chunk)[-STDERR_KEPT:]
+    return kept.decode("utf-8", "replace")
+
+
+def _pipe(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:
+    if stream is None:
+        raise AssertionError("both outputs are pipes")
+    return stream
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """End the command and whatever it started: they are a session of their own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _abandon(process: asyncio.subprocess.Process) -> None:
+    _kill(process)
+    # Its pipes close with it, unless something slipped out of the session and holds them open.
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.communicate(), 2.0)
+
+
+def _without_values(plugin: Plugin, complaint: str) -> str:
+    for value in plugin.env.values():
+        if len(value.reveal_bytes()) >= SHORTEST_HIDDEN:
+            complaint = complaint.replace(value.reveal(), HIDDEN)
+    return one_line(complaint, STDERR_KEPT)[-STDERR_SHOWN:]
+
+
+def _granted(plugin: Plugin, output: bytes) -> _Granted:
+    try:
+        answer = msgspec.json.decode(output, type=_ExecCredential, dec_hook=as_secret)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise plugin.fails("did not print an ExecCredential in JSON") from None
+    if answer.kind != "ExecCredential" or answer.status is None:
+        raise plugin.fails("did not print an ExecCredential with a status")
+    if answer.api_version != plugin.api_version:
+        said = one_line(answer.api_version, 80)
+        raise plugin.fails(f"answers in {said}, and the kubeconfig says {plugin.api_version}")
+    return answer.status
+
+
+def _expiry(plugin: Plugin, granted: _Granted) -> datetime | None:
+    if not granted.expiration_timestamp:
+        return None
+    try:
+        return parse_rfc3339(granted.expiration_timestamp)
+    except (ValueError, OverflowError):
+        raise plugin.fails("gave an expirationTimestamp that is not a time") from None

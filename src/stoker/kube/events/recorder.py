@@ -1,0 +1,233 @@
+"""Events on objects: what `kubectl describe` shows below everything else.
+
+A pass reports and goes on; `run` writes to the API server behind its back, as
+sparingly as `stoker.kube.events.series` allows. Reporting must never wait, raise
+or fill the memory: while the server is away counts add up, and what finds no
+room is dropped, counted, and said in the log every ten minutes at most. On
+`stop` everything that is still owed is written at once, within a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import re
+import secrets
+from dataclasses import dataclass
+
+from stoker.domain.clock import Clock, SystemClock, rfc3339
+from stoker.domain.errors import Retry
+from stoker.domain.reasons import Reason
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.client import Client
+from stoker.kube.runtime.conditions import sentence
+from stoker.kube.client.deadlines import deadline, finished
+from stoker.kube.client.errors import AlreadyExists, NotFound
+from stoker.kube.events.series import EventType, Fate, Limits, ObjectRef, Report, Series, SeriesBook
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import EVENTS
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+FLUSH_GRACE = 5.0
+SAY_AGAIN = 600.0
+OUTAGE_BACKOFF = Backoff(base=1.0, ceiling=60.0, jitter=0.2)
+
+_LONGEST_STEM = 200  # of the 253 characters that a name may have
+
+
+@dataclass(frozen=True, slots=True)
+class EventTally:
+    """What became of all reports so far."""
+
+    reported: int
+    written: int  # API writes, each of one Event or of its count
+    rate_limited: int
+    overflowed: int
+    lost: int  # series that the server refused, or that were still owed at the end
+    pending: int
+
+
+class EventRecorder:
+    """Takes reports from one event loop, and writes them while `run` runs."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        component: str,
+        instance: str,
+        limits: Limits | None = None,
+        backoff: Backoff = OUTAGE_BACKOFF,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance
+        self._clock = clock or SystemClock()
+        self._book = SeriesBook(limits or Limits())
+        self._backoff = backoff
+        self._failures = 0
+        self._blocked_until = 0.0
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._writer: asyncio.Task[None] | None = None
+        self._fates = dict.fromkeys(Fate, 0)
+        self._say_again = -math.inf
+        self._written = 0
+        self._lost = 0
+
+    def normal(self, about: ObjectRef, reason: Reason, message: str) -> None:
+        self._record(Report(about, EventType.NORMAL, reason, message))
+
+    def warning(self, about: ObjectRef, reason: Reason, message: str) -> None:
+        self._record(Report(about, EventType.WARNING, reason, message))
+
+    def snapshot(self) -> EventTally:
+        return EventTally(
+            reported=sum(self._fates.values()),
+            written=self._written,
+            rate_limited=self._fates[Fate.RATE_LIMITED],
+            overflowed=self._fates[Fate.FULL],
+            lost=self._lost,
+            pending=self._book.pending,
+        )
+
+    async def run(self) -> None:
+        """Write what is due, until `stop` has been called and nothing is owed any more."""
+        self._writer = asyncio.current_task()
+        try:
+            while (series := self._book.next()) is not None or not self._stopping:
+                now = self._clock.monotonic()
+                wait = math.inf if series is None else max(series.due, self._blocked_until) - now
+                if series is not None and (wait <= 0 or self._stopping):
+                    await self._write(series)
+                else:
+                    await self._sleep(wait)
+        finally:
+            self._stopping = True
+            self._lost += self._book.pending
+
+    async def stop(self, grace: float = FLUSH_GRACE) -> None:
+        """Write all that is owed; what is still owed after `grace` seconds is given up."""
+        self._stopping = True
+        self._wake.set()
+        if self._writer is not None:
+            await finished(self._writer, self._clock, grace, self._tell_loss)
+
+    def _tell_loss(self) -> None:
+        log.warning("events.given_up", pending=self._book.pending)
+
+    def _record(self, report: Report) -> None:
+        fate = (
+            Fate.FULL
+            if self._stopping
+            else self._book.accept(report, self._clock.monotonic(), self._clock.now())
+        )
+        self._fates[fate] += 1
+        if fate is not Fate.ACCEPTED:
+            self._tell_dropped(report)
+        self._wake.set()
+
+    def _tell_dropped(self, report: Report) -> None:
+        """Once in a while: who says so much that it is dropped would fill the log, too."""
+        now = self._clock.monotonic()
+        if now < self._say_again:
+            return
+        self._say_again = now + SAY_AGAIN
+        log.warning(
+            "events.dropped",
+            component=self._component,
+            about=report.about,
+            reason=report.reason,
+            rate_limited=self._fates[Fate.RATE_LIMITED],
+            overflowed=self._fates[Fate.FULL],
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until something is reported or so much time has passed."""
+        self._wake.clear()
+        if seconds == math.inf:
+            await self._wake.wait()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, seconds):
+                await self._wake.wait()
+
+    async def _write(self, series: Series) -> None:
+        count = series.count
+        try:
+            await (self._patch(series) if series.written else self._create(series))
+        except Retry as error:
+            self._postpone(series, error)
+        except Exception as error:  # refused, or our own mistake: no reason to keep the others waiting
+            log.warning("event.refused", about=series.report.about, reason=series.report.reason, error=error)
+            self._give_up(series)
+        else:
+            self._failures = 0
+            self._written += 1
+            self._book.wrote(series, count, self._clock.monotonic())
+
+    async def _create(self, series: Series) -> None:
+        report, about = series.report, series.report.about
+        # The name stays the same over attempts: one that arrived although its answer did not is found again.
+        series.name = series.name or event_name(about.name)
+        namespace = about.namespace or "default"
+        body = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": series.name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "name": about.name,
+                "namespace": about.namespace,
+                "uid": about.uid,
+            },
+            "type": report.type,
+            "reason": report.reason,
+            "message": sentence(report.message),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "firstTimestamp": rfc3339(series.first),
+            **_seen(series),
+        }
+        try:
+            await self._client.create(EVENTS, body, namespace, into=Header)
+        except AlreadyExists:
+            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=Header)
+
+    async def _patch(self, series: Series) -> None:
+        namespace = series.report.about.namespace or "default"
+        try:
+            await self._client.patch(EVENTS, _seen(series), series.name, namespace, into=Header)
+        except NotFound:  # the server forgets Events after an hour
+            series.name = ""
+            await self._create(series)
+
+    def _postpone(self, series: Series, error: Retry) -> None:
+        """The server is away or busy; that concerns all series alike."""
+        if self._stopping:
+            self._give_up(series)
+            return
+        self._failures += 1
+        pause = max(self._backoff.delay(self._failures), error.after or 0.0)
+        self._blocked_until = self._clock.monotonic() + pause
+        log.info("events.postponed", error=error, pending=self._book.pending, retry_seconds=round(pause, 1))
+
+    def _give_up(self, series: Series) -> None:
+        self._book.drop(series)
+        self._lost += 1
+
+
+def event_name(about: str) -> str:
+    """A fresh, valid name that begins with the name of the object."""
+    stem = re.sub(r"[^a-z0-9]+", "-", about.lower())[:_LONGEST_STEM].strip("-")
+    return f"{stem or 'object'}.{secrets.token_hex(8)}"
+
+
+def _seen(series: Series) -> dict[str, object]:
+    return {"count": series.count, "lastTimestamp": rfc3339(series.last)}

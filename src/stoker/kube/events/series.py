@@ -1,0 +1,164 @@
+"""Which reports become which Events: many reports, few writes.
+
+Reports that say the same about the same object are one series, and a series is
+one Event whose count grows. The first report is due at once, the count later
+and ever more seldom. An object that keeps saying new things runs out of credit.
+What is due is written by `stoker.kube.events.recorder`.
+
+This is bookkeeping without I/O and without a clock of its own: every method is
+told the time. It must never grow beyond its capacity, whatever is reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from stoker.domain.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object that an Event is about; one that is in no namespace leaves it empty."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What somebody had to say; equal reports are one series."""
+
+    about: ObjectRef
+    type: EventType
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is written and remembered."""
+
+    window: float = 600.0  # seconds of silence after which the same report is a new Event
+    write_every: float = (
+        30.0  # seconds from the first write of a count to the next; then twice that, and so on
+    )
+    burst: int = 25  # new Events about one object at once …
+    refill_every: float = 300.0  # … and one more after so many seconds
+    capacity: int = 2000  # series held at a time
+
+
+class Fate(StrEnum):
+    """What became of a report."""
+
+    ACCEPTED = "accepted"
+    RATE_LIMITED = "rate_limited"
+    FULL = "full"
+
+
+@dataclass(slots=True, eq=False)
+class Series:
+    """One Event on its way to the server, or there already."""
+
+    report: Report
+    first: datetime
+    last: datetime
+    last_seen: float
+    due: float
+    pause: float
+    name: str = ""  # of the Event, once there is one
+    count: int = 1
+    written: int = 0  # the count that the server knows
+
+
+class SeriesBook:
+    """All series, and the credit of each object."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._series: OrderedDict[Report, Series] = OrderedDict()  # the one seen last comes last
+        self._pending: dict[Report, Series] = {}  # what the server does not know yet
+        self._next_free: OrderedDict[ObjectRef, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    def accept(self, report: Report, now: float, moment: datetime) -> Fate:
+        """Count the report in its series, or begin one."""
+        series = self._series.get(report)
+        if series is not None and (series.count > series.written or self._recent(series, now)):
+            series.count += 1
+            series.last, series.last_seen = moment, now
+        else:
+            self._make_room(now)
+            if len(self._pending) >= self._limits.capacity:
+                return Fate.FULL
+            if not self._has_credit(report.about, now):
+                return Fate.RATE_LIMITED
+            pause = self._limits.write_every
+            series = self._series[report] = Series(
+                report, moment, moment, last_seen=now, due=now, pause=pause
+            )
+        self._series.move_to_end(report)
+        self._pending[report] = series
+        return Fate.ACCEPTED
+
+    def next(self) -> Series | None:
+        """The series that is due first."""
+        return min(self._pending.values(), key=lambda series: series.due, default=None)
+
+    def wrote(self, series: Series, count: int, now: float) -> None:
+        """The server knows of so many; the next count of this series can wait, each time longer."""
+        series.written = count
+        series.due = now + series.pause
+        series.pause = min(2 * series.pause, self._limits.window / 2)
+        if series.count == count:
+            del self._pending[series.report]
+
+    def drop(self, series: Series) -> None:
+        """The server will not have it."""
+        del self._pending[series.report]
+        del self._series[series.report]
+
+    def _recent(self, series: Series, now: float) -> bool:
+        return now - series.last_seen < self._limits.window
+
+    def _make_room(self, now: float) -> None:
+        """Forget series that are over and, where that is not enough, those that were silent for longest."""
+        if len(self._series) < self._limits.capacity:
+            return
+        for series in [each for each in self._series.values() if each.report not in self._pending]:
+            if self._recent(series, now) and len(self._series) < self._limits.capacity:
+                return
+            del self._series[series.report]
+
+    def _has_credit(self, about: ObjectRef, now: float) -> bool:
+        """Spend one Event of the object's credit, if there is any left.
+
+        One number holds it: when the next Event would be free if they came evenly
+        spaced. A burst is the right to be early by that many spacings.
+        """
+        spacing = self._limits.refill_every
+        slot = max(self._next_free.get(about, -math.inf), now - (self._limits.burst - 1) * spacing)
+        if slot > now:
+            return False
+        self._next_free[about] = slot + spacing
+        self._next_free.move_to_end(about)
+        while len(self._next_free) > self._limits.capacity:
+            self._next_free.popitem(last=False)
+        return True

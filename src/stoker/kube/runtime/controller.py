@@ -1,0 +1,181 @@
+"""The loop that turns keys into passes.
+
+Workers take keys from the `WorkQueue` and call `reconcile`; `stoker.kube.runtime.result`
+says what its end means, and the key is queued, forgotten or delayed accordingly.
+A pass that fails, hangs or crashes never touches another key. The loop knows
+nothing about objects or status: what a pass consists of is in
+`stoker.kube.runtime.steps` and in the reconcilers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.reasons import Reason
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import ApiError
+from stoker.kube.runtime.result import Consequence, Result, Verdict, judge, understood
+from stoker.kube.runtime.workqueue import K, QueueClosed, WorkQueue
+from stoker.telemetry.logs import bind_pass, get_logger
+
+__all__ = ["Controller", "PassRecord", "Result"]
+
+log = get_logger(__name__)
+
+WORKERS = 5
+PASS_TIMEOUT = 300.0
+STALLED_RECHECK = 600.0
+STOP_GRACE = 30.0
+
+_LOUDNESS = {
+    Consequence.DONE: logging.DEBUG,
+    Consequence.AGAIN: logging.DEBUG,
+    Consequence.STALLED: logging.WARNING,
+    Consequence.WAIT: logging.INFO,
+    Consequence.RETRY: logging.WARNING,
+    Consequence.ERROR: logging.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord(Generic[K]):
+    """One finished pass, as the metrics hook is told of it."""
+
+    controller: str
+    key: K
+    consequence: Consequence
+    reason: Reason | None
+    seconds: float
+    comes_back_after: float | None
+
+
+class Controller(Generic[K]):
+    """N workers over one queue. `stop` ends it in order; cancelling `run` ends it at once."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue[K],
+        reconcile: Callable[[K], Awaitable[Result]],
+        *,
+        workers: int = WORKERS,
+        timeout: float = PASS_TIMEOUT,
+        stalled_recheck: float | None = STALLED_RECHECK,
+        clock: Clock | None = None,
+        on_pass: Callable[[PassRecord[K]], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.queue = queue
+        self._reconcile = reconcile
+        self._worker_count = workers
+        self._timeout = timeout
+        self._stalled_recheck = stalled_recheck
+        self._clock = clock or SystemClock()
+        self._on_pass = on_pass
+        self._workers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Work until `stop`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._worker_count):
+                    self._workers.append(group.create_task(self._work(), name=f"{self.name}-{number}"))
+        finally:
+            self.queue.close()
+
+    async def stop(self, grace: float = STOP_GRACE) -> None:
+        """Take no more keys, let running passes end within `grace` seconds, then cancel them."""
+        self._stopping = True
+        self.queue.close()
+        if not self._workers:
+            return
+        try:
+            async with deadline(self._clock, grace):
+                await asyncio.wait(self._workers)
+        except TimeoutError:
+            log.warning("controller.cut_off", controller=self.name, grace_seconds=grace)
+            for worker in self._workers:
+                worker.cancel()
+            await asyncio.wait(self._workers)
+
+    async def _work(self) -> None:
+        while not self._stopping:
+            try:
+                key = await self.queue.get()
+            except QueueClosed:
+                return
+            try:
+                if not self._stopping:
+                    await self._visit(key)
+            finally:
+                self.queue.done(key)
+
+    async def _visit(self, key: K) -> None:
+        """One pass over one key, and what comes after it."""
+        started = self._clock.monotonic()
+        with bind_pass(controller=self.name, key=str(key)):
+            ended = await self._attempt(key)
+            verdict = judge(ended)
+            pause = self._requeue(key, verdict, refused=isinstance(ended, ApiError))
+            seconds = self._clock.monotonic() - started
+            self._log(verdict, ended, seconds, pause)
+            reason = ended.reason if isinstance(ended, StokerError) else None
+            self._report(PassRecord(self.name, key, verdict.consequence, reason, seconds, pause))
+
+    async def _attempt(self, key: K) -> Result | StokerError:
+        """Call the reconciler within its time; only the end of this worker itself is raised."""
+        try:
+            async with deadline(self._clock, self._timeout) as scope:
+                return await self._reconcile(key)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return understood(error)  # it leaked out of the reconciler; nobody cancelled this worker
+        except Exception as error:
+            if scope.expired() and isinstance(error, TimeoutError):
+                sentence = f"the pass took longer than {self._timeout:g} s and was cut off"
+                return Retry(sentence, reason=Reason.PASS_INTERRUPTED)
+            return understood(error)
+
+    def _requeue(self, key: K, verdict: Verdict, *, refused: bool) -> float | None:
+        """Act on the verdict; answers after how many seconds the key comes back by itself."""
+        if verdict.failed:
+            return self.queue.retry(key, at_least=verdict.after)
+        stalled = verdict.consequence is Consequence.STALLED
+        if stalled and refused and self._stalled_recheck is not None:
+            # An API server that has just been started says no to everybody, until it knows who may do what.
+            return self.queue.retry(key, at_most=self._stalled_recheck)
+        self.queue.forget(key)
+        pause = self._stalled_recheck if stalled else verdict.after
+        if pause is not None:
+            self.queue.add_after(key, pause)
+        return pause
+
+    def _log(
+        self, verdict: Verdict, ended: Result | StokerError, seconds: float, pause: float | None
+    ) -> None:
+        """One line for each pass, as loud as its end deserves; a pass that went well is not heard."""
+        told: dict[str, object] = {"consequence": verdict.consequence, "seconds": round(seconds, 3)}
+        if pause is not None:
+            told["comes_back_after"] = round(pause, 1)
+        if isinstance(ended, StokerError):
+            told |= {"reason": ended.reason, "error": ended.message}
+        if verdict.consequence is Consequence.ERROR and isinstance(ended, StokerError):
+            told["exc_info"] = ended.__cause__ or ended
+        log.log(_LOUDNESS[verdict.consequence], "pass.ended", **told)
+
+    def _report(self, record: PassRecord[K]) -> None:
+        if self._on_pass is None:
+            return
+        try:
+            self._on_pass(record)
+        except Exception:  # counting a pass must not end the worker
+            log.exception("pass.uncounted")

@@ -1,0 +1,111 @@
+"""One pass over one object, as a visible list of steps.
+
+A reconciler says what it does by listing its steps. Each takes the context, a
+frozen value, and returns the next one with what it found; or it raises, and the
+error says what must happen next (`stoker.domain.errors`). A step never writes
+status. When the steps have ended, well or badly, one pure function makes the
+status out of the last context and the outcome, and it is written once, and only
+if it differs from what the server has: a write that changes nothing would come
+back as an event and feed on itself.
+
+A status that cannot be written must never hide the error that it was to report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.reasons import Reason
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.runtime.result import understood
+from stoker.telemetry.logs import get_logger
+
+C = TypeVar("C")
+S = TypeVar("S")
+
+log = get_logger(__name__)
+
+WRITE_TIMEOUT = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Enough(Generic[C]):
+    """Returned by a step after which the others have nothing to do: the object is paused, or gone."""
+
+    context: C
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[C]):
+    """One verb of the story."""
+
+    name: str
+    run: Callable[[C], Awaitable[C | Enough[C]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the steps ended: at which one and, unless all went well, with what error."""
+
+    step: str
+    error: StokerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pass(Generic[C, S]):
+    """The steps, and how their outcome becomes the object's status."""
+
+    steps: Sequence[Step[C]]
+    observed: Callable[[C], S]
+    """The status as the server has it."""
+    summarize: Callable[[C, Outcome], S]
+    """The status as it should be; pure."""
+    write: Callable[[C, S], Awaitable[object]]
+    clock: Clock = field(default_factory=SystemClock)
+    write_timeout: float = WRITE_TIMEOUT
+
+    async def run(self, context: C) -> C:
+        """Take the steps, write the status, and raise what a step raised."""
+        outcome = Outcome("")
+        try:
+            for step in self.steps:
+                outcome = Outcome(step.name)
+                answer = await step.run(context)
+                if isinstance(answer, Enough):
+                    context = answer.context
+                    break
+                context = answer
+        except (Exception, asyncio.CancelledError) as error:
+            outcome = Outcome(outcome.step, _told(outcome.step, error))
+            raise
+        finally:
+            await self._report(context, outcome)
+        return context
+
+    async def _report(self, context: C, outcome: Outcome) -> None:
+        try:
+            async with deadline(self.clock, self.write_timeout) as scope:
+                status = self.summarize(context, outcome)
+                if status != self.observed(context):
+                    await self.write(context, status)
+        except Exception as error:
+            late = isinstance(error, TimeoutError) and scope.expired()
+            if outcome.error is not None:
+                log.warning("status.unwritten", step=outcome.step, error=error, late=late)
+            elif late:
+                raise Retry(f"the status could not be written within {self.write_timeout:g} s") from None
+            else:
+                raise
+
+
+def _told(step: str, error: BaseException) -> StokerError:
+    """The error as the status may tell it."""
+    if isinstance(error, asyncio.CancelledError):
+        sentence = f"the pass was interrupted in step {step!r}"
+        return Retry(sentence, reason=Reason.PASS_INTERRUPTED)
+    return understood(error)

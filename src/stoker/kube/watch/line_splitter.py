@@ -1,0 +1,72 @@
+"""Lines out of a stream of bytes, however the network cut it.
+
+A watch is one JSON object per line, and one object may be 3 MiB long, so no
+reader with a line limit will do. The splitter holds the unfinished line only;
+each byte is looked at once, and a line that is spread over many chunks is
+joined once. `lines_of` is the loop around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+
+from stoker.kube.client.errors import Unreachable
+
+LONGEST_LINE = 64 * 1024 * 1024
+
+
+class LineTooLong(Exception):
+    """The other side sends a line without an end."""
+
+
+class LineSplitter:
+    """Feed it chunks; it gives the lines that are complete, without their ends and without empty ones."""
+
+    __slots__ = ("_held", "_limit", "_pieces")
+
+    def __init__(self, limit: int = LONGEST_LINE) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._held = 0
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the stream, if it ended now, ended within a line."""
+        return self._held > 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Take one chunk, give the lines that it completes."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            line = self._take(chunk[start:end])
+            start = end + 1
+            if line:
+                yield line
+        self._hold(chunk[start:])
+
+    def _hold(self, piece: bytes) -> None:
+        if piece:
+            self._held += len(piece)
+            if self._held > self._limit:
+                raise LineTooLong
+            self._pieces.append(piece)
+
+    def _take(self, last: bytes) -> bytes:
+        self._hold(last)
+        line = b"".join(self._pieces)
+        self._pieces.clear()
+        self._held = 0
+        return line.rstrip(b"\r")
+
+
+async def lines_of(chunks: AsyncIterator[bytes], what: str) -> AsyncGenerator[bytes]:
+    """The lines of a stream; one that ends within a line, or never ends a line, is a broken one."""
+    splitter = LineSplitter()
+    try:
+        async for chunk in chunks:
+            for line in splitter.feed(chunk):
+                yield line
+    except LineTooLong:
+        raise Unreachable(f"{what}: the server sends a line without an end") from None
+    if splitter.unfinished:
+        raise Unreachable(f"{what}: the stream broke off in the middle of an event")

@@ -1,0 +1,282 @@
+"""List, then watch, then never miss or repeat anything: the protocol, without any I/O.
+
+`stoker.kube.watch.reflector` asks for the next `step`, does what it says, and tells
+this machine what came back; the machine keeps the store right and answers with
+the changes to deliver.
+
+                 listed                       ended, silent, failed
+    ListAll ─────────────► WatchFrom(version) ─────────────────────► WatchFrom(last seen)
+     │   ▲                     │
+     └───┤ failed              │ 410 as an answer or in the stream; the stream goes backwards;
+         │                     │ no headway after several tries; what a human must mend; resync
+         └─────────────────────┘
+
+A list is always asked for without a resourceVersion, so it is the truth of its
+moment and whatever the store holds besides is gone: deletions that happened
+while nobody watched are found there. It counts only when its last page is in; a
+list that fails midway changes nothing.
+
+A resourceVersion is compared for equality. Where two are numbers, as they are
+on every server since 1.35, the smaller one is older, which tells a repetition
+from news; several objects may share one (keys that expire in etcd together), so
+an equal one is no proof. This machine must never deliver a step in an object's
+life twice or after a later one.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.reasons import Reason
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.errors import Gone, Unreachable
+from stoker.kube.watch.store import Change, Entry, ObjectKey, Store
+from stoker.kube.watch.watch_events import (
+    BOOKMARK,
+    DELETED,
+    ERROR,
+    EVENTS,
+    Line,
+    Malformed,
+    read_error,
+    read_item,
+    read_line,
+)
+
+T = TypeVar("T")
+
+STANDSTILLS = 3
+"""Streams in a row that brought an error or nothing at all before a list is asked for instead."""
+
+HOPELESS = 10
+"""Failures of any kind in a row after which resuming is given up; the server has forgotten by then anyway.
+Of tries that nobody answers, which come more often, four count as one."""
+
+HASTY = 5
+"""Refusals that are taken for those of a server that has just been started."""
+
+LIVED = 5.0
+"""A stream that was open for so many seconds, or brought a line, was worth opening, whatever ended it."""
+
+SPREAD = 0.5
+"""Seconds over which streams that ended together, as at a restart of the server, come back."""
+
+AWAY = 4.0
+"""Seconds at most between two tries while nobody answers: nothing is spared by staying away from a server
+that is not there, and whoever waits longer is the last to know that it is back."""
+
+
+class WentBackwards(Retry):
+    """The stream told of a time before what it had told already: a restored etcd, or a broken proxy."""
+
+    default_reason = Reason.RESOURCE_VERSION_EXPIRED
+
+
+@dataclass(frozen=True, slots=True)
+class ListAll:
+    """Wait `after` seconds, then read a list from its beginning."""
+
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFrom:
+    """Wait `after` seconds, then watch what happens after `resource_version`."""
+
+    resource_version: str
+    after: float = 0.0
+
+
+Step = ListAll | WatchFrom
+
+
+class Watching(Generic[T]):
+    """Where one reflector stands."""
+
+    def __init__(
+        self,
+        store: Store[T],
+        *,
+        backoff: Backoff,
+        slow_backoff: Backoff,
+        random: Callable[[], float] = chance.random,
+        what: str = "watch",
+    ) -> None:
+        self._store = store
+        self._backoff = backoff
+        self._slow_backoff = slow_backoff
+        self._random = random
+        self._what = what
+        self._version = ""
+        self._arrived: dict[ObjectKey, Entry[T]] = {}
+        self._standstills = 0
+        self._spoken = False
+        self._troubles: Counter[type[StokerError]] = Counter()
+        self.step: Step = ListAll()
+        self.failures = 0
+        """Failures in a row. Only a stream that lived ends the row: a list that works proves little."""
+        self.duplicates = 0
+        """Lines that repeated what was known."""
+
+    # While listing.
+
+    def page(self, items: Iterable[bytes]) -> None:
+        """One page of the list; nothing changes yet."""
+        for raw in items:
+            meta = read_item(raw, self._what)
+            key = meta.key
+            held = self._store.entry(key)
+            if held is not None and held.uid != meta.uid:
+                held = None
+            if held is None or held.resource_version != meta.resource_version:
+                # A version that cannot be read is no deletion: what was held of the object stays.
+                held = self._store.read(key, meta.uid, meta.resource_version, raw) or held
+            if held is not None:
+                self._arrived[key] = held
+
+    def listed(self, resource_version: str) -> list[Change[T]]:
+        """The list is complete; the difference to what was known."""
+        if not resource_version:
+            raise Malformed(f"{self._what}: a list came without a resourceVersion from which to watch")
+        arrived, self._arrived = self._arrived, {}
+        self._version = resource_version
+        self._standstills = 0
+        self._go(WatchFrom(resource_version))
+        return self._store.replace_all(arrived, resource_version)
+
+    # While watching.
+
+    def line(self, line: bytes) -> tuple[Change[T], ...]:
+        """One line of the stream; raises what has to be handed to `failed`."""
+        try:
+            event = read_line(line, self._what)
+            if event.type in EVENTS:
+                changes = self._event(event)
+            elif event.type == BOOKMARK:
+                self._advance(event.meta.resource_version)
+                changes = ()
+            elif event.type == ERROR:
+                raise read_error(event.raw, self._what)
+            else:
+                raise Malformed(f"{self._what}: a line is of the unknown type {event.type[:40]!r}")
+        except StokerError:
+            self._standstills += 1
+            raise
+        self._spoken = True
+        if self.failures:
+            self._well()
+        return changes
+
+    def ended(self, lasted: float) -> None:
+        """The server closed the stream after so many seconds, as it does when its time is up."""
+        if self._lived(lasted):
+            self._go(WatchFrom(self._version, after=SPREAD * self._random()))
+        else:
+            self.failures += 1
+            self._resume_or_list(after=self._backoff.delay(self._times(Retry)))
+
+    def silent(self) -> None:
+        """Nothing came for too long: the peer may be dead, or the server has nothing to say."""
+        self._standstills += 1
+        self._resume_or_list(after=SPREAD * self._random())
+
+    def resync(self) -> None:
+        """List again although nothing is wrong."""
+        self._go(ListAll())
+
+    # While either.
+
+    def failed(self, error: StokerError, lasted: float = 0.0) -> None:
+        """A request, or a stream that was open for `lasted` seconds, ended in this error."""
+        self._arrived = {}
+        self._lived(lasted)
+        self.failures += 1
+        if isinstance(error, Stalled):
+            # Before a human has acted there is nothing to gain by haste, and by then much may have changed.
+            self._go(ListAll(self._refused()))
+            return
+        if isinstance(error, Unreachable):
+            pause = min(self._backoff.delay(self._times(Unreachable)), AWAY * (1.0 - SPREAD * self._random()))
+        else:
+            pause = self._backoff.delay(self._times(Retry))
+        if isinstance(error, Retry) and error.after is not None:
+            pause += error.after  # added, because all who were refused were told the same time
+        if isinstance(self.step, ListAll) or isinstance(error, Gone | WentBackwards):
+            self._go(ListAll(pause))
+        else:
+            self._resume_or_list(pause)
+
+    def _refused(self) -> float:
+        """How long to stay away from a server that knows us not, or says no.
+
+        One that has just been started says so to everybody, until it has read who may do what. So where
+        it worked before, the first tries come soon.
+        """
+        times = self._times(Stalled)
+        slow = self._slow_backoff.delay(times)
+        return min(slow, self._backoff.delay(times)) if self._version and times <= HASTY else slow
+
+    def _times(self, kind: type[StokerError]) -> int:
+        """How often it has failed in this way since it last worked: each way is waited for by itself, so
+        that a server which was away for long is not left alone for long when it is back and says "later"."""
+        self._troubles[kind] += 1
+        return self._troubles[kind]
+
+    def _event(self, event: Line) -> tuple[Change[T], ...]:
+        _, meta, raw = event
+        key, version = meta.key, meta.resource_version
+        held = self._store.entry(key)
+        if event.type == DELETED and (held is None or held.uid == meta.uid):
+            # A uid dies once, so this is no repetition, even where a server sends the version before the end.
+            if is_newer(version, self._version):
+                self._advance(version)
+            return self._store.remove(key, version)
+        if held is not None and held.uid == meta.uid and not is_newer(version, held.resource_version):
+            self.duplicates += 1
+            return ()
+        self._advance(version)
+        entry = None if event.type == DELETED else self._store.read(key, meta.uid, version, raw)
+        if entry is not None:
+            return self._store.put(key, entry)
+        # Another uid, which has ended or cannot be read, proves that the one we held is gone.
+        return self._store.remove(key, version) if held is not None and held.uid != meta.uid else ()
+
+    def _advance(self, version: str) -> None:
+        if version == self._version:
+            return
+        if not is_newer(version, self._version):
+            raise WentBackwards(f"{self._what}: the stream went back from {self._version} to {version}")
+        self._version = version
+        self._standstills = 0
+
+    def _lived(self, lasted: float) -> bool:
+        lived = self._spoken or lasted >= LIVED
+        if lived:
+            self._well()
+        return lived
+
+    def _well(self) -> None:
+        self.failures = 0
+        self._troubles.clear()
+
+    def _resume_or_list(self, after: float) -> None:
+        unheard = self._troubles[Unreachable]
+        hopeless = self.failures - unheard + unheard // 4 >= HOPELESS
+        tired = self._standstills >= STANDSTILLS or hopeless
+        self._go(ListAll(after) if tired else WatchFrom(self._version, after))
+
+    def _go(self, step: Step) -> None:
+        self._spoken = False
+        self.step = step
+
+
+def is_newer(version: str, than: str) -> bool:
+    """Whether a resourceVersion is news; of two that are not both numbers, the one that came later is."""
+    if version.isdecimal() and than.isdecimal():
+        return (len(version), version) > (len(than), than)  # numbers without leading zeros, of any length
+    return version != than

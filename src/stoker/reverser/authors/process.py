@@ -1,0 +1,166 @@
+"""Author capture as parts of the reverser's process: every replica serves, none leads.
+
+    certificate ─ trust ─ what is asked about ─ peers ─ facts' port ─ reading ─ reviews' port
+
+They stand in the order in which they need each other. Without any of it the reverser
+works as well, and every author is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import Client
+from stoker.kube.leader.lease import unique_identity
+from stoker.kube.runtime.process import Part
+from stoker.reverser.authors.admission import PATH, AuthorIntake
+from stoker.reverser.authors.attribution import Authors
+from stoker.reverser.authors.webhook_registration import Capturing
+from stoker.reverser.authors.replica_link import PATH as FACTS
+from stoker.reverser.authors.replicas import MAX_BODY, PORT, Peers, resolving
+from stoker.reverser.selection.selection import Selection
+from stoker.http_server.tls.setup import SelfMade, certified
+from stoker.http_server.tls.mutual import Mutual
+from stoker.http_server.tls.context import Presented
+from stoker.http_server.review_server import Limits, ReviewServer
+from stoker.telemetry.metrics import Metrics, Reading
+
+REVIEWS = Limits(held=32 << 20)
+BATCHES = Limits(body=MAX_BODY, held=8 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a command line can say about author capture."""
+
+    namespace: str
+    """Where the reverser runs itself."""
+    certificate: Path | SelfMade
+    name: str
+    """A name that the certificate carries; replicas know each other by it."""
+    configuration: str
+    """The `ValidatingWebhookConfiguration` whose rules are kept."""
+    host: str = ""
+    port: int = 9443
+    peers: tuple[str, ...] = ()
+    """Names that lead to the other replicas; none where there are none."""
+    peers_port: int = PORT
+    own_host: str = ""
+    """The address at which peers reach this replica, if it is known."""
+    drain: float = 0.0
+
+
+class AuthorCapture:
+    """One replica's witnesses: `authors` answers, `parts` run, `capture` says what is selected."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        authors: Authors | None = None,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._presented = Presented()
+        self._mutual = Mutual(settings.name)
+        self.authors = authors if authors is not None else Authors()  # an empty one is false
+        self.peers = Peers(
+            self.authors,
+            self._mutual,
+            resolving(settings.peers, settings.peers_port),
+            instance=unique_identity(),
+            address=_address(settings.own_host, settings.peers_port) if settings.own_host else "",
+            metrics=metrics,
+            clock=self._clock,
+        )
+        self.intake = AuthorIntake(
+            self.authors, self.peers if settings.peers else None, metrics=metrics, clock=self._clock
+        )
+        self.capturing = Capturing(client, settings.configuration, clock=self._clock)
+        self._reviews = ReviewServer(
+            _address(settings.host, settings.port),
+            self._presented.context,
+            {PATH: self.intake.review},
+            limits=REVIEWS,
+            drain=settings.drain,
+            clock=self._clock,
+        )
+        self._facts = ReviewServer(
+            _address(settings.host, settings.peers_port),
+            self._mutual.server,
+            {FACTS: self.peers.heard},
+            limits=BATCHES,
+            guard=self._mutual.is_peer,
+            clock=self._clock,
+        )
+        if metrics is not None:
+            metrics.collect_from(self._readings)
+
+    @property
+    def port(self) -> int | None:
+        """The port that answers the API server, while it does."""
+        return self._reviews.port
+
+    @property
+    def peers_port(self) -> int | None:
+        return self._facts.port
+
+    def capture(self, selection: Selection, catalog: Catalog) -> None:
+        """Have the API server ask about what is selected."""
+        self.capturing.capture(selection, catalog)
+
+    async def settle(self) -> None:
+        """Return when every review that was answered before is read."""
+        await self.intake.settle()
+
+    def why_not(self) -> str | None:
+        """For the readiness probe."""
+        return self._presented.why_not() or (None if self.port else "nobody listens for reviews")
+
+    def parts(self) -> list[Part]:
+        """In the order in which they start; they end in the opposite one."""
+        settings = self._settings
+        certificate = certified(
+            self._client,
+            settings.namespace,
+            settings.certificate,
+            self._presented,
+            told=self._mutual.use,
+            clock=self._clock,
+        )
+        among = [
+            Part("peers", self.peers.run),
+            Part("facts", lambda: self._serve(self._facts), self._facts.stop),
+        ]
+        return [
+            *certificate,
+            Part("capturing", self.capturing.run),
+            *(among if settings.peers else ()),
+            Part("author facts", self.intake.run),
+            Part("reviews", lambda: self._serve(self._reviews), self._reviews.stop),
+        ]
+
+    async def _serve(self, server: ReviewServer) -> None:
+        """Nobody is let in before there is something to show."""
+        while not self._presented.ready and not server.stopping:
+            await self._clock.sleep(0.05)
+        await server.run()
+
+    def _readings(self) -> Iterable[Reading]:
+        if self._presented.expires is not None:
+            left = (self._presented.expires - self._clock.now()).total_seconds()
+            yield Reading(
+                "author_webhook_certificate_seconds", "How long the certificate is still good.", left
+            )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,194 @@
+"""The way from one replica to another: a queue with a bound, sent in batches.
+
+`stoker.reverser.authors.replicas` has one for each of the others. What is in flight is one batch;
+what comes meanwhile goes with the next, so a quiet link sends at once and a busy one
+seldom. A batch that did not arrive is put back and tried again; where too much waits
+the oldest goes first, and what is too old to be asked about goes in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections import Counter, deque
+from typing import NamedTuple
+
+import aiohttp
+import msgspec
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import InvalidValue
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.deadlines import deadline
+from stoker.http_server.tls.mutual import Mutual
+from stoker.telemetry.logs import get_logger
+
+PATH = "/facts"
+BATCH = 500
+MAX_BATCH_BYTES = 1 << 20
+MAX_WAITING = 5000
+MAX_WAITING_BYTES = 4 << 20
+TOO_OLD = 60.0
+SEND_SECONDS = 5.0
+BACKOFF = Backoff(base=0.1, ceiling=5.0, jitter=0.3)
+
+log = get_logger(__name__)
+
+
+class Peer(NamedTuple):
+    """Where a replica listens to the others."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def of(cls, text: str) -> Peer | None:
+        """From what a peer says about itself; None where that is no address."""
+        host, _, port = text.rpartition(":")
+        try:
+            peer = cls(str(ipaddress.ip_address(host.strip("[]"))), int(port))
+        except ValueError:
+            return None
+        return peer if 0 < peer.port < 65536 else None
+
+
+class Waiting(NamedTuple):
+    """A fact on its way to a peer."""
+
+    since: float
+    data: bytes
+
+
+class _Sent(msgspec.Struct):
+    instance: str
+    address: str
+    facts: list[msgspec.Raw]
+
+
+class _Answer(msgspec.Struct):
+    instance: str
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+class Link:
+    """The way to one peer."""
+
+    def __init__(self, peer: Peer, mutual: Mutual, clock: Clock, counts: Counter[str]) -> None:
+        self._peer = peer
+        self._mutual = mutual
+        self._clock = clock
+        self._counts = counts
+        self._waiting: deque[Waiting] = deque()
+        self._size = 0
+        self._wake = asyncio.Event()
+        self._nudged = asyncio.Event()
+        self._is_self = False
+        self.reached = False
+        self.failures = 0
+        """How often in a row it was not reached."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def tell(self, waiting: Waiting) -> None:
+        if self._is_self:
+            return
+        self._waiting.append(waiting)
+        self._size += len(waiting.data)
+        self._bound()
+        self._wake.set()
+
+    def nudge(self) -> None:
+        """The peer is there: it need not be waited for any longer."""
+        self._nudged.set()
+
+    async def run(self, session: aiohttp.ClientSession, instance: str, address: str) -> None:
+        """Greet, then send whatever there is; ends where it meets itself."""
+        while not self._is_self:
+            batch = self._next()
+            if batch or not self.reached:
+                facts = [msgspec.Raw(each.data) for each in batch]
+                if await self._sent(session, _Sent(instance, address, facts)):
+                    self._counts["sent"] += len(batch)
+                    self.failures = 0
+                    continue
+                self._put_back(batch)
+                self.failures += 1
+                await self._pause(BACKOFF.delay(self.failures))
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    async def _pause(self, seconds: float) -> None:
+        self._nudged.clear()
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, seconds):
+                await self._nudged.wait()
+
+    def _next(self) -> list[Waiting]:
+        """What is sent next, without what nobody would ask for any more."""
+        now = self._clock.monotonic()
+        batch: list[Waiting] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH:
+            first = self._waiting[0]
+            if now - first.since > TOO_OLD:
+                self._drop("late")
+                continue
+            size += len(first.data)
+            if batch and size > MAX_BATCH_BYTES:
+                break
+            batch.append(self._waiting.popleft())
+            self._size -= len(first.data)
+        return batch
+
+    def _put_back(self, batch: list[Waiting]) -> None:
+        self._waiting.extendleft(reversed(batch))
+        self._size += sum(len(each.data) for each in batch)
+        self._bound()
+
+    def _bound(self) -> None:
+        while len(self._waiting) > MAX_WAITING or self._size > MAX_WAITING_BYTES:
+            self._drop("overflow")
+
+    def _drop(self, why: str) -> None:
+        self._size -= len(self._waiting.popleft().data)
+        self._counts[why] += 1
+
+    async def _sent(self, session: aiohttp.ClientSession, sent: _Sent) -> bool:
+        """Whether the peer has it, or is we ourselves."""
+        if self._mutual.client is None:
+            return False
+        try:
+            async with session.post(
+                f"https://{self._peer}{PATH}",
+                data=msgspec.json.encode(sent),
+                headers={"Content-Type": "application/json"},
+                ssl=self._mutual.client,
+                server_hostname=self._mutual.name,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=SEND_SECONDS),
+            ) as answer:
+                if answer.status != 200:
+                    raise InvalidValue(f"it answers with status {answer.status}")
+                told = _ANSWER.decode(await answer.content.read(4096))
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError, InvalidValue) as error:
+            if self.reached:
+                log.info("peer.unreached", peer=str(self._peer), error=str(error) or type(error).__name__)
+            self.reached = False
+            return False
+        if told.instance == sent.instance:
+            self._is_self = True
+            self._waiting.clear()
+            self._size = 0
+            return True
+        if not self.reached:
+            log.info("peer.reached", peer=str(self._peer))
+        self.reached = True
+        return True

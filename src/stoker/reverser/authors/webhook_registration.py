@@ -1,0 +1,221 @@
+"""Keeps the API server asking about what is selected, and about nothing else.
+
+The installation makes the `ValidatingWebhookConfiguration` with one webhook that names
+the reverser and has no rules; what it is asked about is applied here, under a field
+manager of our own, and only when it differs. Who installs leaves these fields out, so an
+upgrade does not touch them. `caBundle` belongs to `stoker.http_server.tls.ca_bundle`.
+
+Every replica does this, and all of them want the same, if not in the same moment: what a
+replica wants anew it writes at once; what it finds changed it leaves for a while, because
+another may know more. It must never make the object, and never write before the first
+selection is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import StokerError
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.objects import Header
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import Resource
+from stoker.kube.watch.store import ObjectKey
+from stoker.reverser.authors.webhook_rules import CONDITIONS, asked_in, asked_of, webhook
+from stoker.reverser.selection.selection import Selection
+from stoker.http_server.tls.ca_bundle import VALIDATING
+from stoker.telemetry.logs import get_logger
+
+WEBHOOK = "authors.configbutler.ai"
+MANAGER = "stoker-reverser-authors"
+SETTLE = 10.0
+LOOK_AGAIN = 300.0
+BACKOFF = Backoff(base=0.5, ceiling=60.0, jitter=0.3)
+
+_SELF_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
+
+log = get_logger(__name__)
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    name: str = ""
+    expression: str = ""
+
+
+class _Webhook(msgspec.Struct, rename="camel"):
+    """What is ours of the webhook."""
+
+    name: str = ""
+    rules: list[dict[str, Any]] | None = None
+    match_conditions: list[_Condition] = []
+    admission_review_versions: list[str] | None = None
+    failure_policy: str = ""
+    match_policy: str = ""
+    side_effects: str = ""
+    timeout_seconds: int = 0
+
+
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Configuration(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    webhooks: list[_Webhook] | None = None
+
+
+class _Found(NamedTuple):
+    """Our webhook, and of which object it is a part."""
+
+    uid: str
+    webhook: _Webhook
+
+
+class Capturing:
+    """Keeps one webhook's rules. `capture` says what is selected; `run` sees to it."""
+
+    def __init__(self, client: Client, name: str, *, clock: Clock | None = None) -> None:
+        self._client = client
+        self._name = name
+        self._clock = clock or SystemClock()
+        self._wake = asyncio.Event()
+        self._own_user = ""
+        self._wanted: tuple[Selection, Catalog] | None = None
+        self._news = False
+        self._differs_since: float | None = None
+        self._failures = 0
+        self._said = ""
+        self._watched: Reflector[_Configuration] = Reflector(
+            client,
+            VALIDATING,
+            fields=f"metadata.name={name}",
+            keep=msgspec.json.Decoder(_Configuration).decode,
+            on_change=lambda _: self._wake.set(),
+            clock=self._clock,
+        )
+
+    def capture(self, selection: Selection, catalog: Catalog) -> None:
+        """From now on ask about this."""
+        before, self._wanted = self._wanted, (selection, catalog)
+        if before is None or _meant(*before) != _meant(selection, catalog):
+            self._news = True
+            self._wake.set()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the API server has been told what is wanted now."""
+        found = self._found()
+        return found is not None and self._wanted is not None and not _differs(found, self._fields(found))
+
+    async def run(self) -> None:
+        """Keep it so until cancelled."""
+        self._own_user = await self._who_we_are()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watched.run(), name="webhook configuration")
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with deadline(self._clock, await self._turn()):
+                        await self._wake.wait()
+                self._wake.clear()
+
+    async def _turn(self) -> float:
+        """One look, and a write where it is time for one; how long to rest."""
+        found = self._found()
+        if found is None or self._wanted is None:
+            self._say_what_is_missing()
+            return LOOK_AGAIN
+        fields = self._fields(found)
+        if not _differs(found, fields):
+            self._settled()
+            return LOOK_AGAIN
+        now = self._clock.monotonic()
+        self._differs_since = now if self._differs_since is None else self._differs_since
+        wait = self._differs_since + SETTLE - now
+        if wait > 0 and not self._news:
+            return wait
+        return await self._applied(found, fields)
+
+    async def _applied(self, found: _Found, fields: dict[str, Any]) -> float:
+        body = {
+            "apiVersion": VALIDATING.api_version,
+            "kind": VALIDATING.kind,
+            # The uid keeps an object that was deleted meanwhile from being made anew by this.
+            "metadata": {"name": self._name, "uid": found.uid},
+            "webhooks": [{"name": WEBHOOK, **fields}],
+        }
+        try:
+            await self._client.apply(VALIDATING, body, self._name, manager=MANAGER, into=Header)
+        except StokerError as error:
+            self._failures += 1
+            log.warning("capture.failed", name=self._name, reason=error.reason, error=error.message)
+            return BACKOFF.delay(self._failures)
+        self._settled()
+        log.info("capture.asked_for", name=self._name, kinds=len(asked_in(fields["rules"])))
+        return LOOK_AGAIN
+
+    def _settled(self) -> None:
+        self._news, self._differs_since, self._failures = False, None, 0
+
+    def _found(self) -> _Found | None:
+        """Our webhook as it stands there."""
+        found = self._watched.store.get(ObjectKey("", self._name))
+        webhooks = (found.webhooks or ()) if found is not None else ()
+        ours = next((each for each in webhooks if each.name == WEBHOOK), None)
+        return None if found is None or ours is None else _Found(found.metadata.uid, ours)
+
+    def _fields(self, found: _Found) -> dict[str, Any]:
+        """What is to stand there; a group that nobody can describe at the moment stays as it is."""
+        if self._wanted is None:
+            return {}
+        selection, catalog = self._wanted
+        hidden = {each.api_version.rpartition("/")[0] for each in catalog.unavailable}
+        kept = (each for each in asked_in(found.webhook.rules or ()) if each.group in hidden)
+        return webhook({*asked_of(selection, catalog), *kept}, selection, self._own_user)
+
+    def _say_what_is_missing(self) -> None:
+        said = "" if not self._watched.health.synced or self._found() else self._name
+        if said and said != self._said:
+            log.warning("capture.unasked", name=said, missing=f"its webhook {WEBHOOK}")
+        self._said = said
+
+    async def _who_we_are(self) -> str:
+        """The name by which the API server knows us, so that it does not ask us about ourselves."""
+        failures = 0
+        while True:
+            try:
+                body = {"apiVersion": _SELF_REVIEWS.api_version, "kind": _SELF_REVIEWS.kind}
+                answer = await self._client.create(_SELF_REVIEWS, body, into=dict[str, Any])
+                return str(answer["status"]["userInfo"]["username"])
+            except (KeyError, TypeError):
+                return ""
+            except StokerError as error:
+                failures += 1
+                if failures == 1:
+                    log.warning("capture.nameless", reason=error.reason, error=error.message)
+                if failures >= 3:
+                    return ""
+                await self._clock.sleep(BACKOFF.delay(failures))
+
+
+def _meant(selection: Selection, catalog: Catalog) -> dict[str, Any]:
+    return webhook(asked_of(selection, catalog), selection, "")
+
+
+def _differs(found: _Found, fields: dict[str, Any]) -> bool:
+    """Whether anything is to be written. A condition that somebody added is theirs, and stays."""
+    wanted = msgspec.convert({"name": WEBHOOK, **fields}, _Webhook)
+    conditions = {each.name: each for each in found.webhook.match_conditions}
+    ours = [conditions[name] for name in CONDITIONS if name in conditions]
+    # The API server keeps no empty list: where there are no rules, none are found and none are written.
+    seen = msgspec.structs.replace(found.webhook, match_conditions=ours, rules=found.webhook.rules or [])
+    return seen != wanted

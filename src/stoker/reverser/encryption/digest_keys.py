@@ -1,0 +1,77 @@
+"""The Secret with the keys for digests: read, and made where there is none.
+
+It lies in the reverser's own namespace, is of a type that is never written to git
+whatever the policy says, and is shared by all replicas: whoever comes first makes it, or
+fills the empty one that an installation has made, so that nobody needs the right to make
+Secrets, with which one could make a token of any account.
+Where it is deleted another one is made, and every sealed file is sealed anew once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+
+import msgspec
+
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
+from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.client.resources import SECRETS
+from stoker.reverser.manifest.secret_policy import DIGEST_KEYS
+from stoker.reverser.encryption.digests import LEAST_BYTES, NEWEST, DigestKeys
+
+NAME = "gitops-reverser-digests"
+
+
+class _Secret(msgspec.Struct):
+    """As much of it as is needed; it lives no longer than one call."""
+
+    metadata: HeaderMeta = HeaderMeta()
+    type: str = ""
+    data: dict[str, str] = {}
+
+
+async def ensure_keys(client: Client, namespace: str, name: str = NAME) -> DigestKeys:
+    """The keys as they are now; a Secret of that name that is no such one is refused."""
+    try:
+        found = await client.get(SECRETS, name, namespace, into=_Secret)
+    except NotFound:
+        try:
+            found = await client.create(SECRETS, _new(namespace, name), namespace, into=_Secret)
+        except AlreadyExists:  # another replica was faster
+            found = await client.get(SECRETS, name, namespace, into=_Secret)
+    if found.type == DIGEST_KEYS and not found.data:
+        found = await _filled(client, namespace, name, found)
+    if found.type != DIGEST_KEYS:
+        # Of another type it would be written to git with all others.
+        raise Stalled(
+            f"Secret {namespace}/{name} is not of the type {DIGEST_KEYS}, so its keys are not used",
+            reason=Reason.INVALID_SPEC,
+        )
+    try:
+        return DigestKeys.of({key: base64.b64decode(value) for key, value in found.data.items()})
+    except binascii.Error:
+        raise Stalled(f"Secret {namespace}/{name} cannot be read", reason=Reason.INVALID_SPEC) from None
+
+
+async def _filled(client: Client, namespace: str, name: str, empty: _Secret) -> _Secret:
+    version = {"resourceVersion": empty.metadata.resource_version}
+    body = {"metadata": version, "data": _new(namespace, name)["data"]}
+    try:
+        return await client.patch(SECRETS, body, name, namespace, into=_Secret)
+    except Conflict:  # another replica was faster
+        return await client.get(SECRETS, name, namespace, into=_Secret)
+
+
+def _new(namespace: str, name: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        "type": DIGEST_KEYS,
+        "data": {NEWEST: base64.b64encode(os.urandom(LEAST_BYTES)).decode()},
+    }

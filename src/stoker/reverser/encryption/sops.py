@@ -1,0 +1,104 @@
+"""A Secret as a file that `sops -d` opens: names in clear, values encrypted.
+
+Sealed is every value whose path has a part `data` or `stringData`, exactly those that
+`encrypted_regex` tells readers of the file; so is a label that is called `data`. Each
+value is encrypted by AES-256-GCM under a key of this one file, with its path as what it
+is bound to; the key stands in the file once for each recipient. A MAC over all values in
+their order, those in clear too, makes sure that nothing was moved or exchanged.
+
+Everything else about the file is `stoker.reverser.manifest.render`: readers of the MAC walk the
+document as it stands, so the order there and here must be the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from stoker.domain.errors import InvalidValue
+from stoker.reverser.manifest.render import in_order, rendered
+from stoker.reverser.encryption.age import Recipient, armored, encrypted
+
+ENCRYPTED_REGEX = "^(data|stringData)$"
+VERSION = "3.9.0"
+"""The version of SOPS whose files these are; later ones read them too."""
+
+_SEALED = frozenset({"data", "stringData"})
+_METADATA = "sops"
+_NONCE_BYTES = 32
+_TAG_BYTES = 16
+_MAX_INT = 1 << 63
+
+
+def sealed_document(plain: dict[str, Any], recipients: Sequence[Recipient], now: datetime) -> bytes:
+    """The file for a sanitized Secret."""
+    if _METADATA in plain:
+        raise InvalidValue(f"an object with a field {_METADATA} cannot be encrypted")
+    if not recipients:
+        raise InvalidValue("nothing is encrypted without a recipient")
+    walk = _Walk()
+    document = walk.mapping(in_order(plain), ())
+    modified = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    document[_METADATA] = {
+        "age": [{"recipient": str(each), "enc": armored(encrypted(walk.key, each))} for each in recipients],
+        "encrypted_regex": ENCRYPTED_REGEX,
+        "lastmodified": modified,
+        "mac": walk.sealed(walk.mac(), modified, "str"),
+        "version": VERSION,
+    }
+    return rendered(document)
+
+
+class _Walk:
+    """Once over a document: seals what is to be sealed, and takes the MAC of everything."""
+
+    def __init__(self) -> None:
+        self.key = os.urandom(32)
+        self._cipher = AESGCM(self.key)
+        self._mac = hashlib.sha512()
+
+    def mac(self) -> str:
+        return self._mac.hexdigest().upper()
+
+    def mapping(self, entries: Iterable[tuple[str, Any]], path: tuple[str, ...]) -> dict[str, Any]:
+        return {key: self._value(value, (*path, key)) for key, value in entries}
+
+    def sealed(self, text: str, bound_to: str, kind: str) -> str:
+        nonce = os.urandom(_NONCE_BYTES)
+        out = self._cipher.encrypt(nonce, text.encode(), bound_to.encode())
+        data, iv, tag = (
+            base64.b64encode(part).decode() for part in (out[:-_TAG_BYTES], nonce, out[-_TAG_BYTES:])
+        )
+        return f"ENC[AES256_GCM,data:{data},iv:{iv},tag:{tag},type:{kind}]"
+
+    def _value(self, value: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(value, dict):
+            return self.mapping(sorted(value.items()), path)
+        if isinstance(value, list):
+            return [self._value(item, path) for item in value]  # items of a list have the path of the list
+        if value is None:
+            return None
+        text, kind = _leaf(value, path)
+        self._mac.update(text.encode())
+        if _SEALED.isdisjoint(path):
+            return value
+        return self.sealed(text, ":".join(path) + ":", kind) if text else ""
+
+
+def _leaf(value: Any, path: tuple[str, ...]) -> tuple[str, str]:
+    """A value as SOPS spells it, and what it calls it. A Secret has no others than these."""
+    if isinstance(value, bool):
+        return ("True" if value else "False"), "bool"
+    if isinstance(value, str):
+        return value, "str"
+    if isinstance(value, int) and -_MAX_INT <= value < _MAX_INT:
+        return str(value), "int"
+    raise InvalidValue(
+        f"field {'.'.join(path)[:120]} cannot be encrypted: it is no text, number or truth value"
+    )

@@ -1,0 +1,161 @@
+"""One look at a cluster: what the rules mean there, and what is in the lists.
+
+For who looks once and goes, as an export does; who stays watches. Lists are consistent
+(the server is asked for what it has stored, not for what it remembers), page by page,
+and an object is decoded, used and forgotten. What cannot be looked at is told in
+`troubles` and keeps nothing else from being looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stoker.api.kinds.destinations import GROUP
+from stoker.domain.git_objects import Note
+from stoker.kube.client import codec
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import LIST_TRIES, Client
+from stoker.kube.client.discovery import Discovery
+from stoker.kube.client.errors import ApiError, Gone, NotFound, Unauthorized
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import NAMESPACES, Resource
+from stoker.reverser.export.types import ExportJob
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.secret_policy import SecretRef
+from stoker.reverser.selection.labels import Labels
+from stoker.reverser.selection.kinds import Why
+from stoker.reverser.selection.selection import Selection, Watched, select
+
+_CONFIGS = "gitrepoconfigs"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A cluster as far as rules and policies have to know it."""
+
+    catalog: Catalog
+    selection: Selection
+    own: frozenset[SecretRef] | None
+    """Secrets that the reverser uses; None if that cannot be found out."""
+    labels: Mapping[str, Labels] | None = None
+    """Of each namespace; None if no rule asks for them, or nobody may know."""
+    cluster_uid: str = UNKNOWN
+    troubles: tuple[Note, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def labels_of(self, namespace: str) -> Labels | None:
+        return None if self.labels is None else self.labels.get(namespace)
+
+
+@dataclass(slots=True)
+class _Looking:
+    """What was found on the way."""
+
+    client: Client
+    troubles: list[Note] = field(default_factory=list)
+
+    async def own(self, catalog: Catalog, known: frozenset[SecretRef]) -> frozenset[SecretRef] | None:
+        """What repositories are logged in to and commits are signed with, where the reverser is installed."""
+        served = catalog.preferred(GROUP, _CONFIGS)
+        if served is None:
+            return known
+        found = set(known)
+        try:
+            async for key, obj in objects_of(self.client, Watched(served.resource)):
+                spec = obj.get("spec") or {}
+                for ref in (spec.get("secretRef"), (spec.get("signing") or {}).get("secretRef")):
+                    if isinstance(ref, dict) and ref.get("name"):
+                        found.add(SecretRef(key.namespace, str(ref["name"])))
+        except Unauthorized:
+            raise
+        except ApiError as error:
+            self.troubles.append(Note("secrets", f"it is not known which the reverser uses: {error.message}"))
+            return None
+        return frozenset(found)
+
+    async def namespaces(self, selection: Selection) -> Mapping[str, Labels] | None:
+        if not any(rule.namespace_labels.requirements for rule in selection.rules):
+            return None
+        try:
+            found = await self.client.list(NAMESPACES, into=Header)
+        except Unauthorized:
+            raise
+        except ApiError as error:
+            self.troubles.append(Note(str(NAMESPACES), error.message))
+            return None
+        return {each.metadata.name: each.metadata.labels for each in found}
+
+    async def cluster_uid(self) -> str:
+        try:
+            return (await self.client.get(NAMESPACES, "kube-system", into=Header)).metadata.uid or UNKNOWN
+        except Unauthorized:
+            raise
+        except ApiError:
+            return UNKNOWN
+
+
+async def view_of(client: Client, job: ExportJob) -> View:
+    """Ask what is served and what surrounds it; raises only where the server as a whole cannot be asked."""
+    catalog = await Discovery(client).refresh()
+    selection = select(job.rules, catalog, excluded=job.excluded)
+    looking = _Looking(client)
+    own = await looking.own(catalog, job.own)
+    labels = await looking.namespaces(selection)
+    uid = await looking.cluster_uid()
+    hidden = [each for each in selection.inert if each.why is Why.PARTIAL_DISCOVERY]
+    # A preset names more than many clusters serve; whoever wrote a rule wants to know.
+    told = [
+        each
+        for each in selection.inert
+        if each not in hidden and (each.rule.kind != "preset" or each.why is not Why.UNKNOWN_KIND)
+    ]
+    looking.troubles += (Note(each.name, each.detail) for each in hidden)
+    return View(
+        catalog, selection, own, labels, uid, tuple(looking.troubles), tuple(dict.fromkeys(map(str, told)))
+    )
+
+
+async def objects_of(client: Client, watched: Watched) -> AsyncIterator[tuple[ObjectKey, dict[str, Any]]]:
+    """Every object of a list. One that expires between two pages begins anew, and shows objects again."""
+    resource = watched.resource
+    what = resource.words("list", watched.namespace or None)
+    tries = 0
+    while True:
+        try:
+            async for page in client.pages(resource, watched.namespace or None):
+                for item in page.items:
+                    yield _completed(resource, codec.decode(item, dict, what))
+        except Gone:
+            tries += 1
+            if tries == LIST_TRIES:
+                raise
+        else:
+            return
+
+
+async def object_named(
+    client: Client, resource: Resource, namespace: str, name: str
+) -> tuple[ObjectKey, dict[str, Any]] | None:
+    """One object, None if there is no such one."""
+    try:
+        found = await client.get(resource, name, namespace or None, into=dict)
+    except NotFound:
+        return None
+    return _completed(resource, found)
+
+
+def _completed(resource: Resource, obj: dict[str, Any]) -> tuple[ObjectKey, dict[str, Any]]:
+    """Items of built-in kinds come without apiVersion and kind."""
+    whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
+    metadata = whole.get("metadata") or {}
+    key = ObjectKey(
+        resource.group,
+        resource.version,
+        resource.plural,
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+    )
+    return key, whole

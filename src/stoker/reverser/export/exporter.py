@@ -1,0 +1,260 @@
+"""The whole of what rules select, written once to a folder or a branch.
+
+    view → for each list: objects → noise, secrecy, sanitizing, rendering, placing → put
+                                                                                     ↓
+         finish ← digests of sealed files ← what has no object any more (only with prune)
+
+It decides nothing by itself: the same functions as in the reverser say what is written
+and how. What cannot be read or written is named and keeps nothing else from being
+exported. Deleted is only where it was asked for, only files that an object of a list
+which was read to its end would have, and never more than the budget allows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.secrets import Secret
+from stoker.domain.git_objects import Note, blob_of
+from stoker.git.commit.types import FileEdit
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import ApiError, Unauthorized
+from stoker.reverser.writer.batch import Change, Planned
+from stoker.reverser.writer.ownership_marker import marker_path
+from stoker.reverser.writer.commit_message import Origin, message_of
+from stoker.reverser.writer.prune import Orphan, sweep
+from stoker.reverser.export.types import Exported, ExportJob, Store, Unwritable
+from stoker.reverser.export.cluster_view import View, objects_of, view_of
+from stoker.reverser.manifest.path import ObjectKey, place, placed
+from stoker.reverser.manifest.render import starts_as
+from stoker.reverser.manifest.secret_policy import Kept, SecretPolicy, Withheld, content_of, is_secret, why_never
+from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
+from stoker.reverser.selection.noise import why_noise
+from stoker.reverser.selection.rules import DestinationRef, Operation
+from stoker.reverser.selection.selection import Watched
+
+if TYPE_CHECKING:
+    from stoker.reverser.encryption.sealer import SopsSealer
+
+NAME = "stoker-export"
+"""By it the trailers of a commit tell an export from a reverser."""
+_READ_AT_ONCE = 200
+
+Progress = Callable[[str, int, int], None]
+
+
+class Exporter:
+    """One export."""
+
+    def __init__(
+        self, client: Client, job: ExportJob, store: Store, to: str, progress: Progress = lambda *_: None
+    ) -> None:
+        self._client = client
+        self._job = job
+        self._store = store
+        self._progress = progress
+        self._report = Exported(to)
+        self._listed: set[Watched] = set()
+        self._claimed: set[str] = set()
+        # By what they are of: a list that begins anew shows objects twice.
+        self._changes: dict[str, Change] = {}
+        self._same: set[str] = set()
+        self._in_clear: set[str] = set()
+        self._left: set[ObjectKey] = set()
+        self._sealed: dict[DestinationRef, list[FileEdit]] = {}
+        self._sealers: dict[DestinationRef, SopsSealer] = {}
+
+    async def run(self) -> Exported:
+        self._progress("asking what is served", 0, 0)
+        view = await view_of(self._client, self._job)
+        self._report.errors += view.troubles
+        self._report.notices += view.notices
+        self._progress("looking at what is there", 0, 0)
+        await self._store.begin({target.base for target in self._job.targets.values()})
+        self._sealers = await self._begin_sealing()
+        await self._tell_owners()
+        watched = view.selection.watched
+        for number, each in enumerate(watched):
+            self._progress("exporting", number, len(watched))
+            await self._take(view, each)
+        await self._leave_or_delete(view)
+        self._join_digests()
+        return await self._finish(view)
+
+    async def _take(self, view: View, watched: Watched) -> None:
+        try:
+            async for key, obj in objects_of(self._client, watched):
+                self._export(view, key, obj)
+        except Unauthorized:
+            raise
+        except ApiError as error:
+            self._fail(str(watched.resource), error.message)
+        else:
+            self._listed.add(watched)
+
+    def _export(self, view: View, key: ObjectKey, obj: dict[str, Any]) -> None:
+        labels = (obj.get("metadata") or {}).get("labels") or {}
+        taken = view.selection.taken_by(key, labels, view.labels_of(key.namespace))
+        if not taken or why_never(obj, key, view.own or ()) or why_noise(obj, key):
+            self._left.add(key)
+            return
+        for ref in taken:
+            try:
+                self._write(ref, view, key, obj)
+            except Retry:
+                raise  # the disk, and not this object, is the trouble
+            except StokerError as error:
+                self._fail(str(key), error.message)
+
+    def _write(self, ref: DestinationRef, view: View, key: ObjectKey, obj: dict[str, Any]) -> None:
+        target = self._job.targets[ref]
+        path = place(key, target.base)
+        self._claimed.add(path)  # it lives, whatever becomes of it here
+        if why_left(obj, key, view, target.policy) is not None:
+            self._left.add(key)
+            return
+        content = content_of(
+            obj, key, path, policy=target.policy, own=view.own or (), sealer=self._sealers.get(ref)
+        )
+        if isinstance(content, Withheld):
+            self._claimed.discard(path)
+            self._left.add(key)
+            return
+        secret = is_secret(key)
+        in_clear = secret and target.policy is SecretPolicy.INCLUDE
+        if in_clear:
+            self._in_clear.add(path)
+        there = self._store.blob(path)
+        if isinstance(content, Kept) or blob_of(content, digits=self._store.digits) == there:
+            self._same.add(path)
+            return
+        self._store.put(path, content, private=in_clear)
+        self._note(key, path, Operation.CREATE if there is None else Operation.UPDATE)
+        if secret:
+            self._sealed.setdefault(ref, []).append(FileEdit(path, content))
+
+    async def _begin_sealing(self) -> dict[DestinationRef, SopsSealer]:
+        """A sealer for each destination that asks for one; it knows what it sealed if there is a key."""
+        refs = [r for r, target in self._job.targets.items() if target.policy is SecretPolicy.ENCRYPT]
+        if not refs:
+            return {}
+        from stoker.reverser.encryption.sealer import SopsSealer  # noqa: PLC0415 - few encrypt, and it takes a library
+
+        keys = self._job.keys or DigestKeys(Secret(os.urandom(LEAST_BYTES)))
+        sealers = {
+            ref: SopsSealer(
+                self._job.recipients.get(ref, ()),
+                keys,
+                self._job.targets[ref].base,
+                self._store.blob,
+                digits=self._store.digits,
+            )
+            for ref in refs
+        }
+        if self._job.keys is not None:
+            there = await self._store.read([sealer.path for sealer in sealers.values()])
+            for sealer in sealers.values():
+                sealer.load(there.get(sealer.path))
+        return sealers
+
+    async def _tell_owners(self) -> None:
+        bases = {target.base for target in self._job.targets.values()}
+        for path in await self._store.read([marker_path(base) for base in sorted(bases)]):
+            self._report.notices.append(f"{path} says that a reverser writes to this folder by itself")
+
+    async def _leave_or_delete(self, view: View) -> None:
+        """What has no object any more: told, and with `prune` deleted."""
+        orphans = sorted(set(self._orphans(view)))
+        if not self._job.prune or not orphans:
+            self._report.orphans_kept += (orphan.path for orphan in orphans)
+            return
+        ours: list[Orphan] = []
+        for start in range(0, len(orphans), _READ_AT_ONCE):
+            some = orphans[start : start + _READ_AT_ONCE]
+            contents = await self._store.read([orphan.path for orphan in some])
+            ours += (
+                orphan for orphan in some if starts_as(contents.get(orphan.path, b""), orphan.key.api_version)
+            )
+        files = sum(1 for _ in self._canonical())
+        if self._job.budget.exceeded(len(ours), files):
+            self._report.orphans_kept += (orphan.path for orphan in ours)
+            self._fail(
+                "--prune",
+                f"{len(ours)} of {files} files have no object any more; nothing is deleted unless "
+                "--deletion-budget allows it",
+            )
+            return
+        for orphan in ours:
+            try:
+                self._store.put(orphan.path, None)
+            except Unwritable as error:
+                self._fail(orphan.path, error.message)
+            else:
+                self._note(orphan.key, orphan.path, Operation.DELETE)
+                for ref in self._sealers:
+                    self._sealed.setdefault(ref, []).append(FileEdit(orphan.path, None))
+
+    def _orphans(self, view: View) -> Iterator[Orphan]:
+        def shows(watched: Watched, key: ObjectKey) -> bool | None:
+            return False if watched in self._listed else None
+
+        for ref, target in self._job.targets.items():
+            unclaimed = [path for path in self._store.paths(target.base) if path not in self._claimed]
+            yield from sweep(
+                unclaimed, target.base, ref, view.selection, shows, cap=len(unclaimed) + 1
+            ).orphans
+
+    def _canonical(self) -> Iterator[str]:
+        bases = {target.base for target in self._job.targets.values()}
+        return (path for base in bases for path in self._store.paths(base) if placed(path, base))
+
+    def _join_digests(self) -> None:
+        if self._job.keys is None:
+            return
+        for ref, sealer in self._sealers.items():
+            for edit in sealer.joined(self._sealed.get(ref, ())):
+                try:
+                    self._store.put(edit.path, edit.content)
+                except Unwritable as error:
+                    self._fail(edit.path, error.message)
+
+    async def _finish(self, view: View) -> Exported:
+        self._progress("finishing", 0, 0)
+        origin = Origin(view.cluster_uid, "", NAME, NAME)
+        changes = tuple(self._changes.values())
+        message = message_of(Planned(None, changes), origin) if changes else "Export\n"
+        finished = await self._store.finish(message)
+        refused = {note.path for note in finished.refused}
+        self._report.errors += finished.refused
+        self._report.commit = finished.commit
+        self._report.unchanged = len(self._same - self._changes.keys())
+        self._report.in_clear = len(self._in_clear)
+        self._report.left_out = len(self._left)
+        lists = {
+            Operation.CREATE: self._report.added,
+            Operation.UPDATE: self._report.modified,
+            Operation.DELETE: self._report.deleted,
+        }
+        for change in changes:
+            if change.path not in refused:
+                lists[change.operation].append(change.path)
+        return self._report
+
+    def _note(self, key: ObjectKey, path: str, operation: Operation) -> None:
+        self._changes.setdefault(path, Change(key, path, None, operation, 0.0))
+
+    def _fail(self, what: str, why: str) -> None:
+        self._report.errors.append(Note(what, why))
+
+
+def why_left(obj: dict[str, Any], key: ObjectKey, view: View, policy: SecretPolicy) -> str | None:
+    """Why an export leaves an object out that rules and noise would let in; None if it does not."""
+    if (obj.get("metadata") or {}).get("deletionTimestamp"):
+        return "it is being deleted"
+    tells = policy in (SecretPolicy.INCLUDE, SecretPolicy.ENCRYPT)
+    if is_secret(key) and view.own is None and tells:
+        return "it is not known which Secrets the reverser itself uses"
+    return None

@@ -1,0 +1,160 @@
+"""A folder of this machine as the place of an export.
+
+Each file appears as a whole or not at all: it is written beside its place and renamed.
+No symlink is followed, neither on the way nor at the end of it. One export at a time
+writes to a folder, so what a killed one left half written can be told and goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from stoker.domain.errors import Misconfigured, Retry, Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import BlobHash, shown
+from stoker.fs.data_folder import CREATE, DataFolder, enter, prune, publish, remove, sync_volume, write_all
+from stoker.fs.dir_walk import Descent
+from stoker.reverser.export.types import Finished, Unwritable
+
+_HALF_WRITTEN = re.compile(r"\.stoker-[0-9a-f]{16}\.tmp")
+_CHUNK = 1 << 20
+MAX_READ_BYTES = 4 << 20
+"""Of a file that somebody wants to see whole; nothing of ours that is read is larger."""
+# The disk, and not the one file, is the trouble.
+_OF_THE_VOLUME = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+class FolderStore:
+    """Writes at once; see `exports.Store`."""
+
+    digits = 40
+
+    def __init__(self, folder: DataFolder) -> None:
+        self._folder = folder
+        self._paths: dict[str, set[str]] = {}
+        self._descent = Descent(folder.fd, _made)
+        self._wrote = False
+
+    @classmethod
+    @contextmanager
+    def opened(cls, place: Path) -> Iterator[FolderStore]:
+        """The folder, made if it is not there, for this process alone."""
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Misconfigured(f"folder {place} cannot be made: {error.strerror}") from None
+        with DataFolder.opened(place) as folder:
+            try:
+                fcntl.flock(folder.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Stalled(
+                    f"another export is writing to {place}", reason=Reason.SYNC_IN_PROGRESS
+                ) from None
+            store = cls(folder)
+            with store._descent:
+                yield store
+
+    async def begin(self, bases: Collection[str]) -> None:
+        for base in bases:
+            self._paths[base] = set(self._walked(base))
+
+    def paths(self, base: str) -> Collection[str]:
+        return self._paths[base]
+
+    def blob(self, path: str) -> str | None:
+        with suppress(OSError), self._folder.reading(path) as fd:
+            digest = BlobHash(os.fstat(fd).st_size)
+            while chunk := os.read(fd, _CHUNK):
+                digest.update(chunk)
+            return digest.blob()
+        return None
+
+    async def read(self, paths: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for path in paths:
+            with suppress(OSError), self._folder.reading(path) as fd:
+                content = b""
+                while len(content) <= MAX_READ_BYTES and (chunk := os.read(fd, _CHUNK)):
+                    content += chunk
+                found[path] = content
+        return found
+
+    def put(self, path: str, content: bytes | None, *, private: bool = False) -> None:
+        above, _, name = path.rpartition("/")
+        try:
+            self._wrote = True
+            if content is None:
+                self._remove(above, name)
+            else:
+                self._write(self._descent.enter(above), name, content, 0o600 if private else 0o666)
+        except OSError as error:
+            if error.errno in _OF_THE_VOLUME:
+                raise Retry(
+                    f"{self._folder.place} cannot be written: {error.strerror}",
+                    reason=Reason.DATA_VOLUME_FAILED,
+                ) from None
+            raise Unwritable(f"{shown(path)} cannot be written: {error.strerror or error}") from None
+
+    async def finish(self, message: str) -> Finished:
+        if self._wrote:
+            sync_volume(self._folder.fd)
+        return Finished()
+
+    def _write(self, folder: int, name: str, content: bytes, mode: int) -> None:
+        beside = f".stoker-{os.urandom(8).hex()}.tmp"
+        fd = os.open(beside, CREATE, mode, dir_fd=folder)
+        try:
+            try:
+                write_all(fd, content)
+            finally:
+                os.close(fd)
+            publish(folder, beside, folder, name)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(beside, dir_fd=folder)
+            raise
+
+    def _remove(self, above: str, name: str) -> None:
+        remove(self._descent.enter(above), name)
+        self._descent.forget()
+        while above:  # what is empty now was there for the file alone
+            above, _, name = above.rpartition("/")
+            if not prune(self._descent.enter(above), name):
+                return
+
+    def _walked(self, base: str) -> Iterator[str]:
+        """The regular files below a base folder, by their paths from the root."""
+        try:
+            with self._folder.entered(base) as fd:
+                for here, folders, names, at in os.fwalk(".", dir_fd=fd):
+                    folders[:] = sorted(name for name in folders if name != ".git")
+                    inner = here.removeprefix(".").removeprefix("/")
+                    prefix = "/".join(part for part in (base, inner) if part)
+                    yield from self._regular(at, names, f"{prefix}/" if prefix else "")
+        except FileNotFoundError:
+            return
+        except NotADirectoryError as error:
+            raise Misconfigured(f"{self._folder.place}/{base}: {error.strerror}") from None
+
+    def _regular(self, at: int, names: Sequence[str], prefix: str) -> Iterator[str]:
+        for name in names:
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    continue
+                if _HALF_WRITTEN.fullmatch(name):
+                    os.unlink(name, dir_fd=at)
+                else:
+                    yield prefix + name
+
+
+def _made(above: int, name: str, path: str) -> int:
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=above)
+    return enter(above, name)

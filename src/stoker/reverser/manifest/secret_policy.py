@@ -1,0 +1,141 @@
+"""What of a Secret reaches git: all, nothing, its shape alone, or all of it sealed.
+
+The last step before the text of a file. Three sorts of Secrets are never written,
+whatever the policy says: tokens of service accounts, releases of Helm, and those that
+the reverser itself logs in and signs with (C-153). `Redact` leaves `data` and
+`stringData` out instead of emptying them: applying such a file to a living Secret
+takes nothing from it. `Encrypt` without somebody to seal is refused: it fails closed.
+
+Nothing here may put a value of a Secret into a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from stoker.api.kinds.destinations import GitRepoConfig
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.selection.noise import SECRETS, is_helm_release
+
+SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 the name of a type
+DIGEST_KEYS = "configbutler.ai/digest-keys"
+"""The type of the Secret by which the reverser recognises what it has sealed."""
+PART_OF = "app.kubernetes.io/part-of"
+"""The label of what belongs to this product; its certificates carry it."""
+_VALUES = ("data", "stringData")
+
+
+class SecretPolicy(StrEnum):
+    """`GitDestination.spec.secretPolicy`."""
+
+    INCLUDE = "Include"
+    REDACT = "Redact"
+    ENCRYPT = "Encrypt"
+    EXCLUDE = "Exclude"
+
+
+class SecretRef(NamedTuple):
+    """A Secret by its place."""
+
+    namespace: str
+    name: str
+
+
+class Withheld(NamedTuple):
+    """An object that gets no file, and why."""
+
+    why: str
+
+
+class Kept(NamedTuple):
+    """A sealed file that says already what is to be said: it stays as it is, under this blob id."""
+
+    blob: str
+
+
+class Sealer(Protocol):
+    """Who encrypts a Secret for the recipients of a destination."""
+
+    def sealed(self, path: str, plain: dict[str, Any]) -> bytes | Kept:
+        """The file for a sanitized Secret; `Kept` where the one that is there holds just that."""
+        ...
+
+
+def is_secret(key: ObjectKey) -> bool:
+    """Of the core group; a kind of another group that is called so is not one."""
+    return (key.group, key.resource) == SECRETS
+
+
+def own_secrets(configs: Collection[GitRepoConfig]) -> frozenset[SecretRef]:
+    """What repositories are logged in to and commits are signed with."""
+    refs = (
+        SecretRef(config.metadata.namespace, ref.name)
+        for config in configs
+        for ref in (config.spec.secret_ref, config.spec.signing and config.spec.signing.secret_ref)
+        if ref
+    )
+    return frozenset(refs)
+
+
+def why_never(obj: Mapping[str, Any], key: ObjectKey, own: Collection[SecretRef]) -> str | None:
+    """Why a Secret is written under no policy; None if the policy decides, and for every other kind."""
+    if not is_secret(key):
+        return None
+    if SecretRef(key.namespace, key.name) in own:
+        return "the reverser itself uses it to log in or to sign"
+    if _labels(obj).get(PART_OF) == "stoker":
+        return "this product serves with it"
+    if obj.get("type") == DIGEST_KEYS:
+        return "the reverser recognises by it what it has sealed"
+    if obj.get("type") == SERVICE_ACCOUNT_TOKEN:
+        return "it is a token of a service account"
+    if is_helm_release(obj, key):
+        return "it is a release of Helm"
+    return None
+
+
+def _labels(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    labels = (obj.get("metadata") or {}).get("labels")
+    return labels if isinstance(labels, Mapping) else {}
+
+
+def content_of(
+    obj: dict[str, Any],
+    key: ObjectKey,
+    path: str,
+    *,
+    policy: SecretPolicy = SecretPolicy.INCLUDE,
+    own: Collection[SecretRef] = (),
+    sealer: Sealer | None = None,
+) -> bytes | Kept | Withheld:
+    """The file of an object of any kind, or why it gets none."""
+    plain = sanitized(obj)
+    if not is_secret(key):
+        return rendered(plain)
+    why = why_never(obj, key, own)
+    if why is not None:
+        return Withheld(why)
+    if policy is SecretPolicy.EXCLUDE:
+        return Withheld("the destination's secretPolicy is Exclude")
+    if policy is SecretPolicy.REDACT:
+        return _redacted(plain)
+    if policy is SecretPolicy.INCLUDE:
+        return rendered(plain)
+    if sealer is None:
+        raise Stalled(f"{key} cannot be encrypted: there is no recipient", reason=Reason.INVALID_SPEC)
+    return sealer.sealed(path, plain)
+
+
+def _redacted(plain: dict[str, Any]) -> bytes:
+    comments = [
+        f"{field}, whose values are not written: {', '.join(sorted(values))}"
+        for field in _VALUES
+        if isinstance(values := plain.get(field), dict) and values
+    ]
+    return rendered({key: value for key, value in plain.items() if key not in _VALUES}, comments)

@@ -1,0 +1,145 @@
+"""What the reverser measures: the names of the paper (Appendix G) exactly, and how long things take besides.
+
+No label names an object. A repository is told by its address without user and scheme, a
+worker by its Lease, so that the number of series follows that of destinations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.reverser.writer.batch import Planned
+from stoker.reverser.destinations import Place
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.rules import DestinationRef
+from stoker.reverser.selection.selection import Watched
+from stoker.telemetry.metrics import Metrics
+
+_KIND = ("gvk", "scope")
+_BRANCH = ("repo", "branch")
+_TO = ("destination",)
+
+
+class Meter:
+    """Takes what happened."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        counter, gauge, histogram = metrics.counter, metrics.gauge, metrics.histogram
+        self._scanned = counter("objects_scanned_total", "Objects that lists and watches brought.", _KIND)
+        self._written = counter("objects_written_total", "Objects whose file was pushed.", _KIND)
+        self._deleted = counter("files_deleted_total", "Files that were deleted.", _TO)
+        self._commits = counter("commits_total", "Commits that were pushed.", _BRANCH)
+        self._bytes = counter("commit_bytes_total", "Bytes of new objects that were pushed.", _BRANCH)
+        self._replays = counter(
+            "rebase_retries_total", "Times that commits were built anew on a branch that had moved.", _BRANCH
+        )
+        self._push_failures = counter(
+            "push_failures_total",
+            "Attempts to write a branch that failed, by reason.",
+            (*_BRANCH, "reason"),
+        )
+        self._ownership = counter(
+            "ownership_conflicts_total", "Times that a folder was found to be another's, and refused.", _TO
+        )
+        self._lease_failures = counter(
+            "lease_acquire_failures_total", "Requests for a Lease that failed.", ("worker",)
+        )
+        self._marker = counter(
+            "marker_conflicts_total", "Times that a marker was another's or could not be written.", _TO
+        )
+        self._active = gauge("repo_branch_active_workers", "1 while this replica writes the branch.", _BRANCH)
+        self._depth = gauge("repo_branch_queue_depth", "Changes that are not pushed yet.", _BRANCH)
+        self._watch_failures = counter(
+            "watch_failures_total",
+            "Lists and watches that ended with an error, by reason.",
+            (*_KIND, "reason"),
+        )
+        self._watch_seconds = histogram(
+            "watch_list_duration_seconds", "From the begin of a watch to the end of its first list.", _KIND
+        )
+        self._queue_seconds = histogram(
+            "change_queue_duration_seconds", "From noticing a change to the commit that holds it.", _BRANCH
+        )
+        self._push_seconds = histogram("push_duration_seconds", "How long a push took.", _BRANCH)
+        self._replay_seconds = histogram(
+            "replay_duration_seconds", "How long a push took that others were in the way of.", _BRANCH
+        )
+        self._delay_seconds = histogram(
+            "change_push_delay_seconds", "From noticing a change to its being pushed.", _BRANCH
+        )
+
+    def scanned(self, watched: Watched, count: int) -> None:
+        resource = watched.resource
+        gvk = f"{resource.api_version}/{resource.kind}"
+        self._scanned.inc(count, gvk=gvk, scope=_scope(resource.namespaced))
+
+    def listed(self, watched: Watched, seconds: float) -> None:
+        resource = watched.resource
+        gvk = f"{resource.api_version}/{resource.kind}"
+        self._watch_seconds.observe(seconds, gvk=gvk, scope=_scope(resource.namespaced))
+
+    def watch_failed(self, watched: Watched, reason: str) -> None:
+        resource = watched.resource
+        gvk = f"{resource.api_version}/{resource.kind}"
+        self._watch_failures.inc(gvk=gvk, scope=_scope(resource.namespaced), reason=reason)
+
+    def wrote(
+        self, ref: DestinationRef, commits: Iterable[Planned], kinds: dict[tuple[str, ...], str]
+    ) -> None:
+        """Commits of a destination were pushed; `kinds` are the names of kinds by group, version, plural."""
+        for commit in commits:
+            for change in commit.changes:
+                if change.content is None:
+                    self._deleted.inc(destination=str(ref))
+                else:
+                    self._written.inc(gvk=_gvk(change.key, kinds), scope=_scope(bool(change.key.namespace)))
+
+    def pushed(self, place: Place, commits: int, size: int, replays: int, seconds: float) -> None:
+        labels = _of(place)
+        self._commits.inc(commits, **labels)
+        self._bytes.inc(size, **labels)
+        self._replays.inc(replays, **labels)
+        self._push_seconds.observe(seconds, **labels)
+        if replays:
+            self._replay_seconds.observe(seconds, **labels)
+
+    def push_failed(self, place: Place, reason: str) -> None:
+        self._push_failures.inc(**_of(place), reason=reason)
+
+    def taken(self, place: Place, seconds: float) -> None:
+        self._queue_seconds.observe(seconds, **_of(place))
+
+    def arrived(self, place: Place, seconds: float) -> None:
+        self._delay_seconds.observe(seconds, **_of(place))
+
+    def active(self, place: Place, active: bool) -> None:
+        self._active.set(int(active), **_of(place))
+
+    def gone(self, place: Place) -> None:
+        """Nobody wants anything written there any more: no worker is missing."""
+        self._active.drop(**_of(place))
+        self._depth.drop(**_of(place))
+
+    def depth(self, place: Place, changes: int) -> None:
+        self._depth.set(changes, **_of(place))
+
+    def ownership_conflict(self, ref: DestinationRef) -> None:
+        self._ownership.inc(destination=str(ref))
+
+    def marker_conflict(self, ref: DestinationRef) -> None:
+        self._marker.inc(destination=str(ref))
+
+    def lease_failed(self, place: Place) -> None:
+        self._lease_failures.inc(worker=place.lease)
+
+
+def _of(place: Place) -> dict[str, str]:
+    return {"repo": place.repository.lstrip("/"), "branch": place.branch}
+
+
+def _scope(namespaced: bool) -> str:
+    return "Namespaced" if namespaced else "Cluster"
+
+
+def _gvk(key: ObjectKey, kinds: dict[tuple[str, ...], str]) -> str:
+    return f"{key.api_version}/{kinds.get(key[:3], key.resource)}"

@@ -1,0 +1,91 @@
+"""The reverser as a process: what people wrote and what is served become watches, workers and statuses.
+
+    the four kinds ─┐                        ┌─▶ watches ─▶ outboxes ─┐
+                    ├─▶ arrangement, selection│                        ├─▶ workers ─▶ git
+    discovery ──────┘                        └─▶ candidates (Leases) ─┘
+                                                     └─▶ statuses, Events
+
+Every replica runs all of it; which of them writes a branch is decided by the branch's
+Lease, and only what a held branch needs is watched. There is no state outside of git and
+the cluster: a replica that starts lists everything and compares.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import StokerError
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.client import Client
+from stoker.kube.leader.lease import Terms, unique_identity
+from stoker.kube.client.objects import Header
+from stoker.kube.config.own_account import own_account
+from stoker.kube.client.resources import NAMESPACES
+from stoker.kube.runtime.process import Unit
+from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.supervisor import Operated
+from stoker.reverser.metrics import Meter
+from stoker.reverser.settings import NAME, AuthorFacts, Seams, Settings, Started
+from stoker.telemetry.health import Health
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import ProbeServer
+from stoker.telemetry.runtime import watch_readings
+
+log = get_logger(__name__)
+
+_BACKOFF = Backoff(base=0.5, ceiling=30.0)
+
+
+__all__ = ["AuthorFacts", "Reverser", "Seams", "Settings", "Started"]
+
+
+class Reverser:
+    """One replica."""
+
+    def __init__(self, settings: Settings, seams: Seams | None = None, clock: Clock | None = None) -> None:
+        self._settings = settings
+        self._seams = seams if seams is not None else Seams()
+        self._clock = clock or SystemClock()
+        self._metrics = Metrics(settings.metrics_prefix)
+        self._meter = Meter(self._metrics)
+        self._health = Health()
+
+    async def run(self) -> None:
+        """Serve probes, watch and write, until cancelled."""
+        settings = self._settings
+        probes = ProbeServer(
+            self._health,
+            self._metrics,
+            health_address=settings.health_address,
+            metrics_address=settings.metrics_address,
+        )
+        async with probes, Client(settings.config, clock=self._clock, user_agent=NAME) as client:
+            instance = settings.identity or socket.gethostname()
+            origin = Origin(await self._cluster_uid(client), settings.namespace, NAME, instance)
+            terms = Terms(
+                f"{instance}_{unique_identity().rpartition('_')[2]}",
+                settings.lease_seconds,
+                settings.renew_seconds,
+                owner=await own_account(client, settings.namespace),
+            )
+            operated = Operated(settings, self._seams, self._clock, client, origin, terms, self._meter)
+            self._metrics.collect_from(lambda: watch_readings(operated.reflectors))
+            self._health.ready.add("listed", operated.why_unready)
+            started = Started(
+                client, self._clock, self._metrics, self._health, terms.identity, settings.namespace
+            )
+            parts = [*self._seams.parts(started), *operated.parts]
+            await Unit(parts, clock=self._clock).run()
+
+    async def _cluster_uid(self, client: Client) -> str:
+        """What tells this cluster from all others."""
+        failures = 0
+        while True:
+            try:
+                return (await client.get(NAMESPACES, "kube-system", into=Header)).metadata.uid
+            except StokerError as error:
+                failures += 1
+                log.warning("cluster.unknown", error=error.message)
+            await self._clock.sleep(_BACKOFF.delay(failures))

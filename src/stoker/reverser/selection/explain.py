@@ -1,0 +1,101 @@
+"""Why an object is, or is not, in git: the decisions of this room in their order, in words.
+
+For `stoker export --explain` and for messages. It asks the same functions that decide,
+so it cannot say anything else than what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stoker.reverser.manifest.path import ObjectKey, place
+from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef, is_secret, why_never
+from stoker.reverser.selection.labels import Labels
+from stoker.reverser.selection.noise import why_noise
+from stoker.reverser.selection.preset import EXCLUDED, GroupResource
+from stoker.reverser.selection.rules import DestinationRef, Rule
+from stoker.reverser.selection.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What of a destination matters to the question."""
+
+    base: str
+    policy: SecretPolicy = SecretPolicy.INCLUDE
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known beside the object."""
+
+    targets: Mapping[DestinationRef, Target] = field(default_factory=dict)
+    own: Collection[SecretRef] = ()
+    namespace_labels: Labels | None = None
+    excluded: frozenset[GroupResource] = EXCLUDED
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Whether there is a file, and sentences that say why."""
+
+    written: bool
+    lines: tuple[str, ...]
+
+
+def explain(obj: Mapping[str, Any], key: ObjectKey, selection: Selection, around: Around) -> Explanation:
+    """Why the object is written, and where; or the first thing that keeps it out."""
+    labels = (obj.get("metadata") or {}).get("labels") or {}
+    taken = selection.taken_by(key, labels, around.namespace_labels)
+    if not taken:
+        return Explanation(False, tuple(_why_not_taken(key, labels, selection, around)))
+    why = why_never(obj, key, around.own) or why_noise(obj, key)
+    if why is not None:
+        return Explanation(False, (f"{key} is left out: {why}",))
+    fates = [_fate(key, to, rules, around) for to, rules in taken.items()]
+    return Explanation(any(written for written, _ in fates), tuple(line for _, line in fates))
+
+
+def _fate(key: ObjectKey, to: DestinationRef, rules: tuple[Rule, ...], around: Around) -> tuple[bool, str]:
+    by = ", ".join(str(rule.source) for rule in rules)
+    target = around.targets.get(to)
+    if target is None:
+        return False, f"{key} is selected by {by}, whose destination {to} is not there"
+    if is_secret(key) and target.policy is SecretPolicy.EXCLUDE:
+        return False, f"{key} is left out of {to}: its secretPolicy is Exclude"
+    how = f", {target.policy}" if is_secret(key) else ""
+    return True, f"{key} is in {to} at {place(key, target.base)}{how}; selected by {by}"
+
+
+def _why_not_taken(key: ObjectKey, labels: Labels, selection: Selection, around: Around) -> Iterator[str]:
+    if GroupResource(key.group, key.resource) in around.excluded:
+        yield f"{key} is left out: its kind is excluded from every rule"
+        return
+    naming = [rule for rule in selection.rules if rule.names(key.group, key.resource)]
+    if not naming:
+        yield f"{key} is left out: no rule names its kind"
+        return
+    taking = selection.rules_for(key)
+    for rule in naming:
+        yield f"{key} is left out: {rule.source} {_misfit(rule, key, labels, around, rule in taking)}"
+    for inert in selection.inert:
+        if inert.name.partition(".")[0] == key.resource:
+            yield str(inert)
+
+
+def _misfit(rule: Rule, key: ObjectKey, labels: Labels, around: Around, selects_version: bool) -> str:
+    if not rule.reaches(key.namespace):
+        where = f"namespace {rule.namespace}" if rule.namespace else "all namespaces"
+        return f"looks into {where} only" if rule.namespaced else "looks only at objects in no namespace"
+    if not selects_version:
+        return f"does not select its kind in version {key.version}"
+    if not rule.writes:
+        return "has operations in which neither CREATE nor UPDATE is"
+    misfit = rule.labels.misfit(labels)
+    if misfit is not None:
+        return f"asks for objects with the label {misfit}"
+    if around.namespace_labels is None:
+        return "asks for labels of its namespace, which are not known"
+    return f"asks for namespaces with the label {rule.namespace_labels.misfit(around.namespace_labels)}"

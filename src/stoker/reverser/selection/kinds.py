@@ -1,0 +1,117 @@
+"""What one name in a rule stands for on this server: served kinds, or the reason why none.
+
+A name that selects nothing is no error. It is kept as `Inert` and tried again with
+the next discovery, because the kind may be installed later, or its server come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from stoker.kube.client.served_kinds import Catalog, Served
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import ANY, Named, Rule, RuleRef
+
+_NEEDED_VERBS = frozenset({"list", "watch"})
+
+
+class Why(StrEnum):
+    """Why a name selects nothing, as one word."""
+
+    UNKNOWN_KIND = "UnknownKind"
+    PARTIAL_DISCOVERY = "PartialDiscovery"
+    VERSION_NOT_SERVED = "VersionNotServed"
+    NO_LIST_WATCH = "NoListWatch"
+    SCOPE_MISMATCH = "ScopeMismatch"
+    EXCLUDED = "Excluded"
+    SUBRESOURCE = "SubresourceIgnored"
+    WILDCARD = "WatchAllDisabled"
+    TOO_MANY_KINDS = "TooManyKinds"
+
+
+class Inert(NamedTuple):
+    """A name in a rule that selects nothing at present."""
+
+    rule: RuleRef
+    name: str
+    why: Why
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.name} {self.detail}"
+
+
+def resolve(
+    rule: Rule, named: Named, catalog: Catalog, excluded: frozenset[GroupResource], *, watch_all: bool
+) -> tuple[Served, ...] | Inert:
+    """The kinds that a name of a rule selects, each in the versions that the rule wants."""
+
+    def inert(why: Why, detail: str) -> Inert:
+        return Inert(rule.source, str(named), why, detail)
+
+    if named.subresource:
+        return inert(Why.SUBRESOURCE, "is part of its object and not written by itself")
+    if named.resource == ANY and not watch_all:
+        return inert(Why.WILDCARD, "selects nothing: this installation does not watch all kinds")
+    served = [
+        each
+        for each in catalog.served
+        if named.names(each.resource.group, each.resource.plural)
+        and (not rule.groups or each.resource.group in rule.groups)
+    ]
+    if not served:
+        return inert(*_why_unknown(rule, named, catalog))
+    # A plain name may stand for kinds of several groups: only when none is left it is worth a word.
+    for why, detail, fits in _conditions(rule, excluded):
+        served = [each for each in served if fits(each)]
+        if not served:
+            return inert(why, detail)
+    return tuple(served)
+
+
+def _conditions(
+    rule: Rule, excluded: frozenset[GroupResource]
+) -> tuple[tuple[Why, str, Callable[[Served], bool]], ...]:
+    outside = "is in no namespace, and the rule is for objects within namespaces"
+    inside = "lives in namespaces, and the rule has the scope Cluster"
+    return (
+        (
+            Why.EXCLUDED,
+            "is excluded from every rule",
+            lambda each: GroupResource(each.resource.group, each.resource.plural) not in excluded,
+        ),
+        (
+            Why.VERSION_NOT_SERVED,
+            f"is not served in version {' or '.join(sorted(rule.versions))}",
+            lambda each: each.resource.version in rule.versions if rule.versions else each.preferred,
+        ),
+        (
+            Why.SCOPE_MISMATCH,
+            outside if rule.namespaced else inside,
+            lambda each: each.resource.namespaced is rule.namespaced,
+        ),
+        (
+            Why.NO_LIST_WATCH,
+            "cannot be listed and watched",
+            lambda each: each.verbs >= _NEEDED_VERBS,
+        ),
+    )
+
+
+def _why_unknown(rule: Rule, named: Named, catalog: Catalog) -> tuple[Why, str]:
+    if named.group is not None and rule.groups and named.group not in rule.groups:
+        return Why.UNKNOWN_KIND, "names a group that apiGroups of the same rule leaves out"
+    groups = {named.group} if named.group is not None else rule.groups
+    hidden = [
+        each.api_version
+        for each in catalog.unavailable
+        if not groups or each.api_version.rpartition("/")[0] in groups
+    ]
+    if hidden:
+        return Why.PARTIAL_DISCOVERY, f"is not known while the server cannot describe {', '.join(hidden)}"
+    for each in catalog.served:
+        if named.resource in (each.singular, *each.short_names):
+            return Why.UNKNOWN_KIND, f"is not served; the plural name is {each.resource}"
+    return Why.UNKNOWN_KIND, "is not served; it is watched as soon as it is"

@@ -1,0 +1,192 @@
+"""Which kinds are watched for a set of rules, and which rules take an object.
+
+Rules and what the server serves go in; a `Selection` comes out, and a new one
+whenever either changes. Of a kind that several versions serve only the preferred one
+is taken, unless the rule lists versions (C-157). Beyond `max_kinds` kinds the rest
+is skipped, in the order of group, version and resource (C-174).
+
+It must never select outside a rule's namespace, nor a kind below the floor of
+`stoker.reverser.selection.preset`. And it never calls a file an orphan by itself: it says which
+list would show the object (`listed_in`), or that the kind is gone (`is_gone`), and
+whether a rule asks for deletions (`deletes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.resources import Resource
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.labels import Labels
+from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
+from stoker.reverser.selection.kinds import Inert, Why, resolve
+from stoker.reverser.selection.rules import ANY, DestinationRef, Rule
+
+NO_LABELS: Labels = {}
+
+Kind = tuple[str, str, str]
+"""Group, version and plural: the order in which kinds are watched and skipped."""
+
+
+class Watched(NamedTuple):
+    """One list and watch: a kind in one namespace, or everywhere."""
+
+    resource: Resource
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a set of rules means on a server that serves these kinds."""
+
+    kinds: tuple[Resource, ...]
+    """All that is watched, in order; also what the admission webhook is asked about."""
+    watched: tuple[Watched, ...]
+    inert: tuple[Inert, ...]
+    skipped: tuple[Resource, ...]
+    rules: tuple[Rule, ...]
+    """As given, without the wildcards that mean nothing here."""
+    complete: bool
+    """Whether discovery could describe every group; if not, a missing kind says nothing."""
+    _served: frozenset[Kind]
+    _rules: Mapping[Kind, tuple[Rule, ...]]
+    _watched: Mapping[tuple[str, str], tuple[Watched, ...]]
+
+    def rules_for(self, key: ObjectKey) -> tuple[Rule, ...]:
+        """The rules that select the kind in this version and reach the namespace, whatever the labels."""
+        return tuple(rule for rule in self._rules.get(key[:3], ()) if rule.reaches(key.namespace))
+
+    def taken_by(
+        self, key: ObjectKey, labels: Labels = NO_LABELS, namespace_labels: Labels | None = None
+    ) -> dict[DestinationRef, tuple[Rule, ...]]:
+        """Where an object is to be written, and by which rules."""
+        taken: dict[DestinationRef, tuple[Rule, ...]] = {}
+        for rule in self._rules.get(key[:3], ()):
+            if rule.writes and rule.takes(key, labels, namespace_labels):
+                taken[rule.destination] = (*taken.get(rule.destination, ()), rule)
+        return taken
+
+    def fed_by(self, watched: Watched) -> frozenset[DestinationRef]:
+        """The destinations of all rules that look at this list and watch."""
+        return frozenset(
+            rule.destination
+            for rule in self._rules.get(_kind(watched.resource), ())
+            if watched.namespace in ("", rule.namespace)
+        )
+
+    def deletes(
+        self,
+        key: ObjectKey,
+        destination: DestinationRef,
+        labels: Labels | None = None,
+        namespace_labels: Labels | None = None,
+    ) -> bool:
+        """Whether the file of an object that is gone, or that no rule takes any more, may be deleted.
+
+        Of an orphan nobody knows the labels, and those of an object that left the selection no
+        longer fit: then (None) a rule without conditions must ask for deletions, or all rules
+        that could have written the file.
+        """
+        rules = list(self._naming(key, destination))
+        if labels is not None:
+            return any(rule.deletes and rule.takes(key, labels, namespace_labels) for rule in rules)
+        return any(rule.deletes and rule.unconditional for rule in rules) or (
+            bool(rules) and all(rule.deletes for rule in rules)
+        )
+
+    def listed_in(self, key: ObjectKey, destination: DestinationRef) -> Watched | None:
+        """The list in which the object would be if it lived; a file that it does not show is an orphan.
+
+        Where the server prefers another version by now, that one's list decides.
+        """
+        for rule in self._naming(key, destination):
+            for each in self._watched.get((key.group, key.resource), ()):
+                version = each.resource.version == key.version or not rule.versions
+                if version and each.namespace in ("", key.namespace):
+                    return each
+        return None
+
+    def is_gone(self, key: ObjectKey, destination: DestinationRef) -> bool:
+        """Whether a rule asks for a kind that a complete discovery does not show in this version."""
+        if not self.complete or key[:3] in self._served:
+            return False
+        return any(True for _ in self._naming(key, destination))
+
+    def _naming(self, key: ObjectKey, destination: DestinationRef) -> Iterator[Rule]:
+        """The rules of a destination whose words fit the object, whether or not the kind is served."""
+        for rule in self.rules:
+            if (
+                rule.destination == destination
+                and (not rule.versions or key.version in rule.versions)
+                and rule.reaches(key.namespace)
+                and rule.names(key.group, key.resource)
+            ):
+                yield rule
+
+
+def select(
+    rules: Iterable[Rule],
+    catalog: Catalog,
+    *,
+    excluded: frozenset[GroupResource] = EXCLUDED,
+    watch_all: bool = False,
+    max_kinds: int = MAX_KINDS,
+) -> Selection:
+    """What the rules mean on a server that serves the catalog."""
+    given = tuple(rules)
+    meant = given if watch_all else tuple(map(_without_wildcards, given))
+    found: dict[Kind, tuple[Resource, list[Rule]]] = {}
+    inert: list[Inert] = []
+    for rule, lasting in zip(given, meant, strict=True):
+        for named in rule.resources:
+            served = resolve(rule, named, catalog, excluded | EXCLUDED, watch_all=watch_all)
+            if isinstance(served, Inert):
+                inert.append(served)
+                continue
+            for each in served:
+                taking = found.setdefault(_kind(each.resource), (each.resource, []))[1]
+                if lasting not in taking:
+                    taking.append(lasting)
+    order = sorted(found)
+    kept = [found[kind] for kind in order[:max_kinds]]
+    beyond = [found[kind] for kind in order[max_kinds:]]
+    inert += (_beyond(resource, rule, max_kinds) for resource, taking in beyond for rule in taking)
+    watched = tuple(each for resource, taking in kept for each in _scopes(resource, taking))
+    by_name: dict[tuple[str, str], tuple[Watched, ...]] = {}
+    for one in watched:
+        name = (one.resource.group, one.resource.plural)
+        by_name[name] = (*by_name.get(name, ()), one)
+    return Selection(
+        kinds=tuple(resource for resource, _ in kept),
+        watched=watched,
+        inert=tuple(inert),
+        skipped=tuple(resource for resource, _ in beyond),
+        rules=meant,
+        complete=not catalog.unavailable,
+        _served=frozenset(_kind(each.resource) for each in catalog.served),
+        _rules={_kind(resource): tuple(taking) for resource, taking in kept},
+        _watched=by_name,
+    )
+
+
+def _scopes(resource: Resource, rules: list[Rule]) -> list[Watched]:
+    """One watch for all namespaces where a rule needs it, otherwise one for each namespace that is named."""
+    namespaces = {rule.namespace for rule in rules}
+    return [Watched(resource, each) for each in ([""] if "" in namespaces else sorted(namespaces))]
+
+
+def _kind(resource: Resource) -> Kind:
+    return (resource.group, resource.version, resource.plural)
+
+
+def _without_wildcards(rule: Rule) -> Rule:
+    named = tuple(each for each in rule.resources if each.resource != ANY)
+    return rule if len(named) == len(rule.resources) else replace(rule, resources=named)
+
+
+def _beyond(resource: Resource, rule: Rule, max_kinds: int) -> Inert:
+    detail = f"is skipped: only the first {max_kinds} kinds, by group, version and name, are watched"
+    return Inert(rule.source, str(resource), Why.TOO_MANY_KINDS, detail)

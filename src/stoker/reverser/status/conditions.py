@@ -1,0 +1,252 @@
+"""What the status of an object of ours says, from what is true about it. Pure.
+
+Each kind has the conditions of the paper's Appendix I. All of them are always there, so
+that nobody has to wonder what the lack of one means; Stalled is there only while a
+person has to act, Reconciling only while something is on its way. A message names the
+first cause and how many there are, and nothing that changes all the time: a status is
+written only when something else is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stoker.domain.errors import Stalled, StokerError, Wait
+from stoker.domain.reasons import ConditionType as Type
+from stoker.domain.reasons import Reason
+from stoker.kube.runtime.conditions import Conditions, Moment, find, progress, put, remove, stall
+from stoker.reverser.writer.ownership_marker import Marked, Standing
+from stoker.reverser.selection.kinds import Inert, Why
+from stoker.reverser.selection.selection import Watched
+
+_DEGRADING = {
+    Why.PARTIAL_DISCOVERY: Reason.PARTIAL_DISCOVERY,
+    Why.NO_LIST_WATCH: Reason.NO_LIST_WATCH,
+    Why.SCOPE_MISMATCH: Reason.SCOPE_MISMATCH,
+    Why.TOO_MANY_KINDS: Reason.TOO_MANY_KINDS,
+}
+_DENIED = (Reason.REPO_POLICY_DENIED, Reason.DESTINATION_POLICY_DENIED)
+_WATCH_REASONS = (Reason.RESOURCE_VERSION_EXPIRED, Reason.RBAC_DENIED)
+DISABLED = Stalled(
+    "nothing is watched: the reverser was started with --enable-watch-ingestion=false",
+    reason=Reason.WATCH_INGESTION_DISABLED,
+)
+
+
+_FREE = Marked(Standing.FREE)
+
+
+class Aspect(NamedTuple):
+    """One condition as it is to be."""
+
+    type: Type
+    status: bool | None
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTruth:
+    """How the Lease of a branch stands."""
+
+    held: bool = True
+    """By this replica."""
+    holder: str = ""
+    error: StokerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationTruth:
+    """What is known of a destination."""
+
+    error: StokerError | None = None
+    """Why it cannot be written at all, or not now."""
+    lease: LeaseTruth | None = LeaseTruth()
+    """None where nobody asks for it, because nothing is to be written."""
+    is_open: bool = False
+    marker: Marked = _FREE
+    marker_trouble: str = ""
+    exclusive: bool = False
+    trouble: StokerError | None = None
+    """The destination's own: it is another's, or it cannot be sealed for."""
+    unwritten: Mapping[str, str] = field(default_factory=dict)
+    looping: tuple[str, ...] = ()
+    secrets_in_clear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTruth:
+    """What is known of an object with rules."""
+
+    error: StokerError | None = None
+    """Why its destination, or the reference to it, does not work."""
+    push_error: StokerError | None = None
+    inert: Sequence[Inert] = ()
+    watched: Sequence[Watched] = ()
+    failing: Mapping[Watched, StokerError] = field(default_factory=dict)
+    seeded: bool = False
+    """Everything that lives has been brought to the destination."""
+
+
+def about_destination(truth: DestinationTruth) -> list[Aspect]:
+    return [_destination_ready(truth), *_ownership(truth), _lease(truth.lease), _clear(truth)]
+
+
+def about_rule(truth: RuleTruth) -> list[Aspect]:
+    return [
+        _rule_ready(truth),
+        _access(truth.error),
+        _watches(truth),
+        _discovery(truth.inert),
+        _pushes(truth.push_error),
+    ]
+
+
+def about_config(error: StokerError | None, used: bool, reached: bool) -> list[Aspect]:
+    """Whether a repository can be used."""
+    if error is not None:
+        return [_unready(error)]
+    if not reached:
+        what = "its branches are being looked at" if used else "the repository is being tried"
+        return [Aspect(Type.READY, None, Reason.RECONCILING, what)]
+    idle = "" if used else "; no GitDestination uses it yet"
+    return [Aspect(Type.READY, True, Reason.INITIALIZED, f"the repository can be written{idle}")]
+
+
+def merged(
+    before: Conditions, aspects: Sequence[Aspect], error: StokerError | None, at: Moment
+) -> Conditions:
+    """The conditions after this; those that nothing is said about stay as they are."""
+    after = before
+    for aspect in aspects:
+        after = put(after, aspect.type, aspect.status, aspect.reason, aspect.message, at=at)
+    if isinstance(error, Stalled):
+        return stall(after, error.reason, error.message, at=at)
+    ready = find(after, Type.READY)
+    if ready is None or ready.status == "True" or ready.reason == Reason.SUSPENDED:
+        return remove(after, Type.STALLED, Type.RECONCILING)
+    return progress(after, ready.reason, ready.message, at=at)
+
+
+def _destination_ready(truth: DestinationTruth) -> Aspect:
+    error = truth.error or truth.trouble
+    if error is not None:
+        return _unready(error)
+    if truth.lease is not None and not truth.lease.held:
+        why = f"{truth.lease.holder} holds its Lease" if truth.lease.holder else "nobody holds its Lease yet"
+        return Aspect(Type.READY, None, Reason.RECONCILING, why)
+    if truth.looping:
+        return Aspect(Type.READY, False, Reason.LOOP_DETECTED, _loop(truth.looping))
+    if truth.unwritten:
+        path, why = next(iter(truth.unwritten.items()))
+        count = _count(len(truth.unwritten), "object", "cannot be written")
+        return Aspect(Type.READY, False, Reason.OBJECT_NOT_WRITTEN, f"{count}; {path}: {why}")
+    if not truth.is_open:
+        return Aspect(Type.READY, None, Reason.RECONCILING, "the branch is being looked at")
+    return Aspect(Type.READY, True, Reason.INITIALIZED, "the folder is ours and is written")
+
+
+def _loop(paths: tuple[str, ...]) -> str:
+    count = _count(len(paths), "file", "changed back and forth and is held")
+    return f"{count} until it rests; {paths[0]}: somebody applies git to the cluster while another changes it"
+
+
+def _ownership(truth: DestinationTruth) -> list[Aspect]:
+    theirs = truth.marker.standing is Standing.THEIRS
+    sentence = f"the folder belongs to {truth.marker.owner}"
+    owned = Aspect(Type.OWNERSHIP_CONFLICT, False, Reason.NONE_FOUND, "")
+    marked = Aspect(Type.MARKER_CONFLICT, False, Reason.NONE_FOUND, "")
+    if theirs and truth.exclusive:
+        reason = truth.trouble.reason if truth.trouble else Reason.MARKER_MISMATCH
+        owned = Aspect(Type.OWNERSHIP_CONFLICT, True, reason, sentence)
+    elif theirs:
+        marked = Aspect(Type.MARKER_CONFLICT, True, Reason.MARKER_MISMATCH, f"{sentence}; it is written too")
+    elif truth.marker_trouble:
+        why = f"the marker {truth.marker_trouble}"
+        marked = Aspect(Type.MARKER_CONFLICT, True, Reason.MARKER_WRITE_FAILED, why)
+    return [owned, marked]
+
+
+def _lease(lease: LeaseTruth | None) -> Aspect:
+    if lease is None:
+        return Aspect(Type.LEASE_NOT_ACQUIRED, False, Reason.NONE_FOUND, "")
+    if lease.held:
+        return Aspect(Type.LEASE_NOT_ACQUIRED, False, Reason.LEASE_ACQUIRED, "")
+    if lease.error is not None:
+        return Aspect(Type.LEASE_NOT_ACQUIRED, True, Reason.LEASE_API_ERROR, lease.error.message)
+    if lease.holder:
+        why = f"{lease.holder} holds the Lease of the branch and does not answer for it"
+        return Aspect(Type.LEASE_NOT_ACQUIRED, True, Reason.LEASE_HELD_ELSEWHERE, why)
+    return Aspect(Type.LEASE_NOT_ACQUIRED, None, Reason.RECONCILING, "the Lease is being asked for")
+
+
+def _clear(truth: DestinationTruth) -> Aspect:
+    if truth.secrets_in_clear:
+        why = "Secrets are written in clear; spec.secretPolicy can be Redact, Encrypt or Exclude"
+        return Aspect(Type.SECRETS_IN_CLEAR, True, Reason.SECRETS_IN_CLEAR, why)
+    return Aspect(Type.SECRETS_IN_CLEAR, False, Reason.NONE_FOUND, "")
+
+
+def _rule_ready(truth: RuleTruth) -> Aspect:
+    error = truth.error or truth.push_error
+    if error is not None:
+        return _unready(error)
+    if truth.failing:
+        watches = _watches(truth)
+        return Aspect(Type.READY, False, watches.reason, watches.message)
+    if not truth.watched:
+        first = f": {truth.inert[0].name} {truth.inert[0].detail}" if truth.inert else ""
+        return Aspect(Type.READY, None, Reason.WAITING_DEPENDENCIES, f"it selects nothing at present{first}")
+    kinds = len({each.resource for each in truth.watched})
+    if not truth.seeded:
+        return Aspect(Type.READY, None, Reason.RECONCILING, f"{_count(kinds, 'kind', 'is being listed')}")
+    inert = f"; {_count(len(truth.inert), 'name', 'selects nothing')}" if truth.inert else ""
+    return Aspect(Type.READY, True, Reason.INITIALIZED, f"{_count(kinds, 'kind', 'is watched')}{inert}")
+
+
+def _access(error: StokerError | None) -> Aspect:
+    if error is not None and error.reason in _DENIED:
+        return Aspect(Type.ACCESS_DENIED, True, error.reason, error.message)
+    return Aspect(Type.ACCESS_DENIED, False, Reason.NONE_FOUND, "")
+
+
+def _watches(truth: RuleTruth) -> Aspect:
+    if not truth.failing:
+        return Aspect(Type.WATCH_ERRORED, False, Reason.NONE_FOUND, "")
+    first = next(iter(truth.failing.values()))
+    reason = first.reason if first.reason in _WATCH_REASONS else Reason.API_SERVER_ERROR
+    count = f"{len(truth.failing)} of {_count(len(truth.watched), 'watch', 'fails')}"
+    return Aspect(Type.WATCH_ERRORED, True, reason, f"{count}; {first.message}")
+
+
+def _discovery(inert: Sequence[Inert]) -> Aspect:
+    degraded = [each for each in inert if each.why in _DEGRADING]
+    if not degraded:
+        return Aspect(Type.DISCOVERY_DEGRADED, False, Reason.NONE_FOUND, "")
+    first = degraded[0]
+    sentence = f"{_count(len(degraded), 'name', 'is skipped')}; {first.name} {first.detail}"
+    return Aspect(Type.DISCOVERY_DEGRADED, True, _DEGRADING[first.why], sentence)
+
+
+def _pushes(error: StokerError | None) -> Aspect:
+    if error is None:
+        return Aspect(Type.REPO_PUSH_FAILED, False, Reason.NONE_FOUND, "")
+    return Aspect(Type.REPO_PUSH_FAILED, True, error.reason, error.message)
+
+
+def _unready(error: StokerError) -> Aspect:
+    waits = isinstance(error, Wait) and error.reason is Reason.WAITING
+    reason = Reason.ERROR if error.reason is Reason.INTERNAL_ERROR else error.reason
+    return Aspect(Type.READY, None if waits else False, reason, error.message)
+
+
+def _count(number: int, thing: str, verb: str) -> str:
+    """`1 kind is watched`, `3 kinds are watched`."""
+    if number == 1:
+        return f"1 {thing} {verb}"
+    plural = f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+    for one, many in (("is ", "are "), ("selects ", "select "), ("fails", "fail"), (" and is ", " and are ")):
+        verb = verb.replace(one, many, 1) if verb.startswith(one) or one.startswith(" ") else verb
+    return f"{number} {plural} {verb}"

@@ -1,0 +1,279 @@
+"""What is true of each object of ours, gathered from those who know; `reporting` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.api.registry import Kind
+from stoker.domain.errors import InvalidValue, StokerError, Wait
+from stoker.domain.reasons import Reason
+from stoker.reverser.writer.lease import Candidate
+from stoker.reverser.writer.signing_keys import SigningKeys
+from stoker.reverser.writer.replica_assignment import Members
+from stoker.reverser.writer.repo_check import Trials
+from stoker.reverser.destinations import (
+    AnyRule,
+    Arrangement,
+    ConfigRef,
+    Destination,
+    Place,
+    RuleKey,
+    destination_of,
+    key_of,
+)
+from stoker.reverser.manifest.secret_policy import SecretPolicy
+from stoker.reverser.selection.noise import SECRETS
+from stoker.reverser.selection.kinds import Inert
+from stoker.reverser.selection.rules import DestinationRef, Rule
+from stoker.reverser.selection.selection import Selection, Watched
+from stoker.reverser.status.status_writer import Said
+from stoker.reverser.status.conditions import (
+    DISABLED,
+    DestinationTruth,
+    RuleTruth,
+    about_config,
+    about_destination,
+    about_rule,
+)
+from stoker.reverser.watch.config_watch import Stating, Unreadable
+from stoker.reverser.watch.watch_set import Watches
+
+_LATER = 60.0
+
+
+class _Selected:
+    """What a selection means for single objects, worked out once: statuses are looked at with every push."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
+        rules: dict[tuple[str, ...], list[Rule]] = {}
+        for rule in selection.rules:
+            rules.setdefault(rule.source[:3], []).append(rule)
+        self._rules = rules
+        self._watched: dict[tuple[str, ...], list[Watched]] = {}
+        self._inert: dict[tuple[str, ...], list[Inert]] = {}
+        for each in selection.inert:
+            self._inert.setdefault(each.rule[:3], []).append(each)
+        self.with_secrets: frozenset[DestinationRef] = frozenset().union(
+            *(
+                selection.fed_by(watched)
+                for watched in selection.watched
+                if (watched.resource.group, watched.resource.plural) == SECRETS
+            )
+        )
+
+    def inert(self, key: RuleKey) -> list[Inert]:
+        return self._inert.get(key[:3], [])
+
+    def watched(self, key: RuleKey) -> list[Watched]:
+        """The lists that the rules of an object look at."""
+        if key not in self._watched:
+            self._watched[key] = [
+                watched
+                for watched in self.selection.watched
+                if any(_looks_at(rule, watched) for rule in self._rules.get(key[:3], ()))
+            ]
+        return self._watched[key]
+
+
+def _looks_at(rule: Rule, watched: Watched) -> bool:
+    return (
+        rule.names(watched.resource.group, watched.resource.plural)
+        and rule.namespaced is watched.resource.namespaced
+        and watched.namespace in ("", rule.namespace)
+    )
+
+
+class Truths:
+    """Gathers; it decides nothing."""
+
+    def __init__(
+        self,
+        stating: Stating,
+        watches: Watches,
+        candidate_of: Callable[[Place], Candidate | None],
+        members: Members,
+        *,
+        ingests: bool,
+        keys: SigningKeys,
+        trials: Trials,
+    ) -> None:
+        self._stating = stating
+        self._watches = watches
+        self._candidate_of = candidate_of
+        self._members = members
+        self._ingests = ingests
+        self._keys = keys
+        self._trials = trials
+        self.arrangement: Arrangement | None = None
+        self._cached: _Selected | None = None
+
+    def subjects(self) -> Iterator[tuple[Kind, Any, Callable[[], Said | None]]]:
+        if self.arrangement is None:
+            return
+        for kind, one in self._stating.every():
+            if isinstance(one, Unreadable):
+                yield kind, one, partial(self._unreadable, kind, one)
+            elif isinstance(one, GitDestination):
+                yield kind, one, partial(self._destination, self.arrangement, one)
+            elif isinstance(one, GitRepoConfig):
+                yield kind, one, partial(self._config, self.arrangement, one)
+            elif isinstance(one, WatchRule | ClusterWatchRule):
+                yield kind, one, partial(self._rule, self.arrangement, one)
+
+    # The three sorts of objects, and those that are none.
+
+    def _unreadable(self, kind: Kind, one: Unreadable) -> Said | None:
+        error = InvalidValue(f"the object does not fit its schema: {one.why}", reason=Reason.INVALID_SPEC)
+        if kind.name == "GitDestination":
+            return self._refused(error)
+        told = (
+            about_config(error, False, False)
+            if kind.name == "GitRepoConfig"
+            else about_rule(RuleTruth(error))
+        )
+        return Said(told, error) if self._members.speaks else None
+
+    def _destination(self, arrangement: Arrangement, one: GitDestination) -> Said | None:
+        ref = DestinationRef(one.metadata.namespace, one.metadata.name)
+        if not self._ingests:
+            return self._disabled_destination()
+        destination = arrangement.destinations.get(ref)
+        if destination is None:
+            return self._refused(arrangement.refused.get(ref))
+        candidate = self._candidate_of(destination.place)
+        if candidate is None or not self._speaks_for(candidate):
+            return None
+        truth = self._destination_truth(destination, candidate)
+        error = truth.error or truth.trouble
+        box = candidate.worker.outboxes.get(ref)
+        if box is None:
+            return Said(about_destination(truth), error)
+        return Said(
+            about_destination(truth),
+            error,
+            box.last_commit,
+            box.last_push,
+            orphans_kept=box.orphans_kept,
+            recent=box.recent,
+            pending=box.pending,
+            pending_at=box.batcher.unsettled_since(),
+        )
+
+    def _rule(self, arrangement: Arrangement, one: AnyRule) -> Said | None:
+        if not self._ingests:
+            return Said(about_rule(RuleTruth(DISABLED)), DISABLED) if self._members.speaks else None
+        why = arrangement.refused_rules.get(key_of(one))
+        if why is not None:
+            if not self._members.speaks:
+                return None
+            return Said(about_rule(RuleTruth(why, inert=self._selected().inert(key_of(one)))), why)
+        destination = arrangement.destinations.get(destination_of(one))
+        candidate = self._candidate_of(destination.place) if destination is not None else None
+        if destination is None or candidate is None or not self._speaks_for(candidate):
+            return None
+        truth = self._rule_truth(one, destination, candidate)
+        return Said(about_rule(truth), truth.error or truth.push_error)
+
+    def _config(self, arrangement: Arrangement, one: GitRepoConfig) -> Said | None:
+        ref = ConfigRef(one.metadata.namespace, one.metadata.name)
+        users = sorted(
+            (each for each in arrangement.destinations.values() if each.config == ref), key=lambda it: it.ref
+        )
+        error: StokerError | None = None
+        if not self._ingests:
+            error = DISABLED
+        elif one.spec.suspend:
+            error = Wait("spec.suspend is true", after=_LATER, reason=Reason.SUSPENDED)
+        trial = self._trials.outcome(ref)
+        key = self._keys.public_key(ref)
+        if key is None and one.spec.signing is not None and one.status is not None:
+            key = one.status.signing_public_key  # it was learned before this replica began
+        if error is not None or not users:
+            error = error or (trial and trial.error)
+            told = about_config(error, False, trial is not None)
+            return Said(told, error, public_key=key) if self._members.speaks else None
+        candidate = self._candidate_of(users[0].place)
+        if candidate is None or not self._speaks_for(candidate):
+            return None
+        writers = [
+            writer
+            for place in {each.place for each in users}
+            if (found := self._candidate_of(place)) is not None
+            for writer in found.worker.writers
+            if writer.config == ref
+        ]
+        error = next((writer.error for writer in writers if writer.error is not None), trial and trial.error)
+        reached = any(box.is_open for writer in writers for box in writer.outboxes.values())
+        return Said(about_config(error, True, reached), error, public_key=key)
+
+    # What they are made of.
+
+    def _destination_truth(self, destination: Destination, candidate: Candidate) -> DestinationTruth:
+        writer = candidate.worker.writer_of(destination.ref)
+        box = writer.outboxes.get(destination.ref) if writer is not None else None
+        included = destination.policy is SecretPolicy.INCLUDE
+        clear = included and destination.ref in self._selected().with_secrets
+        if writer is None or box is None:
+            return DestinationTruth(lease=candidate.lease, secrets_in_clear=clear)
+        return DestinationTruth(
+            error=writer.error,
+            lease=candidate.lease,
+            is_open=box.is_open,
+            marker=box.marker,
+            marker_trouble=box.marker_trouble,
+            exclusive=destination.exclusive,
+            trouble=box.trouble,
+            unwritten=box.unwritten,
+            looping=box.loops.held,
+            secrets_in_clear=clear,
+        )
+
+    def _rule_truth(self, one: AnyRule, destination: Destination, candidate: Candidate) -> RuleTruth:
+        writer = candidate.worker.writer_of(destination.ref)
+        box = writer.outboxes.get(destination.ref) if writer is not None else None
+        selected, key = self._selected(), key_of(one)
+        watched = selected.watched(key)
+        watches = {each: self._watches.find(each) for each in watched}
+        failing = {
+            each: watch.error
+            for each, watch in watches.items()
+            if watch is not None and watch.error is not None
+        }
+        seeded = bool(watched) and all(
+            watch is not None and destination.ref in watch.seeded for watch in watches.values()
+        )
+        return RuleTruth(
+            error=box.trouble if box is not None else None,
+            push_error=writer.error if writer is not None else None,
+            inert=selected.inert(key),
+            watched=watched,
+            failing=failing,
+            seeded=seeded,
+        )
+
+    def _refused(self, why: StokerError | None) -> Said | None:
+        if not self._members.speaks:
+            return None
+        error = why or InvalidValue("the destination is not known yet")
+        return Said(about_destination(DestinationTruth(error, lease=None)), error)
+
+    def _disabled_destination(self) -> Said | None:
+        if not self._members.speaks:
+            return None
+        return Said(about_destination(DestinationTruth(DISABLED, lease=None)), DISABLED)
+
+    def _speaks_for(self, candidate: Candidate) -> bool:
+        if candidate.worker.leading:
+            return True
+        return not candidate.is_spoken_for and self._members.speaks
+
+    def _selected(self) -> _Selected:
+        selection = self._watches.around.selection
+        if self._cached is None or self._cached.selection is not selection:
+            self._cached = _Selected(selection)
+        return self._cached

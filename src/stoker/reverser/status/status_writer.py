@@ -1,0 +1,268 @@
+"""Writes the statuses of the four kinds, and tells Events when something became different.
+
+One replica speaks for an object: the one that holds the branch, and for what nobody
+holds the first of the members. What is to be said comes from `stoker.reverser.status.conditions`;
+here it is compared with what the server has, and written only where it differs. A commit
+id alone is written every few seconds at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from stoker.api.kinds.destinations import GitDestinationStatus, GitRepoConfigStatus, WrittenCommit
+from stoker.api.kinds.resource import ConditionedStatus
+from stoker.api.registry import Kind
+from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
+from stoker.domain.errors import StokerError
+from stoker.domain.reasons import ConditionType as Type
+from stoker.domain.reasons import Reason
+from stoker.kube.client.client import Client
+from stoker.kube.runtime.conditions import Conditions, Moment
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import Invalid, NotFound
+from stoker.kube.events.series import ObjectRef
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.client.kinds import rest
+from stoker.kube.watch.list_watch import is_newer
+from stoker.reverser.writer.outbox import MOST_RECENT, Written
+from stoker.reverser.status.conditions import Aspect, merged
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+SOON = 0.05
+GAP = 0.25
+"""Seconds between two looks at everything: with every push something could be said."""
+QUIET = 5.0
+"""Seconds between two writes that say nothing new but the last commit, or what waits."""
+WAITS = 2.0
+"""Seconds after which a change that is not in git is told of: most are there by then."""
+_AGAIN = 10.0
+
+_POSITIVE = (Type.READY,)
+
+
+class Said(NamedTuple):
+    """What is to stand in the status of one object."""
+
+    aspects: list[Aspect]
+    error: StokerError | None = None
+    last_commit: str | None = None
+    last_push: datetime | None = None
+    orphans_kept: int | None = None
+    public_key: str | None = None
+    recent: tuple[Written, ...] = ()
+    pending: int = 0
+    pending_at: float | None = None
+    """Monotonic seconds at which the first of them was noticed."""
+
+
+class Speaker(Protocol):
+    """Who knows what is true."""
+
+    def subjects(self) -> Iterator[tuple[Kind, Any, Callable[[], Said | None]]]:
+        """All objects of ours, and what is to be said; None where another replica speaks."""
+        ...
+
+
+@dataclass(slots=True)
+class _Written:
+    version: str
+    status: ConditionedStatus
+    at: float
+
+
+class Reporter:
+    """The loop behind all statuses."""
+
+    def __init__(self, client: Client, speaker: Speaker, events: EventRecorder, clock: Clock) -> None:
+        self._client = client
+        self._speaker = speaker
+        self._events = events
+        self._clock = clock
+        self._stirred = asyncio.Event()
+        self._written: dict[str, _Written] = {}
+        self._again_at: float | None = None
+
+    def stir(self) -> None:
+        self._stirred.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._rest()
+            await self._clock.sleep(SOON)
+            self._stirred.clear()
+            await self.report()
+            await self._clock.sleep(GAP)
+
+    async def report(self) -> None:
+        """Write everything that is other than the server has it."""
+        self._again_at = None
+        living: set[str] = set()
+        for kind, one, said in list(self._speaker.subjects()):
+            living.add(one.metadata.uid)
+            if one.metadata.deletion_timestamp:
+                continue
+            told = said()
+            if told is None:
+                self._written.pop(one.metadata.uid, None)
+                continue
+            try:
+                await self._report(kind, one, told)
+            except NotFound:
+                continue
+            except StokerError as error:
+                log.warning("status.unwritten", kind=kind.name, name=one.metadata.name, error=error.message)
+                self._later(_AGAIN)
+        for uid in self._written.keys() - living:
+            del self._written[uid]
+
+    async def _report(self, kind: Kind, one: Any, said: Said) -> None:
+        head, now = one.metadata, self._clock.monotonic()
+        written = self._written.get(head.uid)
+        before: ConditionedStatus = one.status or _empty(kind)
+        if written is not None and not is_newer(head.resource_version, written.version):
+            before = written.status
+        after = self._status(before, head.generation, said)
+        if after == before:
+            return
+        if written is not None and _gist(after) == _gist(before) and now - written.at < QUIET:
+            self._later(written.at + QUIET - now)
+            return
+        wanted = msgspec.to_builtins(after)
+        gone = dict.fromkeys(msgspec.to_builtins(before).keys() - wanted.keys())
+        body = {"status": {**gone, **wanted}}
+        namespace = head.namespace or None
+        version = head.resource_version
+        try:
+            answer = await self._client.patch(
+                rest(kind), body, head.name, namespace, into=_Answer, subresource="status"
+            )
+            version = answer.metadata.resource_version
+        except Invalid as error:
+            # Some objects that do not fit their schema can have no status any more: Events have to do.
+            log.warning("status.refused", kind=kind.name, name=head.name, error=error.message)
+        self._written[head.uid] = _Written(version, after, now)
+        about = ObjectRef(kind.api_version, kind.name, head.name, head.namespace, head.uid)
+        self._tell(about, before.conditions or (), after.conditions or ())
+
+    def _status(self, before: ConditionedStatus, generation: int, said: Said) -> ConditionedStatus:
+        at = Moment(generation, self._clock.now())
+        conditions = merged(before.conditions or (), said.aspects, said.error, at)
+        after = msgspec.structs.replace(before, observed_generation=generation, conditions=conditions)
+        if isinstance(after, GitDestinationStatus):
+            more: dict[str, Any] = {"orphans_kept": said.orphans_kept or None}
+            if said.last_commit is not None and said.last_push is not None:
+                more |= {"last_commit": str(said.last_commit), "last_push_time": rfc3339(said.last_push)}
+            more |= self._pending(said, after.pending_since)
+            if said.recent:
+                more["recent_commits"] = recent_commits(said.recent, after.recent_commits or ())
+            after = msgspec.structs.replace(after, **more)
+        elif isinstance(after, GitRepoConfigStatus):
+            after = msgspec.structs.replace(after, signing_public_key=said.public_key)
+        return after
+
+    def _pending(self, said: Said, before: str | None) -> dict[str, Any]:
+        told = pending_of(said, before, self._clock)
+        if said.pending:
+            self._later(QUIET if told.changes else WAITS)
+        return {"pending_changes": told.changes, "pending_since": told.since}
+
+    def _tell(self, about: ObjectRef, before: Conditions, after: Conditions) -> None:
+        for condition in after:
+            known = next((each for each in before if each.type == condition.type), None)
+            if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
+                continue
+            if condition.type in (Type.STALLED, Type.RECONCILING):
+                continue  # Ready has said it
+            good = "True" if condition.type in _POSITIVE else "False"
+            if condition.reason == Reason.NONE_FOUND:
+                continue
+            if condition.status == good and condition.type in (Type.READY, Type.LEASE_NOT_ACQUIRED):
+                message = condition.message or "this replica holds the Lease of the branch"
+                self._events.normal(about, Reason(condition.reason), message)
+            elif condition.status not in (good, "Unknown"):
+                self._events.warning(about, Reason(condition.reason), condition.message)
+
+    def _later(self, seconds: float) -> None:
+        due = self._clock.monotonic() + seconds
+        self._again_at = due if self._again_at is None else min(due, self._again_at)
+
+    async def _rest(self) -> None:
+        if self._again_at is None:
+            await self._stirred.wait()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, max(0.0, self._again_at - self._clock.monotonic())):
+                await self._stirred.wait()
+
+
+class _AnswerMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Answer(msgspec.Struct):
+    metadata: _AnswerMeta = msgspec.field(default_factory=_AnswerMeta)
+
+
+def _empty(kind: Kind) -> ConditionedStatus:
+    if kind.name == "GitDestination":
+        return GitDestinationStatus()
+    return GitRepoConfigStatus() if kind.name == "GitRepoConfig" else ConditionedStatus()
+
+
+def recent_commits(new: Sequence[Written], before: Sequence[WrittenCommit]) -> tuple[WrittenCommit, ...]:
+    """The newest first; what was told before this replica wrote the branch stays behind them."""
+    told = [
+        WrittenCommit(
+            commit=str(one.commit),
+            author=one.author[:253] if one.author else None,
+            subject=one.subject[:256],
+            time=rfc3339(one.at),
+            waited=f"{one.waited:.1f}s",
+        )
+        for one in new
+    ]
+    known = {one.commit for one in told}
+    return (*told, *(one for one in before if one.commit not in known))[:MOST_RECENT]
+
+
+class Pending(NamedTuple):
+    """What a status tells of changes that are not in git."""
+
+    changes: int | None = None
+    since: str | None = None
+
+
+def pending_of(said: Said, before: str | None, clock: Clock) -> Pending:
+    """What waits, once it has waited for a moment; since when stays as it was told."""
+    if not said.pending or said.pending_at is None:
+        return Pending()
+    waited = clock.monotonic() - said.pending_at
+    if waited < WAITS:
+        return Pending()
+    since = clock.now() - timedelta(seconds=waited)
+    same = before is not None and abs(since - parse_rfc3339(before)) < timedelta(seconds=WAITS)
+    return Pending(said.pending, before if same else rfc3339(since))
+
+
+def _gist(status: ConditionedStatus) -> ConditionedStatus:
+    """Without what changes with every push."""
+    if isinstance(status, GitDestinationStatus):
+        volatile = (
+            "last_commit",
+            "last_push_time",
+            "recent_commits",
+            "pending_changes",
+            "pending_since",
+        )
+        return msgspec.structs.replace(status, **dict.fromkeys(volatile))
+    return status

@@ -1,0 +1,267 @@
+"""Everything of a reverser that runs behind its client, put together and kept in step.
+
+What people wrote and what is served become an arrangement and a selection here, and
+these become watches, workers and statuses. It decides nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from stoker.domain.clock import Clock
+from stoker.git.process.runner import GitRunner
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import Client
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.leader.lease import Terms
+from stoker.kube.client.token_bucket import TokenBucket
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.runtime.process import Part
+from stoker.reverser.writer.lease import Candidate
+from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.signing_keys import SigningKeys
+from stoker.reverser.writer.replica_assignment import Members
+from stoker.reverser.writer.context import Tools
+from stoker.reverser.writer.repo_check import Trials
+from stoker.reverser.writer.worker import Slots, Worker
+from stoker.reverser.destinations import Arrangement, Place, arrange
+from stoker.reverser.metrics import Meter
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.selection import Selection, select
+from stoker.reverser.settings import NAME, Seams, Settings
+from stoker.reverser.status.status_writer import Reporter
+from stoker.reverser.status.facts import Truths
+from stoker.reverser.watch.source import Turns
+from stoker.reverser.watch.ingest import Around
+from stoker.reverser.watch.config_watch import Stating
+from stoker.reverser.watch.discovery import Survey
+from stoker.reverser.watch.watch_set import Watches
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+SECRETS = GroupResource("", "secrets")
+
+
+class Operated:
+    """Everything that runs behind the client."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        seams: Seams,
+        clock: Clock,
+        client: Client,
+        origin: Origin,
+        terms: Terms,
+        meter: Meter,
+    ) -> None:
+        self._settings = settings
+        self._seams = seams
+        self._clock = clock
+        self._client = client
+        self._terms = terms
+        self._meter = meter
+        self._stirred = asyncio.Event()
+        self._relabelled = False
+        self._candidates: dict[Place, tuple[Candidate, asyncio.Task[None]]] = {}
+        self._leaving: dict[Place, asyncio.Task[None]] = {}
+        """Those that are ending: a branch is not claimed again before its Lease was given back."""
+        rate = TokenBucket(settings.rate, clock)
+        self._stating = Stating(
+            client,
+            clock,
+            home=settings.namespace,
+            namespaces=settings.namespaces,
+            stirred=self._stir,
+            relabelled=self._relabel,
+        )
+        self._survey = Survey(
+            client,
+            clock,
+            changed=self._stating.kinds_changed,
+            rate=rate,
+            found=self._stir,
+            refresh=settings.discovery_refresh,
+        )
+        opening = asyncio.Semaphore(settings.max_concurrent_watches)
+        turns = Turns(opening, rate, clock, meter.scanned, self._tell, meter.listed, meter.watch_failed)
+        self._watches = Watches(client, turns, Around(select((), Catalog())))
+        self._members = Members(client, settings.namespace, terms, clock, self._stir)
+        self._keys = SigningKeys(client, settings.work_dir)
+        git = GitRunner(settings.work_dir)
+        self._trials = Trials(
+            client,
+            git,
+            self._keys,
+            clock,
+            refresh=settings.branch_refresh,
+            require_known_hosts=settings.require_known_hosts,
+            stirred=self._tell,
+        )
+        self._truths = Truths(
+            self._stating,
+            self._watches,
+            self._candidate_of,
+            self._members,
+            ingests=settings.ingest,
+            keys=self._keys,
+            trials=self._trials,
+        )
+        self._events = EventRecorder(client, component=NAME, instance=terms.identity, clock=clock)
+        self._reporter = Reporter(client, self._truths, self._events, clock)
+        self._slots = Slots(asyncio.Semaphore(settings.max_workers), settings.max_workers_per_repo)
+        self._tools = Tools(
+            client=client,
+            git=git,
+            folder=settings.work_dir,
+            home=settings.namespace,
+            origin=origin,
+            author_of=seams.authors.author_of,
+            author_patience=seams.author_patience,
+            signer_of=self._keys.signer_of,
+            watches=self._watches,
+            meter=meter,
+            stirred=self._tell,
+            delete_cap=settings.delete_cap,
+            refresh=settings.branch_refresh,
+            require_known_hosts=settings.require_known_hosts,
+            capacity=settings.capacity,
+        )
+
+    @property
+    def parts(self) -> list[Part]:
+        """In the order in which they need each other."""
+        return [
+            Part("events", self._events.run, self._events.stop),
+            Part("reporting", self._reporter.run),
+            Part("members", self._members.run),
+            Part("stating", self._stating.run),
+            Part("surveying", self._survey.run),
+            Part("working", self._work),
+        ]
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        return (*self._stating.reflectors, *(watch.reflector for watch in self._watches.all))
+
+    def why_unready(self) -> str | None:
+        if not self._stating.listed.is_set():
+            return "the objects of the reverser have not been listed yet"
+        return (
+            None if self._survey.catalog is not None else "the server has not said yet which kinds it serves"
+        )
+
+    async def _work(self) -> None:
+        """Follow what people write and what is served."""
+        try:
+            await self._members.look()
+            await self._stating.listed.wait()
+            while True:
+                await self._stirred.wait()
+                self._stirred.clear()
+                await asyncio.sleep(0)
+                if self._survey.catalog is not None or not self._settings.ingest:
+                    self._follow(self._survey.catalog or Catalog())
+        finally:
+            tasks = [task for _, task in self._candidates.values()] + [*self._leaving.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._trials.stop()
+            await self._watches.stop()
+
+    def _follow(self, catalog: Catalog) -> None:
+        settings, stated = self._settings, self._stating.stated()
+        arrangement = arrange(
+            stated, restrict_namespaces=settings.restrict_namespaces, limits=settings.limits
+        )
+        if not settings.ingest:
+            self._truths.arrangement = arrangement
+            self._tell()
+            return
+        excluded = settings.excluded if settings.include_secrets else settings.excluded | {SECRETS}
+        selection = select(
+            arrangement.rules,
+            catalog,
+            excluded=excluded,
+            watch_all=settings.watch_all,
+            max_kinds=settings.max_kinds,
+        )
+        self._warn(selection)
+        labelled = frozenset(
+            rule.destination for rule in selection.rules if rule.namespace_labels.requirements
+        )
+        if labelled:
+            self._stating.want_labels()
+        self._keys.follow(stated.configs)
+        used = {each.config for each in arrangement.destinations.values()}
+        self._trials.follow(stated.configs, used, speaks=self._members.speaks)
+        self._watches.follow(Around(selection, arrangement.own, self._stating.labels_of))
+        if self._relabelled:
+            self._relabelled = False
+            self._watches.seed(labelled)
+        self._truths.arrangement = arrangement
+        self._staff(arrangement)
+        self._seams.selected(selection, catalog)
+        self._tell()
+
+    def _staff(self, arrangement: Arrangement) -> None:
+        """A worker for each branch, and none for others."""
+        for place in self._candidates.keys() - arrangement.places:
+            candidate, task = self._candidates.pop(place)
+            candidate.worker.arrange({})  # what is not wanted any more is not even pushed at the end
+            task.cancel()
+            self._leaving[place] = task
+        for place in sorted(arrangement.places):
+            wanted = {ref: each for ref, each in arrangement.destinations.items() if each.place == place}
+            if place not in self._candidates:
+                worker = Worker(place, self._tools, self._slots, clock=self._clock)
+                candidate = Candidate(
+                    worker,
+                    self._client,
+                    self._settings.namespace,
+                    self._terms,
+                    self._members,
+                    self._clock,
+                    self._meter,
+                )
+                standing = _after(self._leaving.pop(place, None), candidate)
+                task = asyncio.get_running_loop().create_task(standing, name=place.lease)
+                task.add_done_callback(partial(self._left, place))
+                self._candidates[place] = candidate, task
+                self._meter.active(place, False)  # a branch that nobody writes is seen to have no worker
+            self._candidates[place][0].worker.arrange(wanted)
+
+    def _left(self, place: Place, _: asyncio.Task[None]) -> None:
+        """The worker of a branch has ended; one that took its place speaks for itself."""
+        if place not in self._candidates:
+            self._meter.gone(place)
+
+    def _candidate_of(self, place: Place) -> Candidate | None:
+        found = self._candidates.get(place)
+        return None if found is None else found[0]
+
+    def _warn(self, selection: Selection) -> None:
+        known = {str(each) for each in self._watches.around.selection.inert}
+        for each in selection.inert:
+            if str(each) not in known:
+                log.warning("rule.inert", why=each.why, rule=str(each.rule), sentence=str(each))
+
+    def _stir(self) -> None:
+        self._stirred.set()
+
+    def _relabel(self) -> None:
+        self._relabelled = True
+        self._stirred.set()
+
+    def _tell(self) -> None:
+        self._reporter.stir()
+
+
+async def _after(previous: asyncio.Task[None] | None, candidate: Candidate) -> None:
+    if previous is not None:
+        await asyncio.wait({previous})
+    await candidate.run()

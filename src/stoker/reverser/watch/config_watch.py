@@ -1,0 +1,276 @@
+"""What people have written into the cluster for the reverser: objects of its four kinds, watched.
+
+Beside them the labels of namespaces, for rules that ask for them, and the heads of what
+changes the kinds that are served (CRDs, APIServices). An object that cannot be read keeps
+its last good state out of the arrangement and is told so in its own status. A namespace
+that refuses us everything is as one in which nothing was written: its files stay as those
+of a rule that was removed do, until it opens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.resource import ConditionedStatus
+from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.api.registry import KINDS, Kind
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.kube.client.client import Client
+from stoker.kube.client.kinds import rest
+from stoker.kube.client.objects import Header, HeaderMeta
+from stoker.kube.watch.namespace_access import Reach
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import CRDS, NAMESPACES, Resource
+from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectKey as Name
+from stoker.reverser.destinations import AnyRule, Stated, destination_of
+from stoker.reverser.manifest.secret_policy import SecretRef
+from stoker.reverser.selection.labels import Labels
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Model)
+
+API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
+_OURS: dict[type[Model], Kind] = {
+    kind.model: kind
+    for kind in KINDS
+    if kind.model in (GitRepoConfig, GitDestination, WatchRule, ClusterWatchRule)
+}
+
+_header = msgspec.json.Decoder(Header)
+
+
+class _Told(msgspec.Struct):
+    """The status of an object whose other parts may be anything."""
+
+    status: ConditionedStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that does not fit its own schema: it was written when that was another one."""
+
+    metadata: HeaderMeta
+    why: str
+    status: ConditionedStatus | None = None
+    destination: str = ""
+    """The namespace of the destination that it names, as far as it does."""
+    secrets: tuple[str, ...] = ()
+    """Secrets that a GitRepoConfig names: they are not for git, whatever else is wrong."""
+
+
+_told = msgspec.json.Decoder(_Told)
+
+
+class Shelf:
+    """All objects of one kind, over the scopes that are watched."""
+
+    def __init__(
+        self,
+        model: type[Model],
+        client: Client,
+        namespaces: Collection[str],
+        clock: Clock,
+        failed: Callable[[str | None, StokerError], None],
+    ) -> None:
+        self.kind = _OURS[model]
+        self._decoder = msgspec.json.Decoder(model)
+        scopes: Collection[str | None] = (namespaces if self.kind.namespaced else ()) or (None,)
+        self.reflectors: tuple[Reflector[Model | Unreadable], ...] = tuple(
+            Reflector(
+                client,
+                rest(self.kind),
+                namespace=each,
+                keep=self._keep,
+                on_error=partial(failed, each),
+                clock=clock,
+            )
+            for each in scopes
+        )
+
+    def all(self) -> Iterator[Model | Unreadable]:
+        for reflector in self.reflectors:
+            yield from [kept for _, kept in reflector.store.items()]
+
+    def _keep(self, raw: bytes) -> Model | Unreadable:
+        try:
+            return self._decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            return unreadable(raw, str(error))
+
+
+class Stating:
+    """The stores of what people have written."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        home: str,
+        namespaces: Collection[str] = (),
+        stirred: Callable[[], None],
+        relabelled: Callable[[], None],
+    ) -> None:
+        self._namespaces = frozenset(namespaces)
+        self._client = client
+        self._clock = clock
+        self._stirred = stirred
+        self._relabelled = relabelled
+        self._reach = Reach(home)
+        self._reach.lit = stirred
+        scopes = sorted(self._namespaces)
+        self.shelves = {model: Shelf(model, client, scopes, clock, self._reach.failed) for model in _OURS}
+        self._reach.watch(self._ours)
+        self.labels: Reflector[dict[str, str]] = Reflector(
+            client, NAMESPACES, metadata_only=True, keep=_labels, on_error=_unseen, clock=clock
+        )
+        self.served = tuple(
+            Reflector(client, each, metadata_only=True, keep=_version, on_error=_unseen, clock=clock)
+            for each in (CRDS, API_SERVICES)
+        )
+        self.listed = asyncio.Event()
+        """Every kind of ours has been listed once, wherever we are let."""
+        self.kinds_changed = asyncio.Event()
+        """A CRD or an APIService has changed."""
+        self._labels_wanted = asyncio.Event()
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        return (*self._ours, self.labels, *self.served)
+
+    @property
+    def _ours(self) -> list[Reflector[Any]]:
+        return [each for shelf in self.shelves.values() for each in shelf.reflectors]
+
+    async def run(self) -> None:
+        """Keep the stores right until cancelled."""
+        ours = self._ours
+        async with asyncio.TaskGroup() as group:
+            every: list[Reflector[Any]] = [*ours, *self.served]
+            for reflector in every:
+                group.create_task(reflector.run(), name=str(reflector.resource))
+            group.create_task(self._watch_labels(), name="labels of namespaces")
+            await self._reach.until_judged(group)
+            self.listed.set()
+            self._stirred()
+            for reflector in ours:
+                reflector.listen(self._on_change)
+            for served in self.served:
+                served.listen(self._on_kinds)
+
+    def stated(self) -> Stated:
+        """All that can be read."""
+        rules: list[AnyRule] = [*self._read(WatchRule)]
+        rules += (
+            each for each in self._read(ClusterWatchRule) if self._is_mine(destination_of(each).namespace)
+        )
+        lost = [
+            (shelf.kind.name, kept)
+            for shelf in self.shelves.values()
+            for kept in shelf.all()
+            if isinstance(kept, Unreadable)
+        ]
+        return Stated(
+            self._read(GitRepoConfig),
+            self._read(GitDestination),
+            rules,
+            frozenset((kind, kept.metadata.namespace, kept.metadata.name) for kind, kept in lost),
+            frozenset(SecretRef(kept.metadata.namespace, name) for _, kept in lost for name in kept.secrets),
+        )
+
+    def every(self) -> Iterator[tuple[Kind, Model | Unreadable]]:
+        for shelf in self.shelves.values():
+            for kept in shelf.all():
+                to = None
+                if isinstance(kept, ClusterWatchRule):
+                    to = destination_of(kept).namespace
+                elif isinstance(kept, Unreadable) and not shelf.kind.namespaced:
+                    to = kept.destination
+                if to is None or self._is_mine(to):
+                    yield shelf.kind, kept
+
+    def want_labels(self) -> None:
+        """A rule asks for labels of namespaces."""
+        self._labels_wanted.set()
+
+    def labels_of(self, namespace: str) -> Labels | None:
+        """None while they are not known."""
+        return self.labels.store.get(Name("", namespace)) if namespace else None
+
+    def _read(self, model: type[M]) -> list[M]:
+        return [kept for kept in self.shelves[model].all() if isinstance(kept, model)]
+
+    def _is_mine(self, namespace: str) -> bool:
+        return not self._namespaces or namespace in self._namespaces
+
+    async def _watch_labels(self) -> None:
+        await self._labels_wanted.wait()
+        self.labels.listen(self._on_labels)
+        await self.labels.run()
+
+    def _on_change(self, change: Change[Any]) -> None:
+        old, new = change.old, change.new
+        # Statuses are written by ourselves: only what people said counts.
+        if isinstance(old, Model) and isinstance(new, Model) and _said(old) == _said(new):
+            return
+        self._stirred()
+
+    def _on_labels(self, change: Change[dict[str, str]]) -> None:
+        if change.old != change.new:
+            self._relabelled()
+
+    def _on_kinds(self, change: Change[str]) -> None:
+        self.kinds_changed.set()
+
+
+def unreadable(raw: bytes, why: str) -> Unreadable:
+    """As much of an object as can be told of one that may be anything."""
+    try:
+        status = _told.decode(raw).status
+    except msgspec.ValidationError:
+        status = None
+    obj = msgspec.json.decode(raw)
+    secrets = (_text(obj, "spec", *way, "name") for way in (("secretRef",), ("signing", "secretRef")))
+    return Unreadable(
+        _header.decode(raw).metadata,
+        why,
+        status,
+        _text(obj, "spec", "destinationRef", "namespace"),
+        tuple(name for name in secrets if name),
+    )
+
+
+def _text(value: Any, *way: str) -> str:
+    """What stands there, if it is a text."""
+    for name in way:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _said(one: Any) -> object:
+    return one.metadata.uid, one.spec
+
+
+def _labels(raw: bytes) -> dict[str, str]:
+    return _header.decode(raw).metadata.labels
+
+
+def _version(raw: bytes) -> str:
+    return _header.decode(raw).metadata.resource_version
+
+
+def _unseen(error: StokerError) -> None:
+    log.warning("watch.failed", reason=error.reason, error=error.message)

@@ -1,0 +1,92 @@
+"""Which kinds the server serves, asked every few minutes and as soon as they may have changed.
+
+Discovery follows a new CRD with a delay of up to some seconds, so it is asked several
+times after a change. A server that cannot be asked at all leaves what was known; one
+that cannot describe a group makes the catalog incomplete, and nothing is taken for gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.discovery import Discovery
+from stoker.kube.client.token_bucket import TokenBucket
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+REFRESH = 300.0
+AFTER_A_CHANGE = (0.2, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""Seconds between the looks that follow a change of what is served."""
+_BACKOFF = Backoff(base=0.5, ceiling=30.0)
+
+
+class Survey:
+    """The last catalog, and the loop that keeps it right."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        changed: asyncio.Event,
+        rate: TokenBucket,
+        found: Callable[[], None],
+        refresh: float = REFRESH,
+    ) -> None:
+        self._discovery = Discovery(client)
+        self._clock = clock
+        self._changed = changed
+        self._rate = rate
+        self._found = found
+        self._refresh = refresh
+        self.catalog: Catalog | None = None
+        """None until the server has answered once."""
+        self.error: StokerError | None = None
+
+    async def run(self) -> None:
+        failures = 0
+        pauses: tuple[float, ...] = ()
+        while True:
+            try:
+                await self._look()
+                failures = 0
+            except StokerError as error:
+                failures += 1
+                log.warning("discovery.failed", error=error.message)
+                if self.error is None:
+                    self.error = error
+                    self._found()
+            if failures:
+                pause = _BACKOFF.delay(failures)
+            elif pauses:
+                pause, pauses = pauses[0], pauses[1:]
+            else:
+                pause = self._refresh
+            if await self._rest(pause):
+                pauses = AFTER_A_CHANGE[1:]
+                await self._clock.sleep(AFTER_A_CHANGE[0])
+                self._changed.clear()
+
+    async def _look(self) -> None:
+        await self._rate.take()
+        catalog = await self._discovery.refresh()
+        if catalog != self.catalog or self.error is not None:
+            self.catalog, self.error = catalog, None
+            self._found()
+
+    async def _rest(self, seconds: float) -> bool:
+        """Until the time has passed, or something was changed."""
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, seconds):
+                await self._changed.wait()
+                return True
+        return False

@@ -1,0 +1,272 @@
+"""One object of a list or a watch, on its way to the outboxes of its destinations.
+
+The hot path: each object is decoded once, rendered once for all destinations (only
+Secrets differ by policy), compared by blob id, and forgotten. What is remembered of it
+is a `Seen`: where it was taken to, and the version, by which the author of the next
+change is found. It never waits and never raises for what an object holds: what cannot
+be written is noted in the outbox, and no other object is held up by it.
+
+An object that is being deleted is not written any more; its file goes when it is gone.
+One that no rule takes any more loses its file only as `Selection.deletes` says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import blob_of
+from stoker.kube.client.resources import Resource
+from stoker.kube.watch.store import ObjectKey as Name
+from stoker.reverser.authors.attribution import Observed
+from stoker.reverser.authors.facts import blob_name
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.sanitize import sanitized
+from stoker.reverser.manifest.secret_policy import (
+    Kept,
+    SecretPolicy,
+    SecretRef,
+    Withheld,
+    content_of,
+    is_secret,
+    why_never,
+)
+from stoker.reverser.selection.labels import Labels
+from stoker.reverser.selection.noise import why_noise
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import DestinationRef, Operation
+from stoker.reverser.selection.selection import NO_LABELS, Selection, Watched
+
+Outboxes = Mapping[DestinationRef, Outbox]
+
+_decoder = msgspec.json.Decoder()
+_NOWHERE: tuple[DestinationRef, ...] = ()
+
+
+class Seen:
+    """What is remembered of a living object; one for each, so it is small."""
+
+    __slots__ = ("blob", "ended_from", "taken", "version")
+
+    def __init__(
+        self, taken: tuple[DestinationRef, ...], version: str, blob: str = "", ended_from: str = ""
+    ) -> None:
+        self.taken = taken
+        """Where it belongs; all objects that belong to the same places share this tuple."""
+        self.version = version
+        self.blob = blob
+        """`facts.blob_name` of it, only where no file of it has that id."""
+        self.ended_from = ended_from
+        """The version before its deletion was asked for; empty while it was not."""
+
+
+class Around:
+    """What every object is judged by; exchanged as a whole when rules or kinds change."""
+
+    def __init__(
+        self,
+        selection: Selection,
+        own: Collection[SecretRef] = (),
+        namespace_labels: Callable[[str], Labels | None] = lambda _: None,
+    ) -> None:
+        self.selection = selection
+        self.own = own
+        self.namespace_labels = namespace_labels
+        self.kinds: dict[tuple[str, ...], str] = {
+            (each.group, each.version, each.plural): each.kind for each in selection.kinds
+        }
+        self._shared: dict[tuple[DestinationRef, ...], tuple[DestinationRef, ...]] = {}
+
+    def shared(self, taken: Iterable[DestinationRef]) -> tuple[DestinationRef, ...]:
+        """One tuple for all that are equal."""
+        refs = tuple(taken)
+        return self._shared.setdefault(refs, refs) if refs else _NOWHERE
+
+
+class Noticer:
+    """Takes the objects of one list and watch."""
+
+    def __init__(self, watched: Watched, around: Around) -> None:
+        self.watched = watched
+        self.around = around
+        resource = watched.resource
+        self._resource: Resource = resource
+        self._kind = GroupResource(resource.group, resource.plural)
+        self._key = (resource.group, resource.version, resource.plural)
+        self._head = {"apiVersion": resource.api_version, "kind": resource.kind}
+
+    def read(self, raw: bytes) -> dict[str, Any]:
+        """The object with its type: lists of built-in kinds leave that out."""
+        obj: dict[str, Any] = _decoder.decode(raw)
+        return obj if "kind" in obj else {**self._head, **obj}
+
+    def notice(self, raw: bytes, before: Seen | None, outboxes: Outboxes, *, as_event: bool) -> Seen:
+        """An object as it is now; `before` is what was remembered of it under the same uid."""
+        obj = self.read(raw)
+        metadata = obj["metadata"]
+        version = metadata.get("resourceVersion") or ""
+        if metadata.get("deletionTimestamp"):
+            if before is None:
+                return Seen(self._taken(obj, metadata), version, ended_from=version)
+            return Seen(before.taken, version, before.blob, before.ended_from or before.version)
+        step = None
+        if as_event:
+            operation = Operation.CREATE if before is None else Operation.UPDATE
+            uid, seen_last = metadata.get("uid") or "", before.version if before else ""
+            step = Observed(self._kind, uid, seen_last, operation, "")
+        return self._take(obj, before.taken if before else _NOWHERE, outboxes, step, version)
+
+    def seed(self, raw: bytes, seen: Seen, outboxes: Outboxes) -> None:
+        """An object that is known already, for destinations that are new to it."""
+        obj = self.read(raw)
+        if obj["metadata"].get("deletionTimestamp"):
+            return
+        others = tuple(ref for ref in seen.taken if ref not in outboxes)
+        now = self._take(obj, seen.taken, outboxes, None, seen.version)
+        seen.taken = self.around.shared(dict.fromkeys((*others, *now.taken)))
+        seen.blob = now.blob or seen.blob
+
+    def skip(self, name: Name, seen: Seen, outboxes: Outboxes) -> None:
+        """An object that is on its way in another version; what was before that has not come to these."""
+        for outbox in (outboxes[ref] for ref in seen.taken if ref in outboxes):
+            if self.watched in outbox.behind:
+                with contextlib.suppress(StokerError):  # it has no path, and is told when it comes
+                    outbox.skipped.add(outbox.path_of(ObjectKey(*self._key, *name)))
+
+    def gone(self, name: Name, uid: str, seen: Seen, outboxes: Outboxes) -> None:
+        """An object whose deletion the watch has shown."""
+        key = ObjectKey(*self._key, *name)
+        for ref in seen.taken:
+            outbox = outboxes.get(ref)
+            if outbox is None:
+                continue
+            path = outbox.path_of(key)
+            if outbox.destination.prune == "Never" or not self._deletes(key, ref):
+                outbox.leave(path)
+                continue
+            blob = seen.blob or outbox.known(path) or ""
+            step = Observed(self._kind, uid, seen.version, Operation.DELETE, blob)
+            outbox.drop(key, path, step._replace(ended_from=seen.ended_from))
+
+    def vanished(self, name: Name, seen: Seen, outboxes: Outboxes) -> None:
+        """An object that a list does not show any more: nobody saw it go, so its file is for the sweep."""
+        key = ObjectKey(*self._key, *name)
+        for ref in seen.taken:
+            outbox = outboxes.get(ref)
+            if outbox is not None:
+                outbox.leave(outbox.path_of(key))
+
+    def lost(self, name: Name, outboxes: Outboxes, *, as_event: bool) -> None:
+        """An object that could never be read is gone; as an event, if the watch has shown how it went."""
+        self.forgive(name, outboxes)
+        key = ObjectKey(*self._key, *name)
+        for ref, outbox in outboxes.items():
+            with contextlib.suppress(StokerError):  # it has no path, and so no file
+                path = outbox.path_of(key)
+                if not as_event or outbox.destination.prune == "Never" or not self._deletes(key, ref):
+                    outbox.leave(path)
+                else:
+                    outbox.drop(key, path, None)  # nothing is known by which an author could be found
+
+    def forgive(self, name: Name, outboxes: Outboxes) -> None:
+        """An object that was refused under its name, because it had no path, is gone or can be read."""
+        for outbox in outboxes.values():
+            if outbox.unwritten:
+                outbox.unwritten.pop(str(ObjectKey(*self._key, *name)), None)
+
+    def _take(
+        self,
+        obj: dict[str, Any],
+        before: tuple[DestinationRef, ...],
+        outboxes: Outboxes,
+        step: Observed | None,
+        version: str,
+    ) -> Seen:
+        metadata = obj["metadata"]
+        key = ObjectKey(*self._key, metadata.get("namespace") or "", metadata["name"])
+        taken, blob = self._taken(obj, metadata), ""
+        if taken:
+            taken, blob = self._write(obj, key, taken, outboxes, step)
+        for ref in before:
+            outbox = outboxes.get(ref)
+            if outbox is not None and ref not in taken:
+                self._left(key, ref, outbox, step and step._replace(blob=blob_name(obj)))
+        return Seen(taken, version, blob)
+
+    def _write(
+        self,
+        obj: dict[str, Any],
+        key: ObjectKey,
+        taken: tuple[DestinationRef, ...],
+        outboxes: Outboxes,
+        step: Observed | None,
+    ) -> tuple[tuple[DestinationRef, ...], str]:
+        """Put it into the outboxes; where it belongs after all, and its id where no file has that."""
+        plain: bytes | None = None
+        whole, unlike = "", False
+        withheld: list[DestinationRef] = []
+        secret = is_secret(key)
+        for ref in taken:
+            outbox = outboxes.get(ref)
+            if outbox is None:
+                continue
+            path = str(key)
+            try:
+                path = outbox.path_of(key)
+                content: bytes | Kept | Withheld
+                if secret and outbox.destination.policy is not SecretPolicy.INCLUDE:
+                    content = _secret(obj, key, path, outbox)
+                else:
+                    content = plain = plain or rendered(sanitized(obj))
+            except StokerError as error:
+                outbox.refuse(path, error.message)
+                if path == str(key):  # it can have no file at all
+                    withheld.append(ref)
+                continue
+            if isinstance(content, Withheld):
+                withheld.append(ref)
+                continue
+            blob = content.blob if isinstance(content, Kept) else blob_of(content, digits=outbox.digits)
+            if content is plain and outbox.digits == 40:
+                whole = blob
+            else:  # the file says less than the object, or in another way: the join needs an id of its own
+                whole, unlike = whole or blob_name(obj), True
+            if step is not None:
+                step = step._replace(blob=whole)
+            outbox.put(key, path, content, blob, self.watched, step)
+        if withheld:
+            taken = self.around.shared(ref for ref in taken if ref not in withheld)
+        return taken, whole if unlike else ""
+
+    def _taken(self, obj: dict[str, Any], metadata: dict[str, Any]) -> tuple[DestinationRef, ...]:
+        around = self.around
+        namespace = metadata.get("namespace") or ""
+        key = ObjectKey(*self._key, namespace, metadata["name"])
+        labels = metadata.get("labels") or NO_LABELS
+        taken = around.selection.taken_by(key, labels, around.namespace_labels(namespace))
+        if not taken or why_noise(obj, key) is not None or why_never(obj, key, around.own) is not None:
+            return _NOWHERE
+        return around.shared(taken)
+
+    def _left(self, key: ObjectKey, ref: DestinationRef, outbox: Outbox, step: Observed | None) -> None:
+        path = outbox.path_of(key)
+        if outbox.destination.prune == "Never" or not self._deletes(key, ref):
+            outbox.leave(path)
+        elif step is None and outbox.destination.prune != "Always":
+            outbox.leave(path)  # nobody saw it leave
+        else:
+            outbox.drop(key, path, step)
+
+    def _deletes(self, key: ObjectKey, ref: DestinationRef) -> bool:
+        return self.around.selection.deletes(key, ref)
+
+
+def _secret(obj: dict[str, Any], key: ObjectKey, path: str, outbox: Outbox) -> bytes | Kept | Withheld:
+    """What of a Secret a destination wants that does not want all of it."""
+    return content_of(obj, key, path, policy=outbox.destination.policy, sealer=outbox.sealer)

@@ -1,0 +1,229 @@
+"""The lists and watches behind all rules: one reflector for each kind and scope, shared by all who need it.
+
+    a list, page by page ─┐
+                          ├─▶ (room? turn?) ─▶ reflector ─▶ noticing ─▶ outboxes
+    a watch, line by line ┘
+
+They start when an outbox that a rule feeds is open and stop when nobody needs them any
+more. A destination that joins later, whose rules changed or that had no room, gets a
+list of its own from a watch that is running (`seed`): of what that shows only objects
+count that the watch shows in the same version, all others have come or will come by
+themselves. When a list has been read to its end the outboxes it fed are told so.
+
+How fast anything is read is decided in `stoker.reverser.watch.source`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from stoker.domain.errors import Stalled, StokerError
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.watch.reflector import Source as Server
+from stoker.kube.watch.store import Change
+from stoker.kube.watch.store import ObjectKey as Name
+from stoker.kube.watch.watch_events import read_item
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.rules import DestinationRef
+from stoker.reverser.selection.selection import Watched
+from stoker.reverser.watch.source import Source, Turns
+from stoker.reverser.watch.ingest import Around, Noticer, Seen
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+_SEED_BACKOFF = Backoff(base=0.5, ceiling=30.0)
+
+
+class Watch:
+    """One kind in one scope."""
+
+    def __init__(self, client: Server, watched: Watched, around: Around, turns: Turns) -> None:
+        self.watched = watched
+        self.noticer = Noticer(watched, around)
+        self.feeds: dict[DestinationRef, Outbox] = {}
+        """The open outboxes of all rules that look here."""
+        self.seeded: set[DestinationRef] = set()
+        """Those that have got everything that lives here."""
+        self.unread: set[Name] = set()
+        """Objects whose bytes could not even be read: they live, whatever they are."""
+        self._unread_in_list: set[Name] = set()
+        self._wanting: set[DestinationRef] = set()
+        self._from_the_start: set[DestinationRef] = set()
+        self._wanted = asyncio.Event()
+        self._begun: float | None = turns.clock.monotonic()
+        self._turns = turns
+        self._source = Source(client, self, turns)
+        self.reflector: Reflector[Seen] = Reflector(
+            self._source,
+            watched.resource,
+            namespace=watched.namespace or None,
+            keep=self._keep,
+            on_change=self._changed,
+            on_error=self._failed,
+            on_refused=self._refused,
+            clock=turns.clock,
+        )
+
+    @property
+    def error(self) -> StokerError | None:
+        """Why nothing comes from here; a stumble that was mended at once is not told."""
+        health = self.reflector.health
+        serious = health.failures > 1 or isinstance(health.error, Stalled)
+        return health.error if serious else None
+
+    def join(self, outbox: Outbox) -> None:
+        """Feed this outbox from now on, with all that is there already."""
+        ref = outbox.destination.ref
+        self.feeds[ref] = outbox
+        self.seeded.discard(ref)
+        if self._source.untouched:
+            self._from_the_start.add(ref)
+        else:
+            outbox.behind.add(self.watched)
+            self.seed((ref,))
+
+    def leave(self, ref: DestinationRef) -> None:
+        self.feeds.pop(ref, None)
+        self.seeded.discard(ref)
+        self._wanting.discard(ref)
+        self._from_the_start.discard(ref)
+
+    def abandon(self) -> None:
+        """Nobody looks here any more: whether what was seen here still lives is for others to say."""
+        for name, seen in self.reflector.store.items():
+            self.noticer.vanished(name, seen, self.feeds)
+        self.feeds = {}
+
+    def seed(self, refs: Iterable[DestinationRef]) -> None:
+        """Bring everything that lives here to these once more."""
+        self._wanting |= set(refs)
+        if self._wanting:
+            self._wanted.set()
+
+    def shows(self, key: ObjectKey, ref: DestinationRef) -> bool | None:
+        """Whether an object lives here that belongs to the destination; None while that is not known."""
+        if ref not in self.seeded:
+            return None
+        if key.version != self.watched.resource.version:
+            return False
+        name = Name(key.namespace, key.name)
+        if name in self.unread:
+            return True
+        seen = self.reflector.store.get(name)
+        return seen is not None and ref in seen.taken
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reflector.run(), name=f"watch {self.watched.resource}")
+            group.create_task(self._seed_when_wanted(), name=f"seed {self.watched.resource}")
+
+    def opened(self) -> None:
+        """A watch is open, so whatever was wrong is not any more."""
+        if self.reflector.health.error is not None:
+            asyncio.get_running_loop().call_soon(self._turns.stirred)
+
+    def begun(self) -> None:
+        self._unread_in_list = set()
+
+    def lost(self, name: Name) -> None:
+        """An object that could not be read was deleted."""
+        self.unread.discard(name)
+        self.noticer.lost(name, self.feeds, as_event=True)
+        self._turns.stirred()
+
+    def listed(self) -> None:
+        """A list of the reflector is in, the first or another after an outage."""
+        for name in self.unread - self._unread_in_list:
+            self.unread.discard(name)
+            self.noticer.lost(name, self.feeds, as_event=False)
+        if self._begun is not None:
+            self._turns.listed(self.watched, self._turns.clock.monotonic() - self._begun)
+            self._begun = None
+        self.seeded |= self._from_the_start & self.feeds.keys()
+        self._from_the_start.clear()
+        for ref in self.seeded & self.feeds.keys():
+            self._complete(self.feeds[ref])
+
+    def _complete(self, outbox: Outbox) -> None:
+        outbox.sweep_soon()
+        outbox.hurry()
+
+    async def _seed_when_wanted(self) -> None:
+        failures = 0
+        await self.reflector.synced()
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            wanted = self._wanting & self.feeds.keys()
+            self._wanting.clear()
+            try:
+                await self._seed({ref: self.feeds[ref] for ref in wanted})
+            except StokerError as error:
+                failures += 1
+                log.warning("seed.failed", kind=str(self.watched.resource), error=error)
+                self.seed(wanted)
+                await self._turns.clock.sleep(_SEED_BACKOFF.delay(failures))
+            else:
+                failures = 0
+
+    async def _seed(self, outboxes: dict[DestinationRef, Outbox]) -> None:
+        if not outboxes:
+            return
+        store = self.reflector.store
+        async for page in self._source.listing(self.watched.resource, self.watched.namespace or None):
+            for raw in page.items:
+                meta = read_item(raw)
+                entry = store.entry(meta.key)
+                if entry is None:
+                    continue
+                if entry.resource_version == meta.resource_version:
+                    self.noticer.seed(raw, entry.value, outboxes)
+                else:
+                    self.noticer.skip(meta.key, entry.value, outboxes)
+        for ref, outbox in outboxes.items():
+            if self.feeds.get(ref) is outbox:
+                self.seeded.add(ref)
+                if self.watched not in outbox.missed and ref not in self._wanting:
+                    outbox.behind.discard(self.watched)
+                self._complete(outbox)
+
+    def _keep(self, raw: bytes) -> Seen:
+        meta = read_item(raw)
+        entry = self.reflector.store.entry(meta.key)
+        before = entry.value if entry is not None and entry.uid == meta.uid else None
+        seen = self.noticer.notice(raw, before, self.feeds, as_event=not self._source.listing_now)
+        if meta.key in self.unread:
+            self.unread.discard(meta.key)
+            self.noticer.forgive(meta.key, self.feeds)
+        return seen
+
+    def _changed(self, change: Change[Seen]) -> None:
+        if not change.deleted or change.old is None:
+            return
+        if change.key in self.reflector.store:
+            return  # the name was taken again, and the file is the new object's
+        self.noticer.forgive(change.key, self.feeds)
+        if self._source.listing_now:
+            self.noticer.vanished(change.key, change.old, self.feeds)
+        else:
+            self.noticer.gone(change.key, change.uid, change.old, self.feeds)
+
+    def _failed(self, error: StokerError) -> None:
+        log.warning("watch.failed", kind=str(self.watched.resource), reason=error.reason, error=error.message)
+        self._turns.failed(self.watched, error.reason)
+        self._turns.stirred()
+
+    def _refused(self, name: Name, error: Exception) -> None:
+        """Not even its shape could be read; such an object is of no kind that people write."""
+        resource = self.watched.resource
+        self.unread.add(name)
+        self._unread_in_list.add(name)
+        log.warning("object.unreadable", kind=str(resource), key=str(name), error=type(error).__name__)
+        key = ObjectKey(resource.group, resource.version, resource.plural, *name)
+        for outbox in self.feeds.values():
+            outbox.refuse(str(key), "the object cannot be read")
+        self._turns.stirred()

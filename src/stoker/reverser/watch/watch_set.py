@@ -1,0 +1,148 @@
+"""All watches of a reverser, as the selection and the open outboxes ask for them.
+
+A watch starts when an outbox that a rule feeds is open, and stops when nobody needs it.
+Where the rules of a destination changed, it is brought everything once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from stoker.domain.clock import Clock
+from stoker.kube.client.client import Client
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.rules import DestinationRef, Rule
+from stoker.reverser.selection.selection import Watched
+from stoker.reverser.watch.source import Turns
+from stoker.reverser.watch.ingest import Around
+from stoker.reverser.watch.object_watch import Watch
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Running:
+    watch: Watch
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class Watches:
+    """All of them, as the selection and the open outboxes ask for them."""
+
+    client: Client
+    turns: Turns
+    around: Around
+    _running: dict[Watched, _Running] = field(default_factory=dict)
+    _outboxes: dict[DestinationRef, Outbox] = field(default_factory=dict)
+
+    @property
+    def all(self) -> tuple[Watch, ...]:
+        return tuple(each.watch for each in self._running.values())
+
+    def find(self, watched: Watched) -> Watch | None:
+        running = self._running.get(watched)
+        return None if running is None else running.watch
+
+    def shows(self, watched: Watched, key: ObjectKey, ref: DestinationRef) -> bool | None:
+        """Whether a living object is there that belongs to a destination; None while that is not known."""
+        watch = self.find(watched)
+        return None if watch is None else watch.shows(key, ref)
+
+    def feeding(self, ref: DestinationRef) -> list[Watch]:
+        return [each.watch for each in self._running.values() if ref in each.watch.feeds]
+
+    def opened(self, outbox: Outbox) -> None:
+        """Feed an outbox whose branch is known now."""
+        self._outboxes[outbox.destination.ref] = outbox
+        self._follow()
+
+    def closed(self, outbox: Outbox) -> None:
+        ref = outbox.destination.ref
+        if self._outboxes.get(ref) is outbox:
+            del self._outboxes[ref]
+            self._follow()
+        outbox.release()
+
+    def follow(self, around: Around) -> None:
+        """Rules, kinds or labels of namespaces are other ones from now on."""
+        before, self.around = self.around, around
+        for running in self._running.values():
+            running.watch.noticer.around = around
+        self._follow()
+        self.seed(_changed_rules(before, around))
+        for outbox in self._outboxes.values():
+            outbox.sweep_soon()
+
+    def reseed(self, watched: Collection[Watched], ref: DestinationRef) -> None:
+        """Bring a destination once more what it had no room for."""
+        for each in watched:
+            watch = self.find(each)
+            if watch is not None and ref in watch.feeds:
+                watch.seed((ref,))
+
+    def seed(self, refs: frozenset[DestinationRef]) -> None:
+        """Bring everything that lives to these once more."""
+        for watch in self.all:
+            watch.seed(refs & watch.seeded)
+
+    async def stop(self) -> None:
+        tasks = [running.task for running in self._running.values()]
+        self._running.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _follow(self) -> None:
+        wanted: dict[Watched, frozenset[DestinationRef]] = {}
+        for watched in self.around.selection.watched:
+            refs = self.around.selection.fed_by(watched) & self._outboxes.keys()
+            if refs:
+                wanted[watched] = refs
+        for watched in [each for each in self._running if each not in wanted]:
+            running = self._running.pop(watched)
+            running.task.cancel()
+            running.watch.abandon()
+        for watched, refs in wanted.items():
+            watch = self.find(watched) or self._start(watched)
+            for ref in [ref for ref in watch.feeds if ref not in refs]:
+                watch.leave(ref)
+            for ref in refs:
+                if watch.feeds.get(ref) is not self._outboxes[ref]:
+                    watch.join(self._outboxes[ref])
+
+    def _start(self, watched: Watched) -> Watch:
+        watch = Watch(self.client, watched, self.around, self.turns)
+        task = asyncio.get_running_loop().create_task(_kept_alive(watch, self.turns.clock))
+        self._running[watched] = _Running(watch, task)
+        return watch
+
+
+async def _kept_alive(watch: Watch, clock: Clock) -> None:
+    """A mistake of ours in one watch must not end the others; the kind is then listed anew."""
+    while True:
+        try:
+            await watch.run()
+        except Exception:
+            log.exception("watch.crashed", kind=str(watch.watched.resource))
+            await clock.sleep(5.0)
+
+
+def _changed_rules(before: Around, after: Around) -> frozenset[DestinationRef]:
+    """Destinations that other objects may belong to now."""
+
+    def rules(around: Around) -> dict[DestinationRef, list[Rule]]:
+        found: dict[DestinationRef, list[Rule]] = {}
+        for rule in around.selection.rules:
+            found.setdefault(rule.destination, []).append(rule)
+        return found
+
+    old, new = rules(before), rules(after)
+    refs = old.keys() | new.keys()
+    if before.own != after.own:
+        return frozenset(refs)
+    return frozenset(ref for ref in refs if old.get(ref) != new.get(ref))

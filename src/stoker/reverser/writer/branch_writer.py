@@ -1,0 +1,245 @@
+"""The hand that writes: all destinations of one GitRepoConfig on one branch, under its credentials.
+
+`stoker.reverser.writer.worker` calls `act` whenever `next_at` has come; what it does is a list
+of steps: open what is new, look at the branch where others may have been, sweep, take
+what is due, push, and bring once more what there was no room for. Whatever fails is
+tried again later, with pauses that grow; what was made stays made meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.refs import CommitId, RepoUrl
+from stoker.git.remote.remote import Remote
+from stoker.git.commit.branch import Branch
+from stoker.reverser.writer.push import Delivery
+from stoker.reverser.writer.credentials import access_reader
+from stoker.reverser.writer.resync import Opener
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.context import BACKOFF, SLOW_BACKOFF, Tools
+from stoker.reverser.destinations import ConfigRef, Destination, Place
+from stoker.reverser.selection.rules import DestinationRef
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class Writer:
+    """One GitRepoConfig on one branch."""
+
+    def __init__(
+        self, place: Place, config: ConfigRef, tools: Tools, *, stir: Callable[[], None], clock: Clock
+    ) -> None:
+        self.place = place
+        self.config = config
+        self.outboxes: dict[DestinationRef, Outbox] = {}
+        self.error: StokerError | None = None
+        """Why nothing can be written now."""
+        self._tools = tools
+        self._stir = stir
+        self._clock = clock
+        self._opener = Opener(tools, clock)
+        self._delivery = Delivery(place, tools, clock)
+        self._branch: Branch | None = None
+        self._tip: CommitId | None = None
+        self._failures = 0
+        self._blocked_until = 0.0
+        self._looked_at = clock.monotonic()
+        self._look_again = False
+        self._stale = False
+
+    # What is to be written.
+
+    def fits(self, wanted: Mapping[DestinationRef, Destination]) -> bool:
+        """Whether it can go on under what the GitRepoConfig says now."""
+        mine = {_way(box.destination) for box in self.outboxes.values()}
+        return not mine or mine == {_way(each) for each in wanted.values()}
+
+    def arrange(self, wanted: Mapping[DestinationRef, Destination]) -> None:
+        """The destinations from now on; one whose folder or form changed begins anew."""
+        for ref, box in list(self.outboxes.items()):
+            destination = wanted.get(ref)
+            if destination is None or _form(destination) != _form(box.destination):
+                self._close(self.outboxes.pop(ref))
+            elif destination != box.destination:
+                box.adjust(destination)
+        for ref, destination in wanted.items():
+            if ref not in self.outboxes:
+                self.outboxes[ref] = self._outbox(destination)
+        if self._branch is None and wanted:
+            self._branch = self._open_branch(next(iter(wanted.values())))
+
+    def close(self) -> None:
+        for box in self.outboxes.values():
+            self._close(box)
+        self.outboxes = {}
+
+    def hurry(self) -> None:
+        """This is the last chance: what waits is to go now, whatever windows and intervals say."""
+        self._delivery.is_last = True
+        for box in self._open_boxes():
+            box.in_a_hurry = True
+            box.to_be_swept = False
+
+    def branch_moved(self) -> None:
+        """Another writer of the same worker has pushed."""
+        self._stale = True
+
+    def next_at(self) -> float | None:
+        """When there is something to do; None if nobody knows of anything."""
+        if not self.outboxes:
+            return None
+        dues = [0.0 if self._look_again else self._looked_at + self._tools.refresh]
+        dues += map(_next_of, self.outboxes.values())
+        if self._delivery:
+            dues.append(self._delivery.due_at())
+        return max(min(dues), self._blocked_until)
+
+    async def act(self) -> bool:
+        """Do all that is due; whether the branch has moved on by it."""
+        if self._branch is None:
+            return False
+        if not self._delivery.is_last:
+            await self._open_new(self._branch)
+        if self._look_again or self._clock.monotonic() >= self._looked_at + self._tools.refresh:
+            await self._look(self._branch)
+        for box in self._open_boxes():
+            self._opener.calm(box)
+            if box.to_be_swept and not box.swept_out:
+                await self._opener.sweep(self._branch, box)
+        self._delivery.take(self._open_boxes())
+        moved = False
+        if self._delivery and self._delivery.due_at() <= self._clock.monotonic():
+            moved = await self._push(self._branch)
+        self._well()
+        for box in self._open_boxes():
+            if box.missed and not box.batcher.is_full:
+                missed, box.missed = box.missed, set()
+                self._tools.watches.reseed(missed, box.destination.ref)
+        return moved
+
+    def failed(self, error: StokerError) -> None:
+        """Nothing of it happened, or nobody knows; try again later."""
+        if self._delivery.divide(error):
+            return
+        self._failures += 1
+        self._tools.meter.push_failed(self.place, error.reason)
+        backoff = SLOW_BACKOFF if isinstance(error, Stalled) else BACKOFF
+        pause = backoff.delay(self._failures)
+        if isinstance(error, Retry) and error.after is not None:
+            pause += error.after
+        self._blocked_until = self._clock.monotonic() + pause
+        if self.error is None or (self.error.reason, self.error.message) != (error.reason, error.message):
+            log.warning(
+                "branch.failed",
+                repo=self.place.repository,
+                branch=self.place.branch,
+                config=str(self.config),
+                reason=error.reason,
+                error=error.message,
+            )
+        self.error = error
+        for box in self.outboxes.values():
+            box.failing = True
+            box.freed()
+        self._tools.stirred()
+
+    # The steps.
+
+    async def _open_new(self, branch: Branch) -> None:
+        now = self._clock.monotonic()
+        new = [box for box in self.outboxes.values() if not box.is_open and box.retry_at <= now]
+        if new:
+            self._tip = await branch.refresh()
+        for box in new:
+            await self._opener.open(branch, box, self._tip)
+
+    async def _look(self, branch: Branch) -> None:
+        """What others have done to the branch; what they changed of ours is brought once more."""
+        tip = await branch.refresh()
+        self._looked_at, self._stale = self._clock.monotonic(), False
+        again, self._look_again = self._look_again, False
+        if tip == self._tip and not again:
+            for box in self._open_boxes():
+                if box.unwritten:  # perhaps the server would take it by now
+                    self._opener.bring_again(box)
+            return
+        self._tip = tip
+        for box in self._open_boxes():
+            if not await self._opener.look(branch, box, self._delivery.paths):
+                self._give_up(box)
+
+    async def _push(self, branch: Branch) -> bool:
+        if self._stale:
+            self._tip = await branch.refresh()
+            self._stale = False
+        pushed = await self._delivery.push(branch)
+        self._tip = pushed.tip
+        self._look_again |= pushed.replays > 0
+        return bool(pushed.commits)
+
+    def _well(self) -> None:
+        if self.error is not None:
+            log.info("branch.recovered", repo=self.place.repository, branch=self.place.branch)
+            self._tools.stirred()
+        self.error = None
+        self._failures = 0
+        self._blocked_until = 0.0
+        for box in self.outboxes.values():
+            box.failing = False
+            box.freed()
+
+    def _open_boxes(self) -> list[Outbox]:
+        return [box for box in self.outboxes.values() if box.is_open]
+
+    def _give_up(self, box: Outbox) -> None:
+        """Another has taken the folder over: nothing more is written there."""
+        self._close(box)
+        fresh = self._outbox(box.destination)
+        fresh.marker, fresh.trouble, fresh.retry_at = box.marker, box.trouble, box.retry_at
+        self.outboxes[box.destination.ref] = fresh
+
+    def _outbox(self, destination: Destination) -> Outbox:
+        return Outbox(destination, self._clock, wake=self._stir, capacity=self._tools.capacity)
+
+    def _close(self, box: Outbox) -> None:
+        self._delivery.forget(box)
+        box.is_open = False
+        self._tools.watches.closed(box)
+
+    def _open_branch(self, destination: Destination) -> Branch:
+        tools = self._tools
+        access = access_reader(tools.client, destination.login, require_known_hosts=tools.require_known_hosts)
+        remote = Remote(tools.git, RepoUrl(destination.url), access)
+        signer = tools.signer_of(self.config) if destination.signing else None
+        folder = tools.folder / self.place.hash
+        return Branch(remote, folder, self.place.branch, signer=signer, clock=self._clock)
+
+
+def _next_of(box: Outbox) -> float:
+    """When an outbox needs somebody."""
+    if not box.is_open:
+        return box.retry_at
+    if (box.to_be_swept and not box.swept_out) or (box.missed and not box.batcher.is_full):
+        return 0.0
+    dues = (due for due in (box.due_at(), box.loops.next_calm()) if due is not None)
+    return min(dues, default=float("inf"))
+
+
+def _way(destination: Destination) -> tuple[object, ...]:
+    """What a branch is opened with."""
+    return destination.url, destination.login, destination.signing
+
+
+def _form(destination: Destination) -> tuple[object, ...]:
+    """What decides about every file of a destination."""
+    return (
+        destination.uid,
+        destination.base,
+        destination.policy,
+        destination.recipients,
+        destination.exclusive,
+    )

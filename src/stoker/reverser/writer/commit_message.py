@@ -1,0 +1,159 @@
+"""What a commit says: a line for people, the objects, and trailers for machines.
+
+    [UPDATE] apps/v1/deployments/shop/web
+
+    X-ConfigButler-ClusterUID: 6d2c…
+    X-ConfigButler-ControllerNS: configbutler-system
+    X-ConfigButler-ControllerName: gitops-reverser
+    X-ConfigButler-InstanceID: gitops-reverser-0
+    X-ConfigButler-Author: alice
+
+A commit of several objects has a summary above a list of them. A destination may bring
+a template for the part above the trailers; the trailers are ours in any case, and
+nothing that comes from an object or a user can begin a line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from stoker.domain.errors import InvalidValue
+from stoker.reverser.authors.facts import User
+from stoker.reverser.writer.batch import Planned
+from stoker.reverser.manifest.path import CORE, ObjectKey
+from stoker.reverser.selection.rules import Operation
+
+UNKNOWN = "unknown"
+SEVERAL = "*"
+"""What a field of a template is when the objects of a commit differ in it."""
+MAX_LISTED = 50
+MAX_TEMPLATE = 4096
+_LONGEST = 16_384
+
+_FIELD = re.compile(r"\{\{\s*\.([A-Za-z]+)\s*\}\}")
+_PLAIN_USER = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 @:._+/=-]{0,254}[A-Za-z0-9])?")
+
+
+class Origin(NamedTuple):
+    """Which installation writes: the values of the four trailers."""
+
+    cluster_uid: str
+    controller_ns: str
+    controller_name: str
+    instance_id: str
+
+
+class MessageTemplate:
+    """`GitDestination.spec.commit.template`, checked once and filled often."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_TEMPLATE:
+            raise InvalidValue(f"commit.template is longer than {MAX_TEMPLATE} characters")
+        for name in _FIELD.findall(text):
+            if name not in _FIELDS:
+                raise InvalidValue(f"commit.template asks for .{name}; there are {', '.join(_FIELDS)}")
+        if "{{" in _FIELD.sub("", text):
+            raise InvalidValue("commit.template has '{{' that begins no field such as {{.Name}}")
+        self.text = text
+
+    def filled(self, commit: Planned) -> str:
+        values: dict[str, str] = {}
+
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
+            if name not in values:
+                values[name] = _line(_FIELDS[name](commit))
+            return values[name]
+
+        return _FIELD.sub(value, self.text)
+
+
+def message_of(commit: Planned, origin: Origin, template: MessageTemplate | None = None) -> str:
+    """The whole message of a commit, with a newline at its end."""
+    text = _cleaned(template.filled(commit)) if template is not None else ""
+    return f"{text or _standard(commit)}\n\n{trailers(origin, commit.author)}"
+
+
+def trailers(origin: Origin, author: User | None) -> str:
+    """The last paragraph of every commit."""
+    lines: Mapping[str, str] = {
+        "ClusterUID": _line(origin.cluster_uid),
+        "ControllerNS": _line(origin.controller_ns),
+        "ControllerName": _line(origin.controller_name),
+        "InstanceID": _line(origin.instance_id),
+        "Author": UNKNOWN if author is None else _user(author.name),
+    }
+    return "".join(f"X-ConfigButler-{name}: {value}\n" for name, value in lines.items())
+
+
+def subject(commit: Planned) -> str:
+    """The first line where no template says otherwise."""
+    if len(commit.changes) == 1:
+        (change,) = commit.changes
+        return f"[{change.operation}] {_object(change.key)}"
+    counts = Counter(change.operation for change in commit.changes)
+    told = ", ".join(f"{operation} {counts[operation]}" for operation in Operation if counts[operation])
+    where = _common(change.key.namespace for change in commit.changes)
+    what = _common(change.key.resource for change in commit.changes)
+    objects = "objects" if what == SEVERAL else what
+    return f"[{told}] {len(commit.changes)} {objects}" + (
+        f" in {where}" if where not in ("", SEVERAL) else ""
+    )
+
+
+def _standard(commit: Planned) -> str:
+    if len(commit.changes) == 1:
+        return subject(commit)
+    listed = [f"- {change.operation} {_object(change.key)}" for change in commit.changes[:MAX_LISTED]]
+    if len(commit.changes) > MAX_LISTED:
+        listed.append(f"- and {len(commit.changes) - MAX_LISTED} more")
+    return "\n".join((subject(commit), "", *listed))
+
+
+def _object(key: ObjectKey) -> str:
+    return "/".join(_line(part) for part in (key.group or CORE, *key[1:]) if part)
+
+
+def _line(text: str) -> str:
+    """Text from outside within one line: whatever a terminal or git would act on is escaped."""
+    if text.isprintable():
+        return text
+    chars = (c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    return "".join(chars)
+
+
+def _user(name: str) -> str:
+    """As it is where nothing else can be meant; otherwise between quotes, as a user called `unknown` is."""
+    return name if _PLAIN_USER.fullmatch(name) and name != UNKNOWN else json.dumps(name)
+
+
+def _common(values: Iterable[str]) -> str:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else SEVERAL
+
+
+def _cleaned(text: str) -> str:
+    """A template's text as git would keep it: no control characters, no empty lines at either end."""
+    lines = ("".join(c for c in line if c.isprintable() or c == "\t").rstrip() for line in text.split("\n"))
+    return "\n".join(lines).strip("\n")[:_LONGEST].strip()
+
+
+def _of_keys(field: Callable[[ObjectKey], str]) -> Callable[[Planned], str]:
+    return lambda commit: _common(field(change.key) for change in commit.changes)
+
+
+_FIELDS: Mapping[str, Callable[[Planned], str]] = {
+    "Operation": lambda commit: _common(change.operation for change in commit.changes),
+    "Group": _of_keys(lambda key: key.group or CORE),
+    "Version": _of_keys(lambda key: key.version),
+    "Resource": _of_keys(lambda key: key.resource),
+    "Namespace": _of_keys(lambda key: key.namespace),
+    "Name": _of_keys(lambda key: key.name),
+    "Count": lambda commit: str(len(commit.changes)),
+    "Author": lambda commit: commit.author.name if commit.author is not None else UNKNOWN,
+    "Summary": subject,
+}

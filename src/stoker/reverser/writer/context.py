@@ -1,0 +1,54 @@
+"""What all writers of a process share: the way to git and to the cluster, and whom to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.git.process.runner import GitRunner
+from stoker.git.commit.types import Signer
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.client import Client
+from stoker.reverser.authors.attribution import Observed
+from stoker.reverser.authors.facts import User
+from stoker.reverser.writer.batch import Capacity
+from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.prune import DELETE_CAP
+from stoker.reverser.destinations import ConfigRef
+from stoker.reverser.metrics import Meter
+from stoker.reverser.watch.watch_set import Watches
+
+REFRESH = 300.0
+BACKOFF = Backoff(base=0.5, ceiling=30.0)
+SLOW_BACKOFF = Backoff(base=5.0, ceiling=30.0)
+"""For what a person must mend: they will not be quicker than that."""
+
+AuthorOf = Callable[[Observed, float], User | None]
+SignerOf = Callable[[ConfigRef], Signer | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Handed to every writer."""
+
+    client: Client
+    git: GitRunner
+    folder: Path
+    """Where the mirrors lie."""
+    home: str
+    """The reverser's own namespace."""
+    origin: Origin
+    author_of: AuthorOf
+    signer_of: SignerOf
+    watches: Watches
+    meter: Meter
+    stirred: Callable[[], None]
+    """Told that there is something new to be said in a status."""
+    delete_cap: int = DELETE_CAP
+    refresh: float = REFRESH
+    """How often the branch is looked at although nobody wrote."""
+    require_known_hosts: bool = False
+    author_patience: float = 0.0
+    """How long a change without an author waits for the fact of another replica."""
+    capacity: Capacity | None = None

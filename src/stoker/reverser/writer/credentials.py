@@ -1,0 +1,107 @@
+"""What opens a repository: the Secret of a GitRepoConfig, read anew for each use.
+
+Its keys are those of C-165: `username` and `password`, or `token`, or `ssh-privatekey`
+(also `identity`) with `known_hosts`; beside them `ca.crt` for a server with a certificate
+of its own. Nothing that was read is kept, so a rotated Secret counts from the next call on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.git.auth.credentials import TOKEN_USER, Access, AccessReader, Login, Password, SshKey, always
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.resources import SECRETS
+from stoker.reverser.manifest.secret_policy import SecretRef
+
+SSH_KEYS = ("ssh-privatekey", "identity")
+
+
+class _SecretObject(msgspec.Struct):
+    """As much of a Secret as is needed; it lives no longer than one call."""
+
+    data: dict[str, str] = {}
+
+
+class Values:
+    """What one Secret holds, for the time of one call; nothing of it is ever shown."""
+
+    def __init__(self, ref: SecretRef, data: dict[str, str]) -> None:
+        self._ref = ref
+        self._data = data
+
+    def has(self, key: str) -> bool:
+        return bool(self._data.get(key))
+
+    def value(self, *keys: str) -> Secret:
+        """What stands under the first of these keys that is there."""
+        key = next((each for each in keys if self._data.get(each)), None)
+        if key is None:
+            raise Stalled(
+                f"{self._where()} has nothing under key {' or '.join(map(repr, keys))}",
+                reason=Reason.SECRET_NOT_FOUND,
+            )
+        try:
+            return Secret(base64.b64decode(self._data[key]).strip())
+        except binascii.Error:
+            raise Stalled(
+                f"key {key!r} of {self._where()} is not base64", reason=Reason.SECRET_NOT_FOUND
+            ) from None
+
+    def line(self, key: str) -> Secret:
+        """The same where it must be one line, because git is handed it in a variable."""
+        value = self.value(key)
+        if not value.is_one_line:
+            raise Stalled(
+                f"{self._where()} holds more or other than a line of text under {key!r}",
+                reason=Reason.INVALID_VALUE,
+            )
+        return value
+
+    def _where(self) -> str:
+        return f"Secret {self._ref.name!r} in namespace {self._ref.namespace!r}"
+
+
+async def read_secret(client: Client, ref: SecretRef) -> Values:
+    """The Secret as it is now; refused by its name if it is not there."""
+    try:
+        found = await client.get(SECRETS, ref.name, ref.namespace, into=_SecretObject)
+    except NotFound:
+        raise Stalled(
+            f"Secret {ref.name!r} does not exist in namespace {ref.namespace!r}",
+            reason=Reason.SECRET_NOT_FOUND,
+        ) from None
+    return Values(ref, found.data)
+
+
+def access_reader(
+    client: Client, login: SecretRef | None, *, require_known_hosts: bool = False
+) -> AccessReader:
+    """Reads the login whenever git is to be let in."""
+    if login is None:
+        return always(Access(require_known_hosts=require_known_hosts))
+    ref = login
+
+    async def read() -> Access:
+        values = await read_secret(client, ref)
+        ca = values.value("ca.crt").reveal_bytes() if values.has("ca.crt") else None
+        return Access(_login(values), ca=ca, require_known_hosts=require_known_hosts)
+
+    return read
+
+
+def _login(values: Values) -> Login:
+    if any(map(values.has, SSH_KEYS)):
+        hosts = values.value("known_hosts").reveal_bytes() if values.has("known_hosts") else None
+        return SshKey(values.value(*SSH_KEYS), hosts)
+    if values.has("token"):
+        user = values.line("username").reveal() if values.has("username") else TOKEN_USER
+        return Password(user, values.line("token"))
+    return Password(values.line("username").reveal(), values.line("password"))

@@ -1,0 +1,220 @@
+"""Commits from their making to their arrival: taken from outboxes, pushed, settled, or cut where refused.
+
+A part of `stoker.reverser.writer.branch_writer`. What was made stays as it is until a server has said
+what became of it: the same commits are asked for again, so that a push of unknown
+outcome is recognised. Only a refusal for good (too large, declined) has them cut, down
+to single objects. If one object alone is declined and the next one is taken, it was that
+object; if both are declined, it is the branch, and everything waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.failpoints import reached
+from stoker.domain.refs import CommitId
+from stoker.git.commit.branch import Branch
+from stoker.git.commit.push import PushDeclined, PushTooLarge
+from stoker.git.commit.types import Pushed
+from stoker.reverser.writer.commits import Made, Maker
+from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
+from stoker.reverser.writer.outbox import Outbox, Written
+from stoker.reverser.writer.context import Tools
+from stoker.reverser.destinations import Place
+from stoker.telemetry import tracing
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+_SHOWN = 5
+
+
+class Delivery:
+    """What one writer has made and not yet brought away."""
+
+    def __init__(self, place: Place, tools: Tools, clock: Clock) -> None:
+        self._place = place
+        self._tools = tools
+        self._clock = clock
+        self._maker = Maker(tools.origin)
+        self._made: list[Made] = []
+        self._aside: list[Made] = []
+        """Single objects that were declined, each alone, while it is not known whether it is theirs."""
+        self._portion: int | None = None
+        """How many objects go with one push, while that has to be found out."""
+        self.is_last = False
+        """Whether there is no later: windows, intervals and late authors do not count any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    @property
+    def paths(self) -> set[str]:
+        """All that is on its way."""
+        return {change.path for made in (*self._made, *self._aside) for change in made.planned.changes}
+
+    def due_at(self) -> float:
+        """When it has to be pushed."""
+        if self.is_last or self._portion is not None:
+            return 0.0
+        cadence = self._made[0].outbox.destination.cadence
+        return cadence.due_at(self._made[0].at, len(self._made))
+
+    def forget(self, outbox: Outbox) -> None:
+        """Nothing more is brought to this one."""
+        self._made = [each for each in self._made if each.outbox is not outbox]
+        self._aside = [each for each in self._aside if each.outbox is not outbox]
+
+    def take(self, outboxes: Iterable[Outbox]) -> None:
+        """Make commits of all that is due."""
+        now = self._clock.monotonic()
+        for box in outboxes:
+            due = box.due_at()
+            if due is None or due > now:
+                continue
+            reached("batch.take.before")
+            first = box.batcher.oldest_at()
+            plans = box.batcher.take(
+                lambda seen: self._tools.author_of(seen, now),
+                now=now,
+                patience=0.0 if self.is_last else self._tools.author_patience,
+            )
+            box.in_a_hurry = False
+            if not plans:
+                continue
+            when = int(self._clock.now().timestamp())
+            self._made += self._maker.made(box, plans, self._made, at=now, when=when)
+            if first is not None:
+                self._tools.meter.taken(self._place, now - first)
+            reached("batch.take.after")
+
+    async def push(self, branch: Branch) -> Pushed:
+        """Bring away what goes with one push; raises, and then everything is as it was."""
+        started = self._clock.monotonic()
+        made = self._next()
+        reached("batch.deliver.before")
+        pushed = await self._brought(branch, made)
+        reached("batch.deliver.after")
+        self._made = self._made[len(made) :]
+        reached("batch.settle.before")
+        self._settle(made, pushed, self._clock.monotonic() - started)
+        reached("batch.settle.after")
+        return pushed
+
+    async def _brought(self, branch: Branch, made: list[Made]) -> Pushed:
+        """The push; in a trace that begins where the first of these changes was noticed."""
+        commits = [each.commit for each in made]
+        if not tracing.is_on():
+            return await branch.commit(commits)
+        now = self._clock.monotonic()
+        changes = [change for each in made for change in each.planned.changes]
+        noticed = now - min((change.at for change in changes), default=now)
+        place = {"repo": self._place.repository, "branch": self._place.branch}
+        with tracing.past("reverser.change", noticed, **place, changes=len(changes)) as told:
+            objects = ", ".join(f"{change.operation} {change.key}" for change in changes[:_SHOWN])
+            tracing.passed("watch.event", noticed, now - min(each.at for each in made), objects=objects)
+            with tracing.step("git.push", commits=len(commits)):
+                pushed = await branch.commit(commits)
+            told.say(tip=str(pushed.tip or ""))
+            return pushed
+
+    def divide(self, error: StokerError) -> bool:
+        """A push has failed: whether there is another way to bring the same changes, at once."""
+        if not isinstance(error, (PushTooLarge, PushDeclined)) or not self._made:
+            return False
+        tried = self._made[:1] if self._portion is not None else self._made
+        count = sum(each.size for each in tried)
+        if count > 1:
+            self._portion = max(1, count // 2)
+            self._made = self._maker.cut(self._made, self._portion)
+            return True
+        if isinstance(error, PushTooLarge):
+            self._refuse(self._made.pop(0), error.message)
+        elif len(self._made) > 1 and not self._aside:
+            self._aside.append(self._made.pop(0))  # it, or everything? the next one tells
+        else:
+            self._made = [*self._aside, *self._made]
+            self._aside = []
+            return False
+        if not self._made:
+            self._portion = None
+        return True
+
+    def _next(self) -> list[Made]:
+        """What goes with one push: all of it, but no more deletions than may go at once."""
+        if self._portion is not None:
+            return self._made[:1]
+        deleted = 0
+        for position, made in enumerate(self._made):
+            deleted += sum(change.content is None for change in made.planned.changes)
+            if deleted > self._tools.delete_cap and position:
+                return self._made[:position]
+        return list(self._made)
+
+    def _settle(self, made: list[Made], pushed: Pushed, seconds: float) -> None:
+        now, meter = self._clock.monotonic(), self._tools.meter
+        refused = {note.path: note.why for note in pushed.refused}
+        meter.pushed(self._place, len(pushed.commits), pushed.bytes, pushed.replays, seconds)
+        for each in made:
+            meter.arrived(self._place, now - min(change.at for change in each.planned.changes))
+        # A commit in which nothing was left to change is not there, and then nobody knows which is whose.
+        arrived = list(zip(made, pushed.commits, strict=True)) if len(made) == len(pushed.commits) else []
+        for box in dict.fromkeys(each.outbox for each in made):
+            plans = [each.planned for each in made if each.outbox is box]
+            box.batcher.settle(plans)
+            meter.wrote(box.destination.ref, plans, self._tools.watches.around.kinds)
+            box.settled([change.path for plan in plans for change in plan.changes], refused)
+            self._note_marker(box, refused.get(marker_path(box.destination.base), ""))
+            written = _written([each for each in arrived if each[0].outbox is box], self._clock.now(), now)
+            box.arrived(pushed.tip if pushed.commits else None, self._clock.now(), written)
+        if pushed.commits:
+            self._tell(made, pushed)
+        for one in self._aside:  # what came after them was taken, so it was about them
+            self._refuse(one, "the repository declines it")
+        self._aside = []
+        if self._portion is not None:
+            self._portion = self._portion * 2 if self._made else None
+            self._made = self._made if self._portion is None else self._maker.cut(self._made, self._portion)
+        self._tools.stirred()
+
+    def _note_marker(self, box: Outbox, refused: str) -> None:
+        box.marker_trouble = refused
+        if refused:
+            self._tools.meter.marker_conflict(box.destination.ref)
+        elif box.marker.standing is Standing.FREE:
+            box.marker = Marked(Standing.OURS)
+
+    def _refuse(self, one: Made, why: str) -> None:
+        one.outbox.batcher.settle([one.planned])
+        paths = [change.path for change in one.planned.changes]
+        one.outbox.settled(paths, dict.fromkeys(paths, why))
+        one.outbox.freed()
+        self._tools.stirred()
+
+    def _tell(self, made: list[Made], pushed: Pushed) -> None:
+        changes = [change for each in made for change in each.planned.changes]
+        log.info(
+            "push.done",
+            repo=self._place.repository,
+            branch=self._place.branch,
+            destinations=sorted({str(each.outbox.destination.ref) for each in made}),
+            commits=[*pushed.commits[:_SHOWN]],
+            count=len(pushed.commits),
+            objects=[f"{change.operation} {change.key}" for change in changes[:_SHOWN]],
+            changes=len(changes),
+            replays=pushed.replays,
+        )
+
+
+def _written(arrived: Sequence[tuple[Made, CommitId]], at: datetime, now: float) -> list[Written]:
+    """Commits as people are told of them, in their order."""
+    found = []
+    for made, commit in arrived:
+        author = made.planned.author
+        subject = made.commit.message.partition("\n")[0]
+        waited = now - min(change.at for change in made.planned.changes)
+        found.append(Written(commit, author.name if author is not None else None, subject, at, waited))
+    return found

@@ -1,0 +1,149 @@
+"""GitRepoConfigs before anything is written: is the repository there, does it let us in, can the key sign?
+
+A repository that no destination uses yet is tried all the same, so that whoever writes a
+GitRepoConfig learns at once whether it is right. Signing keys are looked at for all of
+them, because people need the public half before the first commit, not after it. Each
+GitRepoConfig is tried by a task of its own: one that does not answer holds up no other.
+
+Nothing is written from here. What works is tried again as often as a branch is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from stoker.api.kinds.destinations import GitRepoConfig
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.git.remote.remote import Remote
+from stoker.git.process.runner import GitRunner
+from stoker.git.commit.push_check import try_writing
+from stoker.kube.client.client import Client
+from stoker.kube.runtime.result import understood
+from stoker.reverser.writer.credentials import access_reader
+from stoker.reverser.writer.signing_keys import SigningKeys
+from stoker.reverser.writer.context import SLOW_BACKOFF
+from stoker.reverser.destinations import ConfigRef
+from stoker.reverser.manifest.secret_policy import SecretRef
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+AT_ONCE = 4
+
+
+class Subject(NamedTuple):
+    """What is tried; where something of it changes, it is tried anew."""
+
+    ref: ConfigRef
+    url: RepoUrl
+    branches: tuple[str, ...]
+    login: SecretRef | None
+    signing: SecretRef | None
+    is_idle: bool
+    """No destination uses it: nobody else would find out whether it works."""
+
+
+class Outcome(NamedTuple):
+    """What the last try has shown."""
+
+    error: StokerError | None = None
+
+
+class Trials:
+    """All that are tried, each as often as it makes sense."""
+
+    def __init__(
+        self,
+        client: Client,
+        git: GitRunner,
+        keys: SigningKeys,
+        clock: Clock,
+        *,
+        refresh: float,
+        require_known_hosts: bool,
+        stirred: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._git = git
+        self._keys = keys
+        self._clock = clock
+        self._refresh = refresh
+        self._require_known_hosts = require_known_hosts
+        self._stirred = stirred
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._running: dict[Subject, asyncio.Task[None]] = {}
+        self._outcomes: dict[ConfigRef, Outcome] = {}
+
+    def follow(self, configs: Sequence[GitRepoConfig], used: Collection[ConfigRef], *, speaks: bool) -> None:
+        """What there is to try from now on; repositories themselves by the one replica that speaks alone."""
+        wanted = {
+            subject
+            for one in configs
+            if (subject := _subject(one, used, speaks=speaks)).is_idle or subject.signing is not None
+        }
+        for subject in self._running.keys() - wanted:
+            self._running.pop(subject).cancel()
+            self._outcomes.pop(subject.ref, None)
+        for subject in wanted - self._running.keys():
+            task = asyncio.get_running_loop().create_task(self._try_for_ever(subject), name=str(subject.ref))
+            self._running[subject] = task
+
+    def outcome(self, ref: ConfigRef) -> Outcome | None:
+        """None while nothing is known."""
+        return self._outcomes.get(ref)
+
+    async def stop(self) -> None:
+        tasks = [*self._running.values()]
+        self._running.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _try_for_ever(self, subject: Subject) -> None:
+        failures = 0
+        while True:
+            async with self._at_once:
+                error = await self._try(subject)
+            failures = 0 if error is None else failures + 1
+            before = self._outcomes.get(subject.ref)
+            self._outcomes[subject.ref] = Outcome(error)
+            if error is not None and (before is None or str(before.error) != str(error)):
+                log.warning(
+                    "repository.failed", config=str(subject.ref), reason=error.reason, error=error.message
+                )
+            self._stirred()
+            await self._clock.sleep(self._refresh if error is None else SLOW_BACKOFF.delay(failures))
+
+    async def _try(self, subject: Subject) -> StokerError | None:
+        try:
+            for branch in subject.branches:
+                GitRef(f"refs/heads/{branch}")
+            if subject.signing is not None:
+                await self._keys.look(subject.ref)
+            if subject.is_idle:
+                access = access_reader(
+                    self._client, subject.login, require_known_hosts=self._require_known_hosts
+                )
+                await try_writing(Remote(self._git, subject.url, access))
+        except Exception as error:
+            if not isinstance(error, StokerError):
+                log.exception("trial.crashed", config=str(subject.ref))
+            return understood(error)
+        return None
+
+
+def _subject(one: GitRepoConfig, used: Collection[ConfigRef], *, speaks: bool) -> Subject:
+    ref = ConfigRef(one.metadata.namespace, one.metadata.name)
+    login, signing = one.spec.secret_ref, one.spec.signing
+    return Subject(
+        ref,
+        RepoUrl(one.spec.repo_url),
+        one.spec.allowed_branches,
+        SecretRef(ref.namespace, login.name) if login else None,
+        SecretRef(ref.namespace, signing.secret_ref.name) if signing else None,
+        speaks and ref not in used and not one.spec.suspend,
+    )

@@ -1,0 +1,144 @@
+"""Outboxes and the branch as it is: opened, looked at again where others may have been, and swept.
+
+A part of `stoker.reverser.writer.branch_writer`. Nothing is pushed from here; what has to change is put
+into the outbox like every other change.
+"""
+
+from __future__ import annotations
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId
+from stoker.git.commit.branch import Branch
+from stoker.reverser.writer.ownership_marker import Standing, judged, marker_path
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.prune import sweep
+from stoker.reverser.writer.context import SLOW_BACKOFF, Tools
+from stoker.reverser.manifest.path import placed
+from stoker.reverser.manifest.render import starts_as
+from stoker.reverser.manifest.secret_policy import SecretPolicy
+from stoker.reverser.encryption.digest_keys import ensure_keys
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class Opener:
+    """Knows what stands on the branch, for the outboxes of one writer."""
+
+    def __init__(self, tools: Tools, clock: Clock) -> None:
+        self._tools = tools
+        self._clock = clock
+
+    async def open(self, branch: Branch, box: Outbox, tip: CommitId | None) -> None:
+        """Let an outbox be fed, unless its folder is another's or it cannot be sealed for."""
+        destination = box.destination
+        digits = len(tip) if tip is not None else 40
+        try:
+            if destination.policy is SecretPolicy.ENCRYPT:
+                # Ciphers take ten megabytes, and most destinations need none.
+                from stoker.reverser.encryption.sealer import SopsSealer  # noqa: PLC0415
+
+                keys = await ensure_keys(self._tools.client, self._tools.home)
+                base, known = destination.base, box.known
+                box.sealer = SopsSealer(
+                    destination.recipients, keys, base, known, digits=digits, clock=self._clock
+                )
+        except Stalled as error:  # of this destination alone; the others go on
+            box.trouble, box.retry_at = error, self._clock.monotonic() + SLOW_BACKOFF.ceiling
+            self._tools.stirred()
+            return
+        if not await self._may_write(branch, box):
+            return
+        box.open(await branch.listed(destination.base), digits)
+        self._tools.watches.opened(box)
+        self._tools.stirred()
+        log.info("destination.opened", destination=str(destination.ref), files=len(box.files), tip=tip)
+
+    async def look(self, branch: Branch, box: Outbox, on_their_way: set[str]) -> bool:
+        """What others have done to a folder; False if it is theirs now."""
+        if not await self._may_write(branch, box):
+            return False
+        if box.compare(await branch.listed(box.destination.base), on_their_way) or box.unwritten:
+            self.bring_again(box)
+            box.sweep_soon()
+        return True
+
+    def bring_again(self, box: Outbox) -> None:
+        """Everything that lives, once more: what differs by then is written."""
+        feeding = [each.watched for each in self._tools.watches.feeding(box.destination.ref)]
+        self._tools.watches.reseed(feeding, box.destination.ref)
+
+    def calm(self, box: Outbox) -> None:
+        """Let go of paths that were in a loop and rest now; as they are by now they are written."""
+        watches, ref = self._tools.watches, box.destination.ref
+        for path in box.loops.calmed(self._clock.monotonic()):
+            key = placed(path, box.destination.base)
+            watched = key and watches.around.selection.listed_in(key, ref)
+            if watched:
+                watches.reseed((watched,), ref)
+            self._tools.stirred()
+
+    async def sweep(self, branch: Branch, box: Outbox) -> None:
+        """One pass over the files that nobody has claimed."""
+        destination, watches = box.destination, self._tools.watches
+        found = sweep(
+            box.unclaimed,
+            destination.base,
+            destination.ref,
+            watches.around.selection,
+            lambda watched, key: watches.shows(watched, key, destination.ref),
+            self._tools.delete_cap,
+        )
+        box.to_be_swept = False
+        if destination.prune != "Always":
+            box.kept(found.found)
+            self._tools.stirred()
+            return
+        box.kept(0)
+        unsure = [orphan.path for orphan in found.orphans if orphan.unknown_kind]
+        contents = await branch.read(unsure) if unsure else {}
+        for orphan in found.orphans:
+            content = contents.get(orphan.path, b"")
+            if orphan.path not in box.unclaimed:
+                continue  # somebody claimed it while it was read
+            if orphan.unknown_kind and not starts_as(content, orphan.key.api_version):
+                box.unclaimed.discard(orphan.path)  # it only lies where one of ours could
+            else:
+                box.drop(orphan.key, orphan.path, None)
+        if found.orphans:
+            log.info("orphans.swept", destination=str(destination.ref), count=len(found.orphans))
+            box.to_be_swept |= found.more
+            box.swept_out = found.more
+            box.hurry()
+
+    async def _may_write(self, branch: Branch, box: Outbox) -> bool:
+        """Read the marker; a folder of another is refused where the destination is to be exclusive."""
+        wanted = [marker_path(box.destination.base)]
+        if box.sealer is not None:
+            wanted.append(box.sealer.path)
+        contents = await branch.read(wanted)
+        if box.sealer is not None:
+            box.sealer.load(contents.get(box.sealer.path))
+        known = box.marker
+        marked = box.marker = judged(contents.get(wanted[0]), self._tools.origin)
+        if marked.standing is not Standing.THEIRS:
+            box.trouble = None
+            return True
+        ref, exclusive = box.destination.ref, box.destination.exclusive
+        if marked != known:
+            self._tools.meter.marker_conflict(ref)
+            if exclusive:
+                self._tools.meter.ownership_conflict(ref)
+            log.warning("marker.mismatch", destination=str(ref), owner=marked.owner, exclusive=exclusive)
+        if not exclusive:
+            return True
+        taken_over = known.standing is Standing.OURS or (
+            box.trouble is not None and box.trouble.reason is Reason.ANOTHER_OWNER_ACTIVE
+        )
+        reason = Reason.ANOTHER_OWNER_ACTIVE if taken_over else Reason.MARKER_MISMATCH
+        box.trouble = Stalled(f"folder {box.destination.base} belongs to {marked.owner}", reason=reason)
+        box.retry_at = self._clock.monotonic() + self._tools.refresh
+        self._tools.stirred()
+        return False

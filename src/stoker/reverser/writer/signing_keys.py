@@ -1,0 +1,89 @@
+"""The signers of all repositories that ask for one; a key is read from its Secret whenever it is used.
+
+A key that was exchanged counts from the next commit on. Its public half is remembered
+for the status; the key itself only as long as its Secret has not changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.api.kinds.destinations import GitRepoConfig
+from stoker.domain.secrets import Secret
+from stoker.git.signature.sign import SigningFailed
+from stoker.git.commit.types import Signer
+from stoker.kube.client.client import Client
+from stoker.reverser.writer.credentials import SSH_KEYS, read_secret
+from stoker.reverser.writer.signing_key_check import Signing, tried
+from stoker.reverser.destinations import ConfigRef
+from stoker.reverser.manifest.secret_policy import SecretRef
+
+
+class SigningKeys:
+    """One signer for each GitRepoConfig that wants its commits signed."""
+
+    def __init__(self, client: Client, cache: Path) -> None:
+        self._client = client
+        self._cache = cache
+        self._wanted: dict[ConfigRef, SecretRef] = {}
+        self._signers: dict[ConfigRef, _Signer] = {}
+
+    def follow(self, configs: Sequence[GitRepoConfig]) -> None:
+        self._wanted = {
+            ConfigRef(one.metadata.namespace, one.metadata.name): SecretRef(
+                one.metadata.namespace, one.spec.signing.secret_ref.name
+            )
+            for one in configs
+            if one.spec.signing is not None
+        }
+        self._signers = {
+            ref: signer for ref, signer in self._signers.items() if self._wanted.get(ref) == signer.secret
+        }
+
+    def signer_of(self, ref: ConfigRef) -> Signer | None:
+        secret = self._wanted.get(ref)
+        if secret is None:
+            return None
+        if ref not in self._signers:
+            self._signers[ref] = _Signer(self._client, secret, self._cache)
+        return self._signers[ref]
+
+    async def look(self, ref: ConfigRef) -> None:
+        """Read the key of a repository and try it; raises why it cannot sign."""
+        self.signer_of(ref)
+        if ref in self._signers:
+            await self._signers[ref].look()
+
+    def public_key(self, ref: ConfigRef) -> str | None:
+        """As far as the key was read already."""
+        signer = self._signers.get(ref)
+        return signer.public_key if signer is not None else None
+
+
+class _Signer:
+    def __init__(self, client: Client, secret: SecretRef, cache: Path) -> None:
+        self.secret = secret
+        self.public_key: str | None = None
+        self._client = client
+        self._cache = cache
+        self._digest = b""
+        self._signing: Signing | None = None
+
+    async def sign(self, payload: bytes) -> str:
+        return await (await self.look()).signer.sign(payload)
+
+    async def look(self) -> Signing:
+        """The key as its Secret has it now."""
+        values = await read_secret(self._client, self.secret)
+        where = f"Secret {self.secret.namespace}/{self.secret.name}"
+        key: Secret = values.value(*SSH_KEYS)
+        digest = hashlib.sha256(key.reveal_bytes()).digest()
+        if self._signing is None or digest != self._digest:
+            try:
+                self._signing, self._digest = await tried(key, self._cache), digest
+            except SigningFailed as error:
+                raise SigningFailed(f"{error.message} (of {where})", reason=error.reason) from None
+            self.public_key = self._signing.public_key
+        return self._signing

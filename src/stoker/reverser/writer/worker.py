@@ -1,0 +1,182 @@
+"""One worker: a repository and a branch, held by a Lease and written by one hand.
+
+    opened ─▶ changes wait ─▶ taken as commits ─▶ pushed ─▶ settled
+                                    ▲               │ failed: the same commits again, later
+                                    └───────────────┘
+
+While it holds the Lease it lists the branch, lets its outboxes be fed, and pushes what is
+due. Destinations of different GitRepoConfigs on one branch share it and its order, but a
+push carries only those of one GitRepoConfig, under that one's credentials. A commit that
+was not pushed stays as it is and is asked for again unchanged: so a push whose outcome
+nobody told is recognised, and no commit is made twice. Nothing counts as written before
+its push is there; a worker that dies loses nothing, because the next one lists again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.leader.fencing import Leadership, LeadershipLost
+from stoker.kube.runtime.result import understood
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.context import Tools
+from stoker.reverser.writer.branch_writer import Writer
+from stoker.reverser.destinations import ConfigRef, Destination, Place
+from stoker.reverser.selection.rules import DestinationRef
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+_LONGEST_NAP = 3600.0
+_LAST_PUSH = 10.0
+
+
+@dataclass(slots=True)
+class Slots:
+    """How many workers push at a time: in all, and to one repository."""
+
+    in_all: asyncio.Semaphore
+    per_repository: int
+    _repositories: dict[str, asyncio.Semaphore] = field(default_factory=dict)
+
+    @contextlib.asynccontextmanager
+    async def turn(self, place: Place) -> AsyncIterator[None]:
+        mine = self._repositories.setdefault(place.repository, asyncio.Semaphore(self.per_repository))
+        async with mine, self.in_all:
+            yield
+
+
+class Worker:
+    """What is written to one branch, for as long as the Lease is ours."""
+
+    def __init__(self, place: Place, tools: Tools, slots: Slots, *, clock: Clock) -> None:
+        self.place = place
+        self._tools = tools
+        self._slots = slots
+        self._clock = clock
+        self._wanted: Mapping[DestinationRef, Destination] = {}
+        self._writers: dict[ConfigRef, Writer] = {}
+        self._stirred = asyncio.Event()
+        self._behind = False
+        self.leading = False
+
+    @property
+    def writers(self) -> tuple[Writer, ...]:
+        return tuple(self._writers.values())
+
+    @property
+    def outboxes(self) -> dict[DestinationRef, Outbox]:
+        return {ref: box for writer in self._writers.values() for ref, box in writer.outboxes.items()}
+
+    def writer_of(self, ref: DestinationRef) -> Writer | None:
+        return next((each for each in self._writers.values() if ref in each.outboxes), None)
+
+    def arrange(self, wanted: Mapping[DestinationRef, Destination]) -> None:
+        """The destinations of this branch from now on."""
+        self._wanted = wanted
+        self.stir()
+
+    def stir(self) -> None:
+        """Look at everything again, soon."""
+        self._stirred.set()
+
+    def tell(self) -> None:
+        """Something else is true of the branch than was said in statuses."""
+        self._tools.stirred()
+
+    async def work(self, leadership: Leadership) -> None:
+        """One term with the Lease, until cancelled."""
+        self.leading = True
+        self._tools.meter.active(self.place, True)
+        self._tools.stirred()
+        try:
+            while True:
+                self._stirred.clear()
+                self._arrange()
+                await self._round(leadership)
+                self._measure()
+                await self._rest()
+        except asyncio.CancelledError:
+            if leadership.remaining:
+                await self._finish(leadership)
+            raise
+        finally:
+            self.leading = False
+            for writer in self._writers.values():
+                writer.close()
+            self._writers = {}
+            self._tools.meter.active(self.place, False)
+            self._tools.meter.depth(self.place, 0)
+            self._tools.stirred()
+
+    def _measure(self) -> None:
+        self._tools.meter.depth(self.place, sum(len(box.batcher) for box in self.outboxes.values()))
+        behind = any(box.pending for box in self.outboxes.values())
+        if behind is not self._behind:
+            self._behind = behind
+            self._tools.stirred()  # the status tells what waits
+
+    def _arrange(self) -> None:
+        by_config: dict[ConfigRef, dict[DestinationRef, Destination]] = {}
+        for ref, destination in self._wanted.items():
+            by_config.setdefault(destination.config, {})[ref] = destination
+        for config in [each for each in self._writers if each not in by_config]:
+            self._writers.pop(config).close()
+        for config, wanted in by_config.items():
+            writer = self._writers.get(config)
+            if writer is not None and not writer.fits(wanted):
+                writer.close()
+                writer = None
+            if writer is None:
+                writer = self._writers[config] = Writer(
+                    self.place, config, self._tools, stir=self.stir, clock=self._clock
+                )
+            writer.arrange(wanted)
+
+    async def _round(self, leadership: Leadership) -> None:
+        for writer in self.writers:
+            due = writer.next_at()
+            if due is None or due > self._clock.monotonic():
+                continue
+            try:
+                async with self._slots.turn(self.place), leadership.acting():
+                    moved = await writer.act()
+            except LeadershipLost:
+                raise
+            except Exception as error:
+                writer.failed(understood(error))
+                if not isinstance(error, StokerError):
+                    log.exception("worker.crashed", branch=self.place.branch)
+                continue
+            if moved:
+                for other in self.writers:
+                    if other is not writer:
+                        other.branch_moved()
+
+    async def _finish(self, leadership: Leadership) -> None:
+        """The last push before the branch is another's: whose changes these are is known only here."""
+        self._arrange()
+        for writer in self.writers:
+            writer.hurry()
+            try:
+                async with deadline(self._clock, _LAST_PUSH), leadership.acting():
+                    await writer.act()
+            except (StokerError, TimeoutError) as error:
+                log.warning("branch.left_unfinished", branch=self.place.branch, error=str(error))
+
+    async def _rest(self) -> None:
+        """Until something was stirred, or the next thing is due."""
+        dues = [due for writer in self.writers if (due := writer.next_at()) is not None]
+        pause = min(dues, default=self._clock.monotonic() + _LONGEST_NAP) - self._clock.monotonic()
+        if pause <= 0:
+            await asyncio.sleep(0)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._clock, pause):
+                await self._stirred.wait()

@@ -1,0 +1,263 @@
+"""A bucket as a storage: S3 and what is compatible with it, or Google Cloud Storage.
+
+Objects lie below `{keyPrefix}/{gateway}/`. Credentials are those of a mounted Secret,
+or, where none is named, the pod's own identity as the cloud's variables give it. The
+library that speaks both protocols comes with the extra `s3` and is imported only
+here. Its messages hold addresses and answers; what is passed on is one short reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from stoker.domain.errors import Misconfigured, StokerError
+from stoker.domain.intent.policies import Bucket
+from stoker.domain.paths import RelPath
+from stoker.domain.secrets import Secret
+from stoker.snapshots.ids import safe_name
+from stoker.snapshots.storage import MAX_OBJECTS, Missing, Stored
+from stoker.snapshots.types import failed
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+
+ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "accessKeyId", "secretAccessKey", "sessionToken"
+SERVICE_ACCOUNT = "serviceAccount.json"
+DEFAULT_REGION = "us-east-1"
+LEFTOVERS_REST = 3600.0
+"""Nobody can lock a bucket: what is younger may be a snapshot on its way."""
+PART = 8 << 20
+AT_ONCE = 2
+
+_ENDPOINT = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[^?#@\s]*)?")
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+
+
+def s3(
+    bucket: Bucket,
+    gateway: str,
+    credentials: Mapping[str, Secret] | None = None,
+    *,
+    authorities: bytes = b"",
+    retries: int = 3,
+) -> BucketStorage:
+    """A bucket of S3, or of whoever answers at `endpoint`; `authorities` are to be trusted besides."""
+    store = _library().S3Store
+    region = bucket.region or DEFAULT_REGION
+    endpoint = bucket.endpoint
+    keys: dict[str, Any] = {"region": region}
+    if credentials is not None:  # then nothing comes from the pod's own variables
+        session = _key(credentials, SESSION_TOKEN) if credentials.get(SESSION_TOKEN) else None
+        login = {
+            "access_key_id": _key(credentials, ACCESS_KEY),
+            "secret_access_key": _key(credentials, SECRET_KEY),
+            "token": session,
+            "expires_at": None,
+        }
+        keys |= {"credential_provider": lambda: login, "skip_signature": False}
+        endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
+    if endpoint:
+        keys |= {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}  # the second would come first
+    return _made("s3", store, bucket, gateway, keys, authorities, retries)
+
+
+def gcs(
+    bucket: Bucket,
+    gateway: str,
+    credentials: Mapping[str, Secret] | None = None,
+    *,
+    authorities: bytes = b"",
+    retries: int = 3,
+) -> BucketStorage:
+    """A bucket of Google Cloud Storage, or of whoever answers at `endpoint` in its place."""
+    store = _library().GCSStore
+    keys: dict[str, str] = {}
+    if credentials is not None:
+        keys["service_account_key"] = _key(credentials, SERVICE_ACCOUNT, one_line=False)
+    if bucket.endpoint:
+        keys["base_url"] = bucket.endpoint
+    return _made("gs", store, bucket, gateway, keys, authorities, retries)
+
+
+class BucketStorage:
+    """The objects of one gateway below one prefix of a bucket."""
+
+    leftovers_rest = LEFTOVERS_REST
+
+    def __init__(self, store: ObjectStore, where: str) -> None:
+        self.where = where
+        self._store = store
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        yield
+
+    def listed(self) -> list[Stored]:
+        import obstore  # noqa: PLC0415 - only who has a bucket has the library
+
+        found: list[Stored] = []
+        with self._told("listed"):
+            for some in obstore.list(self._store):
+                found += [Stored(one["path"], one["size"], one["last_modified"].timestamp()) for one in some]
+                if len(found) > MAX_OBJECTS:
+                    raise failed(f"there are more than {MAX_OBJECTS} objects in {self.where}")
+        return found
+
+    def put(self, name: str, chunks: Iterable[bytes]) -> None:
+        import obstore  # noqa: PLC0415
+
+        own: list[BaseException] = []
+        with self._told("written", own):
+            parts = _guarded(_regrouped(chunks), own)
+            first = next(parts, b"")
+            if len(first) < PART:  # all there is
+                obstore.put(self._store, name, first, use_multipart=False)
+            else:
+                whole = chain((first,), parts)
+                obstore.put(
+                    self._store, name, whole, use_multipart=True, chunk_size=PART, max_concurrency=AT_ONCE
+                )
+
+    def get(self, name: str, start: int, length: int) -> bytes:
+        import obstore  # noqa: PLC0415
+
+        with self._told("read"):
+            try:
+                return bytes(obstore.get_range(self._store, name, start=start, length=length))
+            except FileNotFoundError as error:
+                code = _CODE.search(str(error))
+                if code is None or code[1] == "NoSuchKey":
+                    raise Missing(name) from None
+                raise  # the bucket itself, or the user
+            except Exception as error:
+                status = _STATUS.search(str(error))
+                if status is not None and status[1] == "416":
+                    return b""  # there is nothing from there on
+                raise
+
+    def delete(self, name: str) -> None:
+        import obstore  # noqa: PLC0415
+
+        with self._told("deleted"):
+            try:
+                obstore.delete(self._store, name)
+            except FileNotFoundError:
+                return
+
+    @contextmanager
+    def _told(self, what: str, own: list[BaseException] | None = None) -> Iterator[None]:
+        """Whatever the library says becomes one sentence; what our own part raised stays what it was."""
+        try:
+            yield
+        except (StokerError, Missing):
+            raise
+        except Exception as error:
+            if own:
+                raise own[0] from None
+            raise failed(f"the snapshots in {self.where} cannot be {what}: {_why(error)}") from None
+
+
+def _why(error: Exception) -> str:
+    text = str(error)
+    status, code = _STATUS.search(text), _CODE.search(text)
+    if status is not None:
+        return f"it answers {status[1]}" + (f" {code[1]}" if code is not None else "")
+    if isinstance(error, PermissionError) or type(error).__name__ in (
+        "PermissionDeniedError",
+        "UnauthenticatedError",
+    ):
+        return "it does not let us in"
+    return "it does not answer" if "error sending request" in text else f"{type(error).__name__}"
+
+
+def _regrouped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """In pieces of the size that a bucket takes, the last one smaller."""
+    waiting = bytearray()
+    for chunk in chunks:
+        waiting += chunk
+        while len(waiting) >= PART:
+            yield bytes(waiting[:PART])
+            del waiting[:PART]
+    if waiting:
+        yield bytes(waiting)
+
+
+def _guarded(parts: Iterator[bytes], own: list[BaseException]) -> Iterator[bytes]:
+    """What goes wrong on our side is remembered, for the library may wrap it."""
+    try:
+        yield from parts
+    except Exception as error:
+        own.append(error)
+        raise
+
+
+def _made(
+    scheme: str,
+    store: Any,
+    bucket: Bucket,
+    gateway: str,
+    keys: Mapping[str, Any],
+    authorities: bytes,
+    retries: int,
+) -> BucketStorage:
+    """With the library's class for the protocol, and what only that one is told."""
+    if not bucket.name:
+        raise Misconfigured("snapshots go to a bucket, and none is named")
+    if bucket.endpoint and not _ENDPOINT.fullmatch(bucket.endpoint):
+        raise Misconfigured(f"the endpoint of bucket {bucket.name!r} is no http or https address")
+    prefix = RelPath.clean(bucket.key_prefix).joined(safe_name(gateway))
+    where = f"{scheme}://{bucket.name}/{prefix}"
+    try:
+        opened: ObjectStore = store(
+            bucket.name,
+            prefix=prefix,
+            client_options=_client(bucket.endpoint, authorities),
+            retry_config=_retrying(retries),
+            **keys,
+        )
+    except Exception:  # whose words may hold what the library was given, a key among it
+        raise Misconfigured(f"{where} cannot be used with these settings and credentials") from None
+    return BucketStorage(opened, where)
+
+
+def _library() -> Any:
+    try:
+        import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
+    except ImportError:
+        raise Misconfigured(
+            "snapshots in a bucket need the package obstore; install stoker with the extra 's3'"
+        ) from None
+    return obstore.store
+
+
+def _key(credentials: Mapping[str, Secret], name: str, *, one_line: bool = True) -> str:
+    secret = credentials.get(name)
+    if not secret:
+        raise Misconfigured(f"the Secret with the credentials of the bucket has no {name}")
+    if one_line and not secret.is_one_line:
+        raise Misconfigured(f"{name} of the bucket's credentials is not one line of text")
+    try:
+        return secret.reveal()
+    except UnicodeDecodeError:
+        raise Misconfigured(f"{name} of the bucket's credentials is no text") from None
+
+
+def _client(endpoint: str, authorities: bytes) -> ClientConfig:
+    options: ClientConfig = {
+        "allow_http": endpoint.startswith("http://"),  # as whoever named it said
+        "connect_timeout": timedelta(seconds=10),
+        "timeout": timedelta(seconds=120),
+    }
+    if authorities:
+        options["root_certificate"] = authorities
+    return options
+
+
+def _retrying(retries: int) -> RetryConfig:
+    return {"max_retries": retries, "retry_timeout": timedelta(seconds=60)}

@@ -1,0 +1,120 @@
+"""What lies in the storage of one gateway, read and understood.
+
+Manifests never change, so the head of one that was read is remembered. One that
+cannot be read is named with its trouble and stands in nobody's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.domain.git_objects import BlobId
+from stoker.snapshots import ids as naming
+from stoker.snapshots.manifest import MAX_BYTES, NewerFormat, Sealed
+from stoker.snapshots.retention import Shelf, lacking, reusable
+from stoker.snapshots.storage import PIECE, Missing, Storage, Stored
+from stoker.snapshots.types import Head, Place, Snapshot, corrupt
+
+
+class Kept:
+    """Contents and where they lie; an older snapshot is looked into only for what no newer one has."""
+
+    def __init__(self, indexes: Iterator[dict[BlobId, Place]], packs: Collection[str]) -> None:
+        self._indexes = indexes
+        self._packs = packs
+        self._places: dict[BlobId, Place] = {}
+
+    def get(self, blob: BlobId) -> Place | None:
+        while blob not in self._places:
+            index = next(self._indexes, None)
+            if index is None:
+                return None
+            good = {blob: place for blob, place in index.items() if place.pack in self._packs}
+            self._places = good | self._places
+        return self._places[blob]
+
+
+class Shelves:
+    """Looks at one storage, again and again."""
+
+    def __init__(self, storage: Storage, gateway: str) -> None:
+        self._storage = storage
+        self._gateway = gateway
+        self._heads: dict[Stored, Head] = {}
+
+    def look(self) -> Shelf:
+        """What lies there now, with the head of each manifest."""
+        stored = [
+            one for one in self._storage.listed() if naming.belongs_to(self._gateway, naming.id_of(one.name))
+        ]
+        heads: dict[str, Head] = {}
+        troubles: dict[str, str] = {}
+        newer = False
+        remembered: dict[Stored, Head] = {}
+        for one in stored:
+            if not one.name.endswith(naming.MANIFEST):
+                continue
+            snapshot_id = naming.id_of(one.name)
+            try:
+                head = self._heads.get(one) or self.sealed(snapshot_id).head
+            except Stalled as error:
+                troubles[snapshot_id] = error.message
+                newer = newer or isinstance(error, NewerFormat)
+            else:
+                heads[snapshot_id] = remembered[one] = head
+        self._heads = remembered
+        return Shelf({one.name: one for one in stored}, heads, troubles, newer)
+
+    def sealed(self, snapshot_id: str) -> Sealed:
+        """One manifest; raises Stalled for one that is not there, or not what it was."""
+        if not naming.is_snapshot_id(snapshot_id) or not naming.belongs_to(self._gateway, snapshot_id):
+            raise self._unknown(snapshot_id)
+        data = bytearray()
+        try:
+            while len(data) <= MAX_BYTES:
+                piece = self._storage.get(snapshot_id + naming.MANIFEST, len(data), PIECE)
+                data += piece
+                if len(piece) < PIECE:
+                    return Sealed(snapshot_id, bytes(data))
+        except Missing:
+            raise self._unknown(snapshot_id) from None
+        raise corrupt(f"the manifest of snapshot {snapshot_id} is larger than any that we write")
+
+    def kept(self, shelf: Shelf, digits: int) -> Kept:
+        """Where contents lie that need not be stored again."""
+        return Kept(self._indexes(shelf, digits), reusable(shelf))
+
+    def _indexes(self, shelf: Shelf, digits: int) -> Iterator[dict[BlobId, Place]]:
+        for snapshot_id in shelf.ids:
+            head = shelf.heads.get(snapshot_id)
+            if head is not None and head.digits == digits:
+                with suppress(Stalled):  # its rows are wrong, or it is gone: nothing is taken from it
+                    yield self.sealed(snapshot_id).contents()
+
+    def _unknown(self, snapshot_id: str) -> Stalled:
+        whose = f"of gateway {self._gateway!r} in {self._storage.where}"
+        message = f"there is no snapshot {snapshot_id[:200]!r} {whose}"
+        return Stalled(message, reason=Reason.SNAPSHOT_NOT_FOUND)
+
+
+def line(snapshot_id: str, shelf: Shelf) -> Snapshot:
+    """What the list says of one snapshot."""
+    head = shelf.heads.get(snapshot_id)
+    if head is None:
+        return Snapshot(snapshot_id, trouble=shelf.troubles[snapshot_id])
+    own = (snapshot_id + naming.MANIFEST, snapshot_id + naming.PACK)
+    stored = sum(shelf.stored[name].size for name in own if name in shelf.stored)
+    why = lacking(head.packs, shelf.stored)
+    return Snapshot(
+        snapshot_id,
+        head.taken_at,
+        head.size,
+        head.files,
+        head.scope,
+        head.origin,
+        stored,
+        f"snapshot {snapshot_id} cannot be used: {why}" if why else "",
+    )

@@ -1,0 +1,137 @@
+"""From packs back to contents, each checked while it is read.
+
+Contents that are asked for one after the other and lie near each other come in one
+request: a restore asks in the order of paths, in which packs were written. What has
+another id or size than it must have is refused (`SnapshotCorrupt`), and never handed
+on as a whole.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import Blob, BlobHash, BlobId
+from stoker.snapshots.storage import PIECE, Missing, Storage
+from stoker.snapshots.types import Codec, Place, corrupt
+
+NEAR = 64 << 10
+"""Up to so many bytes between two contents are read along: another request would cost more."""
+
+
+class Contents:
+    """What the contents of one snapshot are read with."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        snapshot: str,
+        places: Mapping[BlobId, Place],
+        digits: int,
+        damaged: Callable[[str], None],
+    ) -> None:
+        """`damaged` is told the name of a pack in which something is not what it was."""
+        self._storage = storage
+        self._snapshot = snapshot
+        self._places = places
+        self._digits = digits
+        self._damaged = damaged
+
+    def read(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
+        """In the order in which they are asked for."""
+        for run in self._runs(blobs):
+            first, last = self._places[run[0]], self._places[run[-1]]
+            if len(run) == 1 and (first.stored > PIECE or first.size > PIECE):
+                yield Blob(run[0], first.size, self._streamed(run[0], first))
+                continue
+            data = self._get(run[0], first, first.offset, last.offset + last.stored - first.offset)
+            for blob in run:
+                place = self._places[blob]
+                start = place.offset - first.offset
+                content = self._checked(blob, place, data[start : start + place.stored])
+                yield Blob(blob, place.size, iter((content,) if content else ()))
+
+    def _runs(self, blobs: Sequence[BlobId]) -> Iterator[list[BlobId]]:
+        """Those that one request brings."""
+        run: list[BlobId] = []
+        begin = end = 0
+        pack = ""
+        for blob in blobs:
+            place = self._places.get(blob)
+            if place is None:
+                raise corrupt(f"snapshot {self._snapshot} does not hold the content {blob}")
+            near = end <= place.offset <= end + NEAR or (
+                place.offset == begin and place.stored == end - begin
+            )
+            small = place.offset + place.stored - begin <= PIECE and place.size <= PIECE
+            if run and not (place.pack == pack and near and small):
+                yield run
+                run = []
+            if not run:
+                pack, begin = place.pack, place.offset
+            run.append(blob)
+            end = place.offset + place.stored
+        if run:
+            yield run
+
+    def _checked(self, blob: BlobId, place: Place, data: bytes) -> bytes:
+        content = data
+        if place.codec == Codec.ZLIB:
+            inflating = zlib.decompressobj()
+            try:
+                content = inflating.decompress(data, place.size + 1)
+            except zlib.error:
+                raise self._wrong(blob, place) from None
+            if not inflating.eof or inflating.unused_data:
+                raise self._wrong(blob, place)
+        digest = BlobHash(place.size, digits=self._digits)
+        digest.update(content)
+        if len(content) != place.size or digest.blob() != blob:
+            raise self._wrong(blob, place)
+        return content
+
+    def _streamed(self, blob: BlobId, place: Place) -> Iterator[bytes]:
+        """A large one in pieces; it raises in the end if they were not the content."""
+        digest = BlobHash(place.size, digits=self._digits)
+        size = 0
+        for piece in self._inflated(blob, place):
+            size += len(piece)
+            if size > place.size:
+                break
+            digest.update(piece)
+            yield piece
+        if size != place.size or digest.blob() != blob:
+            raise self._wrong(blob, place)
+
+    def _inflated(self, blob: BlobId, place: Place) -> Iterator[bytes]:
+        inflating = zlib.decompressobj() if place.codec == Codec.ZLIB else None
+        for start in range(0, place.stored, PIECE):
+            data = self._get(blob, place, place.offset + start, min(PIECE, place.stored - start))
+            while inflating is not None and data and not inflating.eof:
+                try:
+                    piece = inflating.decompress(data, PIECE)
+                except zlib.error:
+                    raise self._wrong(blob, place) from None
+                data = inflating.unconsumed_tail
+                if piece:
+                    yield piece
+            if data:  # as it is, or more than the stream has
+                yield data
+        if inflating is not None and not inflating.eof:
+            yield inflating.flush()  # the last bytes of a piece that was full
+
+    def _get(self, blob: BlobId, place: Place, start: int, length: int) -> bytes:
+        if not length:
+            return b""
+        try:
+            data = self._storage.get(place.pack, start, length)
+        except Missing:
+            raise corrupt(f"snapshot {self._snapshot} needs {place.pack}, which is gone") from None
+        if len(data) != length:
+            raise self._wrong(blob, place)
+        return data
+
+    def _wrong(self, blob: BlobId, place: Place) -> Stalled:
+        self._damaged(place.pack)
+        return corrupt(f"snapshot {self._snapshot} cannot be used: {place.pack} is damaged at content {blob}")

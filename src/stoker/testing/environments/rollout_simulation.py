@@ -1,0 +1,178 @@
+"""A fleet that exists in memory alone: agents that do what they are told, and one release after the other.
+
+It stands where pods, maps and a controller would: `decide` puts a release together of what
+is known and writes down what the controller would write, `act` is what an agent makes of
+its order. Time passes when the test says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from stoker.api.spec.status import GatewayStatus
+from stoker.api.spec.status import SyncStatus as Status
+from stoker.controller.rollout import Checked, Release, Situation, release
+from stoker.controller.rollout.approval import ahead
+from stoker.controller.cache.gateways import Fleet, Gateway
+from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.controller.status.gateway_conditions import pending
+from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
+from stoker.domain.intent.policies import GatewayAccess
+from stoker.domain.intent.requests import GivenApproval, Requests
+from stoker.domain.protocol import GatewayReport, Metadata, Mode, PendingPlan, SyncStatus, Target
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.kube.runtime.conditions import Moment, put
+
+BEGIN = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+
+
+def commit(number: int) -> CommitId:
+    """The commits of a repository, in their order."""
+    return CommitId(f"{number:040x}"[::-1])
+
+
+@dataclass
+class PlayedFleet:
+    """All that there is; every gateway begins at commit 0, and commit 1 has just come."""
+
+    names: tuple[str, ...]
+    deployment: Deployment = field(default_factory=Deployment)
+    rate_limit: RateLimit | None = None
+    approval: Approval = field(default_factory=Approval)
+    profiles: dict[str, str] = field(default_factory=dict)
+    waits_for: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    number: int = 1
+    now: datetime = BEGIN
+    reports: dict[str, GatewayReport | None] = field(default_factory=dict)
+    published: Metadata = field(default_factory=lambda: Metadata(commit=commit(0)))
+    status: Status = field(default_factory=Status)
+    given: GivenApproval | None = None
+    approved_plans: tuple[str, ...] = ()
+    asked: int = 0
+    check: str | None = ""
+    """What a health check says is wrong; None: it has not answered."""
+    salt: int = 0
+    """Another number makes other plans of the same commits."""
+    last: Release = field(default_factory=Release)
+    overrides: dict[str, str] = field(default_factory=dict)
+    """Refs of their own."""
+    access: GatewayAccess = field(default_factory=GatewayAccess)
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            self.reports[name] = GatewayReport(
+                name, sync_status=SyncStatus.SYNCED, synced_commit=commit(0), commit=commit(0)
+            )
+
+    @property
+    def new(self) -> CommitId:
+        return commit(self.number)
+
+    def gateway(self, name: str) -> Gateway:
+        pod = SeenPod(name, "plant", {}, {}, "default", AgentState.READY)
+        profile, override = self.profiles.get(name, ""), self.overrides.get(name, "")
+        return Gateway(pod, name, name, profile, override, report=self.reports[name], target=name)
+
+    def told(self, name: str) -> Target:
+        """The order that an agent finds."""
+        found = self.published.targets.get(name)
+        if found is not None or self.published.commit is None:
+            return found or Target(commit(0))
+        return Target(self.published.commit)
+
+    def has_it(self) -> set[str]:
+        """Who is told to apply the newest commit."""
+        orders = {name: self.told(name) for name in self.names}
+        return {name for name, one in orders.items() if one.commit == self.new and one.mode is Mode.APPLY}
+
+    def decide(self, *, after: float = 0.0) -> Release:
+        """One pass of a controller, so many seconds later."""
+        self.now += timedelta(seconds=after)
+        fleet = Fleet(tuple(self.gateway(name) for name in sorted(self.names)))
+        situation = Situation(
+            fleet,
+            self.new,
+            "main",
+            self.now,
+            self.deployment,
+            self.rate_limit,
+            self.approval,
+            Requests(approval=self.given, approved_plans=self.approved_plans),
+            self.waits_for,
+            published=self.published,
+            before=self.status,
+            gateway=self.access,
+            asked=str(self.asked),
+        )
+        made = release(situation)
+        if made.check_up is not None and self.check is not None:
+            made = release(replace(situation, checked=Checked(made.check_up, self.check)))
+        self.last = made
+        self.published = Metadata(commit=self.new, targets=made.targets)
+        seen = tuple(
+            GatewayStatus(name=one.name, pod_name=one.pod.name, synced_commit=one.synced_commit or None)
+            for one in fleet.gateways
+        )
+        said = pending(fleet, made, ahead(self.given, self.status, self.now))
+        at = Moment(1, self.now)
+        self.status = Status(
+            release=made.progress,
+            approval=made.approval,
+            discovered_gateways=seen,
+            conditions=put(
+                self.status.conditions or (), said.type, said.status, said.reason, said.message, at=at
+            ),
+        )
+        return made
+
+    def act(self, name: str, *, fails: bool = False) -> None:
+        """What the agent of one gateway makes of its order: first it begins, then it is done."""
+        told = self.told(name)
+        report = self.reports[name] or GatewayReport(name)
+        at = report.synced_commit == told.commit
+        digest = hashlib.sha256(f"{name} {told.commit} {self.salt}".encode()).hexdigest()
+        if not at and (told.mode is Mode.PLAN or (told.plan and told.plan != digest)):
+            plan = PendingPlan(digest, Reason.PLAN_PENDING, told.commit, 1, 2, 3)
+            self.reports[name] = replace(
+                report, sync_status=SyncStatus.PENDING, commit=told.commit, pending_plan=plan
+            )
+        elif told.mode is Mode.PLAN:
+            return
+        elif fails:
+            self.reports[name] = replace(
+                report,
+                sync_status=SyncStatus.ERROR,
+                commit=told.commit,
+                reason=Reason.SOURCE_EMPTY,
+                error_message="nothing is there",
+            )
+        elif not at and report.sync_status is not SyncStatus.SYNCING:
+            self.reports[name] = replace(report, sync_status=SyncStatus.SYNCING, commit=told.commit)
+        else:
+            self.reports[name] = replace(
+                report,
+                sync_status=SyncStatus.SYNCED,
+                commit=told.commit,
+                synced_commit=told.commit,
+                pending_plan=None,
+            )
+
+    def sync(self, *names: str) -> None:
+        """These gateways finish what they are told."""
+        for name in names or self.names:
+            self.act(name)
+            self.act(name)
+
+    def approve(self, ref: str = "", *plans: str, by: str = "lead") -> None:
+        """Somebody approves, a second from now."""
+        self.now += timedelta(seconds=1)
+        self.given = GivenApproval(by, self.now, GitRef(ref) if ref else None)
+        self.approved_plans = plans
+
+    def stages(self) -> dict[str, str]:
+        """How far each stage is."""
+        progress = self.last.progress
+        return {one.name: one.state for one in (progress.stages or ())} if progress is not None else {}

@@ -1,0 +1,218 @@
+"""The agent's container and its volumes, exactly as the agent expects them.
+
+Places, variables and ports are fixed (`stoker.agent.identity` reads them); what can
+differ comes from the `Sidecar` and from the pod. Secrets are mounted as files, each
+one optional, so that a Secret that is missing is told by the agent and never keeps a
+gateway from starting; no variable says where they lie. All of it passes Pod Security
+`restricted` wherever the pod itself does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.domain.injection import CONTAINER, INITIAL_SYNC_CONTAINER, Sidecar
+from stoker.domain.intent.delivery import SidecarMode
+from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.secret_volumes import secret_volume, secrets_volume
+from stoker.webhooks.admission.data_volume import DataVolume
+
+HEALTH_PORT = 8082
+METRICS_PORT = 8083
+SNAPSHOTS = "/snapshots"
+
+PERIOD = 10
+# Thirty looks are exactly the usual budget; without a few more the kubelet would end the agent in the
+# moment in which it lets the gateway start with what it has (C-111).
+LEAST_LOOKS = 30
+MORE_LOOKS = 3
+
+_TOKEN_SECONDS = 3607  # what Kubernetes itself asks for: an hour, and a mark by which its own are known
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What the pod and its resource say about one agent."""
+
+    resource: str
+    door: FrontDoor
+    gateway: str
+    """Empty where nothing names it and the pod has no name yet: then it is called like the pod."""
+    data: DataVolume
+    user: int
+    group: int
+    se_linux: dict[str, str] | None = None
+    snapshot_volume: str = ""
+    """A volume of the pod for snapshots, which wins over a claim of the resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is added to a pod."""
+
+    init_containers: tuple[Json, ...]
+    containers: tuple[Json, ...]
+    volumes: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    name: str
+    source: Json
+    mount: Json
+
+
+def agent_parts(sidecar: Sidecar, placement: Placement, taken: Collection[str]) -> Parts:
+    """Containers and volumes; `taken` are the names of the volumes that the pod has already."""
+    claimed = () if placement.snapshot_volume else tuple(_snapshot_claim(sidecar))
+    volumes = [_renamed(one, taken) for one in (*_volumes(sidecar), *claimed)]
+    mounts = [{"name": one.name, **one.mount} for one in volumes]
+    mounts.insert(2, _data_mount(placement.data))
+    if placement.snapshot_volume:
+        mounts.append({"name": placement.snapshot_volume, "mountPath": SNAPSHOTS})
+    container = _container(sidecar, placement, mounts)
+    agent = {"name": CONTAINER, **container, "args": ["agent"], **_ports_and_probes(sidecar)}
+    added = tuple({"name": one.name, **one.source} for one in volumes)
+    if sidecar.mode is SidecarMode.NATIVE:
+        return Parts(({**agent, "restartPolicy": "Always"},), (), added)
+    first = {"name": INITIAL_SYNC_CONTAINER, **container, "args": ["agent", "--initial-sync"]}
+    return Parts((first,), (agent,), added)
+
+
+def _container(sidecar: Sidecar, placement: Placement, mounts: list[Json]) -> Json:
+    return {
+        "image": sidecar.image,
+        "imagePullPolicy": sidecar.pull_policy,
+        "env": [*_variables(placement), *_given(sidecar)],
+        "resources": {"requests": dict(sidecar.requests), "limits": dict(sidecar.limits)},
+        "volumeMounts": mounts,
+        "securityContext": _security_context(placement),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _variables(placement: Placement) -> Iterator[Json]:
+    yield {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    yield {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}
+    yield {"name": "CR_NAME", "value": placement.resource}
+    yield {"name": "CR_KIND", "value": str(placement.door)}
+    if placement.gateway:
+        # A dollar sign would begin a reference to another variable.
+        yield {"name": "GATEWAY_NAME", "value": placement.gateway.replace("$", "$$")}
+    else:
+        yield {"name": "GATEWAY_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    yield {"name": "TMPDIR", "value": "/tmp"}  # noqa: S108 - a volume of the pod's own
+
+
+def _given(sidecar: Sidecar) -> Iterator[Json]:
+    """What the installation wants of all agents; none of it can take the place of one of ours."""
+    for name, value in sidecar.environment:
+        yield {"name": name, "value": value.replace("$", "$$")}
+
+
+def _ports_and_probes(sidecar: Sidecar) -> Json:
+    def look(path: str) -> Json:
+        return {"httpGet": {"path": path, "port": HEALTH_PORT}}
+
+    looks = max(LEAST_LOOKS, math.ceil(sidecar.startup_budget / PERIOD)) + MORE_LOOKS
+    # Names of our own: a Service that means the gateway's port "metrics" would find a sidecar's first.
+    return {
+        "ports": [
+            {"name": "stoker-health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+            {"name": "stoker-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+        ],
+        "startupProbe": {**look("/startupz"), "periodSeconds": PERIOD, "failureThreshold": looks},
+        "livenessProbe": {**look("/healthz"), "periodSeconds": PERIOD},
+        "readinessProbe": {**look("/readyz"), "periodSeconds": 5},
+    }
+
+
+def _security_context(placement: Placement) -> Json:
+    context: Json = {
+        "runAsUser": placement.user,
+        "runAsGroup": placement.group,
+        # A gateway that runs as root has files that only root can write.
+        "runAsNonRoot": placement.user != 0,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    if placement.se_linux:
+        context["seLinuxOptions"] = placement.se_linux
+    return context
+
+
+def _data_mount(data: DataVolume) -> Json:
+    mount: Json = {"name": data.name, "mountPath": "/ignition-data"}
+    if data.sub_path:
+        mount["subPath"] = data.sub_path
+    if data.sub_path_expr:
+        mount["subPathExpr"] = data.sub_path_expr
+    return mount
+
+
+def _volumes(sidecar: Sidecar) -> Iterator[_Volume]:
+    limit = {"sizeLimit": sidecar.repo_size} if sidecar.repo_size else {}
+    yield _Volume("stoker-repo", {"emptyDir": limit}, {"mountPath": "/repo"})
+    yield _Volume("stoker-tmp", {"emptyDir": {"sizeLimit": "50Mi"}}, {"mountPath": "/tmp"})  # noqa: S108
+    yield _Volume("pod-annotations", {"downwardAPI": _podinfo()}, _read_only("/etc/podinfo"))
+    yield _Volume(
+        "stoker-token",
+        {"projected": _account_token()},
+        _read_only("/var/run/secrets/kubernetes.io/serviceaccount"),
+    )
+    if sidecar.shared_claim:
+        claim = {"claimName": sidecar.shared_claim, "readOnly": True}
+        yield _Volume("stoker-shared-repo", {"persistentVolumeClaim": claim}, _read_only("/shared-repo"))
+    own_places = {
+        "git-credentials": sidecar.git,
+        "api-key": sidecar.api_key,
+        "metadata-key": sidecar.metadata_key,
+    }
+    for place, secret in own_places.items():
+        if secret is not None:
+            yield _Volume(f"stoker-{place}", secret_volume(secret), _read_only(f"/etc/stoker/{place}"))
+    if sidecar.secrets:
+        yield _Volume("stoker-secrets", secrets_volume(sidecar.secrets), _read_only("/etc/stoker/secrets"))
+
+
+def _snapshot_claim(sidecar: Sidecar) -> Iterator[_Volume]:
+    if sidecar.snapshot_claim:
+        claim = {"persistentVolumeClaim": {"claimName": sidecar.snapshot_claim}}
+        yield _Volume("stoker-snapshots", claim, {"mountPath": SNAPSHOTS})
+
+
+def _podinfo() -> Json:
+    """Annotations and labels change while the pod runs, and the kubelet brings them here (C-046)."""
+    fields = {"annotations": "metadata.annotations", "labels": "metadata.labels", "name": "metadata.name"}
+    return {"items": [{"path": path, "fieldRef": {"fieldPath": field}} for path, field in fields.items()]}
+
+
+def _account_token() -> Json:
+    """The pod's own account, also where the pod says that it wants no token mounted."""
+    namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+    return {
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [namespace]}},
+        ]
+    }
+
+
+def _read_only(path: str) -> Json:
+    return {"mountPath": path, "readOnly": True}
+
+
+def _renamed(volume: _Volume, taken: Collection[str]) -> _Volume:
+    """Under a name that the pod does not use: with the same one twice the server would refuse the pod."""
+    name, number = volume.name, 2
+    while name in taken:
+        name, number = f"{volume.name}-{number}", number + 1
+    return _Volume(name, volume.source, volume.mount)

@@ -1,0 +1,69 @@
+"""Nobody approves in another's name.
+
+Whether a commit may go ahead is decided by the controller, which sees annotations and
+not who wrote them. So an approval is checked while it is being written: `approved-by`
+is the user that the API server knows, and where the resource names teams the user is
+in one of them. What was approved cannot be changed by somebody else afterwards, the plan
+least of all; anybody who may write the resource can take an approval away. Nothing is
+approved beforehand: a time in the future is refused. A plan alone,
+without anybody who approves, is the consent to one gateway's deletions and no approval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.domain.intent.requests import APPROVAL_AHEAD
+
+_PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
+
+
+def changed_approval(before: Mapping[str, str], after: Mapping[str, str], group: str) -> dict[str, str]:
+    """The approval as it would be, if it is other than before; empty if not, or if it is taken away.
+
+    Who takes away a part, as what it was limited to, makes another approval of it.
+    """
+    old, new = _approval(before, group), _approval(after, group)
+    return new if new != old else {}
+
+
+def why_not(
+    approval: Mapping[str, str],
+    group: str,
+    user: str,
+    groups: Collection[str],
+    teams: Collection[str],
+    now: datetime,
+) -> str:
+    """What speaks against an approval by this user; empty if nothing does."""
+    names = [name for name in (f"{group}/{APPROVED_BY}", APPROVED_BY) if name in approval]
+    if not names and all(name.rpartition("/")[2] == APPROVED_PLAN for name in approval):
+        return ""
+    if not names:
+        return f"an approval needs annotation {group}/{APPROVED_BY} with the name of who approves"
+    for name in names:
+        if approval[name] != user:
+            return f"annotation {name} is {approval[name][:80]!r}, but it is {user[:80]!r} who writes it"
+    if teams and not set(teams) & set(groups):
+        return f"{user[:80]!r} is in none of the teams that may approve: {', '.join(sorted(teams))}"
+    for name in (f"{group}/{APPROVED_AT}", APPROVED_AT):
+        if name in approval and _is_ahead(approval[name], now):
+            return f"annotation {name} lies in the future ({approval[name][:40]}), and never counts"
+    return ""
+
+
+def _is_ahead(text: str, now: datetime) -> bool:
+    """Whether a time is later than any clock explains; what is no time approves nothing anyway."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return moment.tzinfo is not None and moment > now + APPROVAL_AHEAD
+
+
+def _approval(annotations: Mapping[str, str], group: str) -> dict[str, str]:
+    """Its annotations, under the prefix of the kind and without one (C-125); an empty one is none."""
+    names = [name for part in _PARTS for name in (f"{group}/{part}", part)]
+    return {name: annotations[name].strip() for name in names if annotations.get(name, "").strip()}

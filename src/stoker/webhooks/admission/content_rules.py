@@ -1,0 +1,84 @@
+"""Templates, paths and globs inside a resource, read as the agents will read them.
+
+A schema sees text where an agent sees a template. What no gateway could ever make
+sense of is refused here with the agents' own sentences, before it is stored; what may
+still turn out well (a variable that is not there yet) is said and let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stoker.api.spec.content import Normalize
+from stoker.api.kinds.policies import Policies
+from stoker.api.kinds.stoker import SyncProfileSpec
+from stoker.domain.errors import InvalidValue
+from stoker.domain.paths import RelPath
+from stoker.engine.match.globs import Globs
+from stoker.engine.transform.json_path import JsonPath
+from stoker.engine.transform.template_language import Template
+
+_VARIABLE = "Vars."
+
+
+def check_policies(spec: Policies) -> None:
+    """What both kinds and their bases have in common."""
+    with _at("spec.excludePatterns"):
+        Globs(spec.exclude_patterns or ())
+    normalize = spec.normalize or Normalize()
+    for name, fields in (("fields", normalize.fields), ("templates", normalize.templates)):
+        for index, one in enumerate(fields or ()):
+            with _at(f"spec.normalize.{name}[{index}]"):
+                JsonPath.parse(one.json_path)
+                Template(one.value_template)
+
+
+def check_profile(spec: SyncProfileSpec) -> tuple[str, ...]:
+    """Raises for what can never be laid out; returns what probably will not."""
+    with _at("spec.excludePatterns"):
+        Globs(spec.exclude_patterns or ())
+    asked: dict[str, str] = {}
+    for place, text in _paths(spec):
+        with _at(place):
+            asked |= dict.fromkeys(_path(text).names, place)
+    for index, patch in enumerate(spec.patches or ()):
+        for path, value in patch.set.items():
+            place = f"spec.patches[{index}].set[{path[:80]}]"
+            with _at(place):
+                JsonPath.parse(path)
+                asked |= dict.fromkeys(Template(value).names, place)
+    known = spec.vars or {}
+    return tuple(
+        f"{place} asks for .{name}, which spec.vars does not have"
+        for name, place in sorted(asked.items())
+        if name.startswith(_VARIABLE) and name.removeprefix(_VARIABLE) not in known
+    )
+
+
+def _paths(spec: SyncProfileSpec) -> Iterator[tuple[str, str]]:
+    for index, one in enumerate(spec.mappings):
+        yield f"spec.mappings[{index}].source", one.source
+        yield f"spec.mappings[{index}].destination", one.destination
+    if spec.deployment_mode:
+        yield "spec.deploymentMode.source", spec.deployment_mode.source
+        yield "spec.deploymentMode.destination", spec.deployment_mode.destination or ""
+    for index, patch in enumerate(spec.patches or ()):
+        yield f"spec.patches[{index}].file", patch.file
+
+
+def _path(text: str) -> Template:
+    compiled = Template(text)
+    if "Timestamp" in compiled.names:
+        raise InvalidValue("a path must not depend on .Timestamp")
+    if not compiled.names:
+        RelPath.clean(text)
+    return compiled
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidValue as error:
+        raise InvalidValue(f"{place}: {error.message}", reason=error.reason) from None

@@ -1,0 +1,48 @@
+"""From one version of a kind to another. There is one version yet, so whatever fits stays as it is (C-144).
+
+All of the objects are converted or none. Objects are handed back as the bytes that
+they came as: nothing that this version does not know can get lost on the way.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stoker.api.registry import KINDS, kind_for
+from stoker.domain.errors import InvalidValue
+from stoker.webhooks.admission.reviews import Conversion, conversion_answer, read_conversion
+
+
+class _Head(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+
+
+async def convert(body: bytes) -> bytes:
+    """The answer to a ConversionReview; one that cannot be done is an answer, too."""
+    request = read_conversion(body)
+    try:
+        return conversion_answer(request.uid, converted(request))
+    except InvalidValue as error:
+        return conversion_answer(request.uid, (), error.message)
+
+
+def converted(request: Conversion) -> tuple[msgspec.Raw, ...]:
+    """The objects in the version that is wanted; raises for the first that cannot be had in it."""
+    for number, raw in enumerate(request.objects):
+        try:
+            head = msgspec.json.decode(raw, type=_Head)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InvalidValue(f"object {number} cannot be read: {error}") from None
+        if head.api_version != request.desired_version:
+            raise InvalidValue(
+                f"{head.kind[:80]} of {head.api_version[:80]} cannot become "
+                f"{request.desired_version[:80]}: {_served(head.kind)}"
+            )
+        kind_for(head.api_version, head.kind)
+    return request.objects
+
+
+def _served(kind: str) -> str:
+    versions = [one.api_version for one in KINDS if one.name == kind]
+    return f"this installation knows {', '.join(versions)}" if versions else "the kind is not one of ours"

@@ -1,0 +1,155 @@
+"""Which volume of a pod is the gateway's data, and who the gateway is (C-068, C-072).
+
+A container that mounts a volume where Ignition keeps its data is the gateway. Where
+that leaves a choice nobody guesses: an agent on the wrong volume would write a
+gateway's files into somebody else's. The annotation `data-volume` decides then.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+
+from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.webhooks.admission.pod_model import Container, Mount, SecurityContext, Spec, Volume
+
+# The image keeps its data in the second and leads to it from the first. Anybody's container may mount
+# something at /data, so that counts only where no container mounts one of the others.
+PLACES = (("/usr/local/bin/ignition/data", "/var/lib/ignition/data"), ("/data",))
+
+IGNITION_USER = 2003
+"""Who the gateway's own image runs as."""
+
+_SHOWN = 8
+_VARIABLE = re.compile(r"(?<!\$)(?:\$\$)*\$\(([^)]*)\)")
+_OURS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+
+
+@dataclass(frozen=True, slots=True)
+class DataVolume:
+    """The volume, where in it the data begins, and the container that mounts it: the gateway."""
+
+    name: str
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    gateway: Container | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Mounted:
+    container: Container
+    mount: Mount
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.mount.name, self.mount.sub_path, self.mount.sub_path_expr
+
+
+def find_data_volume(spec: Spec, named: str) -> DataVolume:
+    """The volume that the pod names, or the one that only can be meant; raises with a reason otherwise."""
+    volumes = {one.name: one for one in spec.volumes or ()}
+    mounted = [
+        _Mounted(container, mount)
+        for container in spec.containers or ()
+        for mount in container.volume_mounts or ()
+    ]
+    return _named(named, volumes, mounted) if named else _detected(volumes, mounted)
+
+
+def snapshot_volume(spec: Spec, named: str) -> str:
+    """The volume that the pod names for snapshots, if it can be used; raises with a reason otherwise."""
+    if not named:
+        return ""
+    said = f"annotation {PREFIX}{Key.SNAPSHOT_VOLUME} names volume {named!r}"
+    found = next((one for one in spec.volumes or () if one.name == named), None)
+    if found is None:
+        raise _not_found(f"{said}, which the pod does not have")
+    if not found.writable:
+        raise _not_found(f"{said}, which is of a kind that cannot be written to")
+    return named
+
+
+def user_of(spec: Spec, gateway: Container | None) -> tuple[int, int]:
+    """User and group of the gateway's container, else of the pod, else of its image; never those of ours."""
+    asked = ((gateway.security_context if gateway else None), spec.security_context)
+    known = [one or SecurityContext() for one in asked]
+    user = next((one.run_as_user for one in known if one.run_as_user is not None), IGNITION_USER)
+    group = next((one.run_as_group for one in known if one.run_as_group is not None), None)
+    return user, group if group is not None else (0 if user == 0 else IGNITION_USER)
+
+
+def _named(name: str, volumes: dict[str, Volume], mounted: list[_Mounted]) -> DataVolume:
+    said = f"annotation {PREFIX}{Key.DATA_VOLUME} names volume {name!r}"
+    if name not in volumes:
+        raise _not_found(f"{said}, which the pod does not have")
+    if not volumes[name].writable:
+        raise _not_found(f"{said}, which is of a kind that cannot be written to")
+    users = [one for one in mounted if one.mount.name == name]
+    if not users:
+        return DataVolume(name)
+    usual = [one for one in users for tier in PLACES if _at(one) in tier]
+    places = {one.place for one in usual or users}
+    if len(places) > 1:
+        raise Stalled(
+            f"{said}, which is mounted in several ways: {_listed(usual or users)}",
+            reason=Reason.DATA_VOLUME_AMBIGUOUS,
+        )
+    return _volume((usual or users)[0])
+
+
+def _detected(volumes: dict[str, Volume], mounted: list[_Mounted]) -> DataVolume:
+    for tier in PLACES:
+        found = [
+            one
+            for one in mounted
+            if _at(one) in tier and one.mount.name in volumes and volumes[one.mount.name].writable
+        ]
+        if len({one.place for one in found}) > 1:
+            raise Stalled(
+                f"several volumes could be the gateway's data: {_listed(found)}; "
+                f"annotation {PREFIX}{Key.DATA_VOLUME} decides",
+                reason=Reason.DATA_VOLUME_AMBIGUOUS,
+            )
+        if found:
+            return _volume(found[0])
+    places = ", ".join(place for tier in PLACES for place in tier)
+    raise _not_found(
+        f"no container mounts a volume at {places}; annotation {PREFIX}{Key.DATA_VOLUME} names another"
+    )
+
+
+def _volume(one: _Mounted) -> DataVolume:
+    """`subPath` is copied. In `subPathExpr` the agent knows the pod's name and namespace alone."""
+    expression = one.mount.sub_path_expr
+    for variable in _VARIABLE.findall(expression):
+        if _OURS.get(variable) != _meaning(one.container, variable):
+            raise _not_found(
+                f"container {one.container.name!r} mounts volume {one.mount.name!r} with subPathExpr "
+                f"{expression[:80]!r}, and the agent does not know its variable {variable[:80]!r}"
+            )
+    return DataVolume(one.mount.name, one.mount.sub_path, expression, one.container)
+
+
+def _meaning(container: Container, variable: str) -> str:
+    found = next((one for one in container.env or () if one.name == variable), None)
+    reference = found.value_from.field_ref if found and found.value_from else None
+    return reference.field_path if reference else "unknown"
+
+
+def _at(one: _Mounted) -> str:
+    return posixpath.normpath(one.mount.mount_path) if one.mount.mount_path else ""
+
+
+def _listed(found: list[_Mounted]) -> str:
+    said = [
+        f"{one.mount.name!r} at {one.mount.mount_path} in container {one.container.name!r}" for one in found
+    ]
+    more = [f"and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
+    return ", ".join(said[:_SHOWN] + more)
+
+
+def _not_found(why: str) -> Stalled:
+    return Stalled(why, reason=Reason.DATA_VOLUME_NOT_FOUND)

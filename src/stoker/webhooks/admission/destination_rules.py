@@ -1,0 +1,77 @@
+"""Destinations of one repository and branch must not share folders (R-API-174, R-REV-40).
+
+Two replicas can admit two destinations in the same moment that do not know of each
+other, so the reverser looks again before it writes; here a person is told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intent import Notice
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.kube.watch.store import ObjectKey
+
+Repositories = Mapping[ObjectKey, GitRepoConfig]
+
+
+def check_destination(
+    own: GitDestination, others: Sequence[GitDestination], repositories: Repositories
+) -> tuple[Notice, ...]:
+    """Raises where the destination can never be written; says what is still missing."""
+    key = _repository(own)
+    repository = repositories.get(key)
+    if repository is not None and own.spec.branch not in repository.spec.allowed_branches:
+        raise InvalidValue(
+            f"spec.branch: GitRepoConfig {key} does not allow branch {own.spec.branch!r}",
+            reason=Reason.BRANCH_NOT_ALLOWED,
+        )
+    for other in others:
+        if _meets(own, other, repositories):
+            raise InvalidValue(
+                f"spec.baseFolder: {own.spec.base_folder!r} overlaps {other.spec.base_folder!r} "
+                f"of GitDestination {_key(other)} on branch {own.spec.branch!r} of the same repository",
+                reason=Reason.FOLDERS_OVERLAP,
+            )
+    if repository is None:
+        return (Notice(Reason.DESTINATION_NOT_FOUND, f"GitRepoConfig {key} does not exist yet"),)
+    return ()
+
+
+def check_repository(own: GitRepoConfig, destinations: Sequence[GitDestination]) -> Iterator[Notice]:
+    """Destinations that a change of the allowed branches would stop."""
+    for one in destinations:
+        if _repository(one) == _key(own) and one.spec.branch not in own.spec.allowed_branches:
+            yield Notice(
+                Reason.BRANCH_NOT_ALLOWED,
+                f"GitDestination {_key(one)} writes to branch {one.spec.branch!r}, "
+                "which is not allowed any more",
+            )
+
+
+def _meets(own: GitDestination, other: GitDestination, repositories: Repositories) -> bool:
+    if _key(own) == _key(other) or own.spec.branch != other.spec.branch:
+        return False
+    if _place(own, repositories) != _place(other, repositories):
+        return False
+    mine, theirs = RelPath.clean(own.spec.base_folder), RelPath.clean(other.spec.base_folder)
+    return mine.is_below(theirs) or theirs.is_below(mine)
+
+
+def _place(one: GitDestination, repositories: Repositories) -> str:
+    """What tells repositories apart: the address, or its config's name where that is not there yet."""
+    key = _repository(one)
+    found = repositories.get(key)
+    return str(key) if found is None else found.spec.repo_url.rstrip("/").removesuffix(".git")
+
+
+def _repository(one: GitDestination) -> ObjectKey:
+    wanted = one.spec.repo_ref
+    return ObjectKey(wanted.namespace or one.metadata.namespace, wanted.name)
+
+
+def _key(one: GitDestination | GitRepoConfig) -> ObjectKey:
+    return ObjectKey(one.metadata.namespace, one.metadata.name)

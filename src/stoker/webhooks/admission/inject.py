@@ -1,0 +1,152 @@
+"""From a pod and its resource to a patch, or to the reason why there is none. No I/O, no clock.
+
+    asks_for_agent   the pod's own word (`inject`), and whether it has an agent already
+    settings_of      what its annotations say (`stoker.api.to_intent.annotations`)
+    choose           the resource that it belongs to (`stoker.webhooks.admission.pod_owner`)
+    inject           what is added to it
+
+Only entries of our own names are added; nothing of the pod is changed or repeated.
+Whatever cannot be done raises, and who asked decides what becomes of the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.pod_facts import PREFIX, Key, PodFacts
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.injection import Installation, sidecar_for
+from stoker.domain.intent.delivery import Receiver
+from stoker.domain.intent.intent import Notice, ResourceIntent
+from stoker.domain.protocol import labels_of
+from stoker.domain.reasons import Reason
+from stoker.webhooks.admission.agent_container import HEALTH_PORT, METRICS_PORT, Parts, Placement, agent_parts
+from stoker.webhooks.admission.data_volume import find_data_volume, snapshot_volume, user_of
+from stoker.webhooks.admission.json_patch import appended, entered
+from stoker.webhooks.admission.pod_model import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the installation demands of every injection."""
+
+    installation: Installation
+    selector: Mapping[str, str | None] = field(default_factory=dict)
+    """Labels that a gateway's pod must carry, None for any value; empty: every pod will do (C-076)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What is done to a pod."""
+
+    patch: tuple[dict[str, Any], ...]
+    digest: str
+    gateway: str
+    notices: tuple[Notice, ...] = ()
+
+
+def asks_for_agent(pod: Pod, facts: PodFacts) -> bool:
+    """Whether there is anything to do: a pod that says nothing or no, or has an agent, stays as it is.
+
+    Any other word than true is an attempt to ask, and `settings_of` says what is wrong with it.
+    """
+    asked = facts.annotation(Key.INJECT)
+    return asked is not None and asked.value != "false" and not pod.has_agent
+
+
+def inject(
+    pod: Pod, facts: PodFacts, settings: PodSettings, resource: ResourceIntent, rules: Rules
+) -> Injection:
+    """The patch that puts the resource's agent into the pod; raises with a reason where it must not."""
+    _refuse_unselected(facts, rules.selector)
+    _refuse_foreign_namespace(facts.namespace, resource.receiver, resource.identity.name)
+    _refuse_without_content(settings)
+    _refuse_taken_ports(pod)
+    sidecar = sidecar_for(resource, rules.installation, settings.agent_image)
+    data = find_data_volume(pod.spec, settings.data_volume)
+    user, group = user_of(pod.spec, data.gateway)
+    context = data.gateway.security_context if data.gateway else None
+    placement = Placement(
+        resource=resource.identity.name,
+        door=resource.identity.door,
+        gateway=settings.gateway,
+        data=data,
+        user=user,
+        group=group,
+        se_linux=context.se_linux_options if context else None,
+        snapshot_volume=snapshot_volume(pod.spec, settings.snapshot_volume),
+    )
+    parts = agent_parts(sidecar, placement, {one.name for one in pod.spec.volumes or ()})
+    stamps = {
+        PREFIX + Key.CR_NAME: placement.resource,
+        PREFIX + Key.CR_KIND: str(placement.door),
+        PREFIX + Key.INJECTED: sidecar.digest,
+    }
+    if settings.gateway:
+        stamps[PREFIX + Key.GATEWAY_NAME] = settings.gateway
+    return Injection(
+        patch=tuple(_patch(pod, parts, stamps, labels_of(placement.door, placement.resource))),
+        digest=sidecar.digest,
+        gateway=settings.gateway,
+        notices=(*settings.notices, *_notices(user)),
+    )
+
+
+def _patch(
+    pod: Pod, parts: Parts, annotations: dict[str, str], labels: dict[str, str]
+) -> Iterator[dict[str, Any]]:
+    spec, metadata = pod.spec, pod.metadata
+    yield from appended("/spec/volumes", parts.volumes, spec.volumes)
+    yield from appended("/spec/initContainers", parts.init_containers, spec.init_containers)
+    yield from appended("/spec/containers", parts.containers, spec.containers)
+    yield from entered("/metadata/annotations", annotations, metadata.annotations)
+    yield from entered("/metadata/labels", labels, metadata.labels)
+
+
+def _refuse_unselected(facts: PodFacts, selector: Mapping[str, str | None]) -> None:
+    for label, wanted in selector.items():
+        found = facts.labels.get(label)
+        if found is None or wanted not in (None, found):
+            shown = label if wanted is None else f"{label}={wanted}"
+            raise Stalled(
+                f"this installation puts agents into pods with label {shown} only",
+                reason=Reason.POD_NOT_SELECTED,
+            )
+
+
+def _refuse_foreign_namespace(namespace: str, receiver: Receiver, resource: str) -> None:
+    allowed = receiver.allowed_namespaces
+    if allowed and namespace not in allowed:
+        raise Stalled(
+            f"webhook.allowedNamespaces of {resource} does not list namespace {namespace}",
+            reason=Reason.NAMESPACE_NOT_ALLOWED,
+        )
+
+
+def _refuse_without_content(settings: PodSettings) -> None:
+    """Whether the profile or the folder exists is for the agent to see: either may come later (R-INJ-16)."""
+    if not settings.profile and settings.service_path is None:
+        raise InvalidValue(
+            f"the pod has neither annotation {PREFIX}{Key.SYNC_PROFILE} nor {PREFIX}{Key.SERVICE_PATH}: "
+            "nothing says which files its gateway gets",
+            reason=Reason.NO_MAPPINGS,
+        )
+
+
+def _refuse_taken_ports(pod: Pod) -> None:
+    """All containers of a pod share its ports; an agent that cannot listen would never be ready."""
+    for container in pod.all_containers():
+        for port in container.ports or ():
+            if port.container_port in (HEALTH_PORT, METRICS_PORT):
+                raise Stalled(
+                    f"container {container.name!r} uses port {port.container_port}, which the agent needs",
+                    reason=Reason.PORT_IN_USE,
+                )
+
+
+def _notices(user: int) -> Iterator[Notice]:
+    if user == 0:
+        yield Notice(Reason.RUNS_AS_ROOT, "the gateway runs as root, so its agent does, too")

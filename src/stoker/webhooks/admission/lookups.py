@@ -1,0 +1,118 @@
+"""What a review depends on beside itself, asked of the API server in that moment.
+
+Nothing is watched and nothing is kept: pods and resources are made seldom, a resource
+that was made a moment ago has to be found, and a webhook that knows every object of a
+cluster would be as large as the controller. What does not exist is an answer, what
+cannot be asked raises: then the server's failure policy decides and not we.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from stoker.api.to_intent import MODELS, base_wanted_by, intent_for, settle
+from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.manifests.codec import decode
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.registry import KINDS, Kind
+from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.intent import ResourceIntent
+from stoker.kube.client.client import Client
+from stoker.kube.client.codec import decode as decode_answer
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.kinds import rest
+from stoker.kube.client.objects import Header, RawList
+from stoker.telemetry.logs import get_logger
+from stoker.webhooks.admission.pod_owner import SHOWN, Candidate, kinds_wanted
+
+M = TypeVar("M", bound=Model)
+
+log = get_logger(__name__)
+
+SYNCED_KINDS = tuple(kind for kind in KINDS if kind.model in MODELS)
+_BY_MODEL = {kind.model: kind for kind in KINDS}
+
+
+class LookUp:
+    """Reads as the webhook's own account."""
+
+    def __init__(self, client: Client, defaults: IgnitionSyncBaseSpec) -> None:
+        self._client = client
+        self._defaults = defaults
+
+    async def candidates(self, pod: PodSettings, namespace: str) -> list[Candidate]:
+        """The resources that the pod may mean: those of the name that it says, or the first few."""
+        found: list[Candidate] = []
+        for kind in kinds_wanted(pod, SYNCED_KINDS):
+            raws = (
+                await self._named(kind, namespace, pod.resource)
+                if pod.resource
+                else await self._first(kind, namespace)
+            )
+            found += [Candidate(kind, msgspec.json.decode(raw, type=Header), raw) for raw in raws]
+        return found
+
+    async def intent(self, candidate: Candidate) -> ResourceIntent:
+        """What the resource means, with all that it inherits."""
+        resource = decode(candidate.raw, candidate.kind.model)
+        return await self.intent_of(resource)
+
+    async def intent_of(self, resource: Model) -> ResourceIntent:
+        settled = settle(resource, base=await self.base_for(resource), defaults=self._defaults)
+        return intent_for(settled)
+
+    async def base_for(self, resource: Model) -> IgnitionSyncBase | None:
+        wanted = base_wanted_by(resource)
+        if wanted is None:
+            return None
+        return await self.find(IgnitionSyncBase, wanted.namespace or resource.metadata.namespace, wanted.name)
+
+    async def find(self, model: type[M], namespace: str, name: str) -> M | None:
+        raws = await self._named(_BY_MODEL[model], namespace, name)
+        return decode(raws[0], model) if raws else None
+
+    async def profiles(self, namespace: str) -> list[SyncProfile]:
+        return await self._all(SyncProfile, namespace)
+
+    async def destinations(self) -> list[GitDestination]:
+        return await self._all(GitDestination)
+
+    async def repositories(self) -> list[GitRepoConfig]:
+        return await self._all(GitRepoConfig)
+
+    async def _named(self, kind: Kind, namespace: str, name: str) -> list[bytes]:
+        try:
+            return [bytes(await self._client.get(rest(kind), name, namespace, into=msgspec.Raw))]
+        except NotFound:
+            return []
+
+    async def _first(self, kind: Kind, namespace: str) -> list[bytes]:
+        """Enough of them to see whether there is more than one, and to name a few."""
+        resource = rest(kind)
+        try:
+            answer = await self._client.raw("GET", resource.path(namespace), query={"limit": str(SHOWN + 1)})
+        except NotFound:  # the kind is not installed
+            return []
+        listed = decode_answer(answer.body, RawList, resource.words("list", namespace))
+        return [bytes(item) for item in listed.items or ()]
+
+    async def _all(self, model: type[M], namespace: str | None = None) -> list[M]:
+        """Those that can be read: one broken neighbour must not stop a review of another object."""
+        kind = _BY_MODEL[model]
+        try:
+            raws: Sequence[msgspec.Raw] = await self._client.list(rest(kind), namespace, into=msgspec.Raw)
+        except NotFound:
+            return []
+        found = []
+        for raw in raws:
+            try:
+                found.append(decode(bytes(raw), model))
+            except InvalidValue as error:
+                log.info("neighbour.unreadable", kind=kind.name, error=error.message)
+        return found

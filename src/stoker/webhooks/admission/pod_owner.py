@@ -1,0 +1,82 @@
+"""Which resource a pod belongs to, out of those that its namespace has.
+
+A pod names it by `cr-name`, and by `cr-kind` where both kinds have one of that name.
+It may name none where there is only one (R-CTRL-33). A resource that is on its way
+out takes in no new gateways. Nothing is guessed: what leaves a choice is refused
+with the annotation that would decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.api.registry import Kind
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.reasons import Reason
+from stoker.kube.client.objects import Header
+
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A resource of the pod's namespace that could be meant, as it came."""
+
+    kind: Kind
+    header: Header
+    raw: bytes
+
+    @property
+    def name(self) -> str:
+        return self.header.metadata.name
+
+    def __str__(self) -> str:
+        return f"{self.kind.name} {self.name}"
+
+
+def kinds_wanted(pod: PodSettings, kinds: Sequence[Kind]) -> tuple[Kind, ...]:
+    """The kinds among which to look."""
+    if not pod.resource_kind:
+        return tuple(kinds)
+    found = tuple(one for one in kinds if one.name == pod.resource_kind)
+    if not found:
+        raise InvalidValue(
+            f"annotation {PREFIX}{Key.CR_KIND} is {pod.resource_kind!r}, "
+            f"which is none of {', '.join(FrontDoor)}"
+        )
+    return found
+
+
+def choose(pod: PodSettings, namespace: str, candidates: Sequence[Candidate]) -> Candidate:
+    """The one that is meant; `candidates` are those that fit what the pod names."""
+    alive = [one for one in candidates if one.header.metadata.deletion_timestamp is None]
+    if len(alive) == 1:
+        return alive[0]
+    if not alive:
+        raise _missing(pod, namespace, candidates)
+    listed = ", ".join(str(one) for one in alive[:SHOWN]) + (" …" if len(alive) > SHOWN else "")
+    if pod.resource:
+        raise Stalled(
+            f"namespace {namespace} has {listed}: annotation {PREFIX}{Key.CR_KIND} must say which is meant",
+            reason=Reason.RESOURCE_AMBIGUOUS,
+        )
+    raise Stalled(
+        f"the pod names no resource and namespace {namespace} has several ({listed}): "
+        f"annotation {PREFIX}{Key.CR_NAME} must say which is meant",
+        reason=Reason.RESOURCE_AMBIGUOUS,
+    )
+
+
+def _missing(pod: PodSettings, namespace: str, candidates: Sequence[Candidate]) -> Stalled:
+    kinds = pod.resource_kind or " or ".join(FrontDoor)
+    if candidates:
+        why = f"{candidates[0]} in namespace {namespace} is being deleted"
+    elif pod.resource:
+        why = f"namespace {namespace} has no {kinds} {pod.resource!r}"
+    else:
+        why = f"the pod names no resource and namespace {namespace} has no {kinds}"
+    return Stalled(why, reason=Reason.RESOURCE_NOT_FOUND)

@@ -1,0 +1,142 @@
+"""What becomes of a pod on its way into the cluster.
+
+The decision is `stoker.webhooks.admission.inject`; here it is looked up what it needs, and
+told what came of it: a log line and an Event for every attempt (R-INJ-28), a warning
+to whoever makes the pod. A pod whose agent is refused is admitted as it came (C-067),
+because a resource that is wrong must not stop gateways, unless the installation says
+that no gateway may start without its agent. A dry run is answered alike and told to
+nobody else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stoker.api.to_intent.annotations import settings_of
+from stoker.api.to_intent.pod_facts import PodFacts
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.kube.client.errors import ApiError
+from stoker.kube.events.series import ObjectRef
+from stoker.kube.events.recorder import EventRecorder
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.webhooks.admission.pod_owner import Candidate, choose
+from stoker.webhooks.admission.inject import Injection, Rules, asks_for_agent, inject
+from stoker.webhooks.admission.lookups import LookUp
+from stoker.webhooks.admission.pod_model import Pod, read_pod
+from stoker.webhooks.admission.reviews import Review, Verdict
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One pod, and what is known of it so far."""
+
+    pod: Pod
+    facts: PodFacts
+    dry_run: bool
+    resource: Candidate | None = None
+
+    @property
+    def words(self) -> dict[str, object]:
+        found = self.resource
+        return {
+            "pod": self.pod.shown,
+            "namespace": self.facts.namespace,
+            "kind": found.kind.name if found else "",
+            "resource": found.name if found else "",
+            **({"dry_run": True} if self.dry_run else {}),
+        }
+
+    @property
+    def about(self) -> ObjectRef | None:
+        """What an Event is about: the resource, else whatever made the pod, which itself is not there yet."""
+        if self.resource is None:
+            return self.pod.maker(self.facts.namespace)
+        metadata = self.resource.header.metadata
+        kind = self.resource.kind
+        return ObjectRef(kind.api_version, kind.name, metadata.name, metadata.namespace, metadata.uid)
+
+
+class Injector:
+    """Answers reviews of pods."""
+
+    def __init__(
+        self,
+        look_up: LookUp,
+        rules: Rules,
+        events: EventRecorder,
+        metrics: Metrics,
+        *,
+        deny_refused: bool = False,
+    ) -> None:
+        self._look_up = look_up
+        self._rules = rules
+        self._events = events
+        self._deny_refused = deny_refused
+        self._attempts = metrics.counter(
+            "ignition_sync_injections_total",
+            "Pods that asked for an agent, by what became of it.",
+            ("namespace", "cr", "result", "reason"),
+        )
+
+    async def review(self, review: Review) -> Verdict:
+        """The verdict on a pod; raises what the failure policy of the configuration shall decide."""
+        if review.kind.kind != "Pod" or review.operation != "CREATE" or review.sub_resource:
+            return Verdict()
+        pod = read_pod(review.new or b"{}")
+        facts = pod.facts(review.namespace)
+        if not asks_for_agent(pod, facts):
+            return Verdict()
+        attempt = _Attempt(pod, facts, dry_run=bool(review.dry_run))
+        try:
+            done = await self._inject(attempt)
+        except ApiError as error:
+            log.error("injection.failed", reason=error.reason, error=error.message, **attempt.words)
+            self._count(attempt, "failed", error.reason)
+            raise
+        except Stalled as error:
+            return self._refused(attempt, error)
+        return self._injected(attempt, done)
+
+    async def _inject(self, attempt: _Attempt) -> Injection:
+        pod, facts = attempt.pod, attempt.facts
+        settings = settings_of(facts)
+        candidates = await self._look_up.candidates(settings, facts.namespace)
+        attempt.resource = choose(settings, facts.namespace, candidates)
+        intent = await self._look_up.intent(attempt.resource)
+        return inject(pod, facts, settings, intent, self._rules)
+
+    def _injected(self, attempt: _Attempt, done: Injection) -> Verdict:
+        # Whether its folder or profile exists is seen by the agent (R-INJ-16).
+        log.info(
+            "injection.done",
+            gateway=done.gateway,
+            digest=done.digest,
+            notices=[notice.reason for notice in done.notices],
+            content="checked by the agent",
+            **attempt.words,
+        )
+        self._count(attempt, "injected", Reason.SIDECAR_INJECTED)
+        if attempt.about is not None and not attempt.dry_run:
+            message = f"an agent was put into pod {attempt.pod.shown}"
+            self._events.normal(attempt.about, Reason.SIDECAR_INJECTED, message)
+        return Verdict(
+            warnings=tuple(f"{one.reason}: {one.message}" for one in done.notices), patch=done.patch
+        )
+
+    def _refused(self, attempt: _Attempt, error: Stalled) -> Verdict:
+        log.warning("injection.refused", reason=error.reason, error=error.message, **attempt.words)
+        self._count(attempt, "refused", error.reason)
+        sentence = f"no agent is put into pod {attempt.pod.shown}: {error.message}"
+        if attempt.about is not None and not attempt.dry_run:
+            self._events.warning(attempt.about, error.reason, sentence)
+        said = f"{error.reason}: {sentence}"
+        return Verdict(refusal=said) if self._deny_refused else Verdict(warnings=(said,))
+
+    def _count(self, attempt: _Attempt, result: str, reason: Reason) -> None:
+        if not attempt.dry_run:
+            cr = attempt.resource.name if attempt.resource else ""
+            self._attempts.inc(namespace=attempt.facts.namespace, cr=cr, result=result, reason=reason)

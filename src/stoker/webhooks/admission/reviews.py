@@ -1,0 +1,148 @@
+"""AdmissionReview and ConversionReview on the wire.
+
+Whoever reaches the port can send anything, so nothing is believed before it fits its
+type, and every error is a sentence for a 400. Objects stay the bytes that they came
+as: who needs one decodes the part that it knows, and nothing that is unknown is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from stoker.domain.errors import InvalidValue
+from stoker.kube.client.errors import one_line
+
+T = TypeVar("T")
+
+ADMISSION = "admission.k8s.io/v1"
+CONVERSION = "apiextensions.k8s.io/v1"
+
+# The API server cuts a warning at 256 characters, and drops all of them above 4,096 in sum.
+MAX_WARNING = 255
+MAX_WARNINGS = 12
+
+
+class GroupVersionKind(msgspec.Struct, frozen=True):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who asks; the API server has made sure."""
+
+    username: str = ""
+    groups: tuple[str, ...] | None = None
+
+
+class Review(msgspec.Struct, frozen=True, rename="camel"):
+    """What the API server is about to do."""
+
+    uid: str
+    kind: GroupVersionKind = GroupVersionKind()
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    operation: str = ""
+    user_info: User = User()
+    dry_run: bool | None = None
+    object: msgspec.Raw = msgspec.Raw()
+    old_object: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def new(self) -> bytes | None:
+        """The object as it would be stored; none where it is deleted."""
+        return _present(self.object)
+
+    @property
+    def old(self) -> bytes | None:
+        return _present(self.old_object)
+
+
+class Conversion(msgspec.Struct, frozen=True):
+    """Objects of one kind that somebody wants to see in another version."""
+
+    uid: str
+    desired_version: str = msgspec.field(name="desiredAPIVersion", default="")
+    objects: tuple[msgspec.Raw, ...] = ()
+
+
+class _AdmissionReview(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    request: Review | None = None
+
+
+class _ConversionReview(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion", default="")
+    kind: str = ""
+    request: Conversion | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a review: nothing against it, unless a message says what."""
+
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+    patch: tuple[dict[str, Any], ...] = ()
+
+
+def read_admission(body: bytes) -> Review:
+    review = _read(body, _AdmissionReview)
+    if (review.api_version, review.kind) != (ADMISSION, "AdmissionReview") or review.request is None:
+        raise InvalidValue(f"this is not an AdmissionReview of {ADMISSION} with a request")
+    return review.request
+
+
+def read_conversion(body: bytes) -> Conversion:
+    review = _read(body, _ConversionReview)
+    if (review.api_version, review.kind) != (CONVERSION, "ConversionReview") or review.request is None:
+        raise InvalidValue(f"this is not a ConversionReview of {CONVERSION} with a request")
+    return review.request
+
+
+def admission_answer(uid: str, verdict: Verdict) -> bytes:
+    response: dict[str, Any] = {"uid": uid, "allowed": not verdict.refusal}
+    if verdict.refusal:
+        response["status"] = {"code": 403, "reason": "Forbidden", "message": one_line(verdict.refusal)}
+    if verdict.patch and not verdict.refusal:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
+    if verdict.warnings:
+        response["warnings"] = _bounded(verdict.warnings)
+    return msgspec.json.encode({"apiVersion": ADMISSION, "kind": "AdmissionReview", "response": response})
+
+
+def conversion_answer(uid: str, converted: tuple[msgspec.Raw, ...], failure: str = "") -> bytes:
+    """Either all of the objects or, where one cannot be converted, none and the reason."""
+    result = {"status": "Failure", "message": one_line(failure)} if failure else {"status": "Success"}
+    response = {"uid": uid, "result": result, "convertedObjects": () if failure else converted}
+    return msgspec.json.encode({"apiVersion": CONVERSION, "kind": "ConversionReview", "response": response})
+
+
+def _present(raw: msgspec.Raw) -> bytes | None:
+    return None if bytes(raw) in (b"", b"null") else bytes(raw)
+
+
+def _read(body: bytes, into: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=into)
+    except RecursionError:
+        raise InvalidValue("the body is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise InvalidValue(f"the body is no review: {one_line(str(error), 200)}") from None
+
+
+def _bounded(warnings: tuple[str, ...]) -> list[str]:
+    said = [one_line(each, MAX_WARNING) for each in dict.fromkeys(warnings)]
+    more = len(said) - MAX_WARNINGS
+    return said if more <= 0 else [*said[:MAX_WARNINGS], f"and {more} more"]

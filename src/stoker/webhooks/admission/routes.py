@@ -1,0 +1,55 @@
+"""Which question stands at which path, and how long the answers take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from stoker.domain.clock import Clock
+from stoker.http_server.review_server import Handler
+from stoker.telemetry.metrics import Metrics
+from stoker.webhooks.admission.pod_review import Injector
+from stoker.webhooks.admission.crd_conversion import convert
+from stoker.webhooks.admission.reviews import Review, Verdict, admission_answer, read_admission
+from stoker.webhooks.admission.validate import Validator
+
+INJECT = "/inject"
+VALIDATE = "/validate"
+APPROVE = "/validate-approval"
+CONVERT = "/convert"
+
+
+def routes(injector: Injector, validator: Validator, metrics: Metrics, clock: Clock) -> dict[str, Handler]:
+    """A handler for each path, from the bytes of a review to those of its answer."""
+    reviews = metrics.histogram(
+        "ignition_sync_review_duration_seconds",
+        "How long a review took, by its path and how it ended.",
+        ("kind", "result"),
+    )
+
+    def measured(path: str, handler: Handler) -> Handler:
+        async def handle(body: bytes) -> bytes:
+            began, result = clock.monotonic(), "failed"
+            try:
+                answer = await handler(body)
+                result = "answered"
+                return answer
+            finally:
+                reviews.observe(clock.monotonic() - began, kind=path.strip("/"), result=result)
+
+        return handle
+
+    handlers: dict[str, Handler] = {
+        INJECT: _admission(injector.review),
+        VALIDATE: _admission(validator.review),
+        APPROVE: _admission(validator.review_approval),
+        CONVERT: convert,
+    }
+    return {path: measured(path, handler) for path, handler in handlers.items()}
+
+
+def _admission(judge: Callable[[Review], Awaitable[Verdict]]) -> Handler:
+    async def handle(body: bytes) -> bytes:
+        review = read_admission(body)
+        return admission_answer(review.uid, await judge(review))
+
+    return handle

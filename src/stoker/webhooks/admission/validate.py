@@ -1,0 +1,205 @@
+"""What can be said about a resource before it is stored, beyond what its schema says.
+
+The sentences are those of the adapters: what they would refuse later is refused now,
+and what they would only mention is a warning. A reference to an object that is not
+there (yet) is never a reason to refuse: manifests are applied in any order. Neither
+is anything refused about a spec that does not change, or an object could not even be
+deleted once the rules have become stricter.
+
+The controller and the reverser check all of it again; this is a courtesy, except for
+approvals, which only admission can check (`stoker.webhooks.admission.approver_identity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from stoker.api.to_intent import intent_for, settle
+from stoker.domain.cycles import refuse_cycle
+from stoker.api.manifests.validate import broken_rules
+from stoker.api.manifests.codec import decode
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.stoker import Stoker, SyncProfile
+from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.api.registry import Kind, kind_for
+from stoker.domain.clock import SystemClock
+from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.intent import Notice
+from stoker.domain.reasons import Reason
+from stoker.kube.client.errors import ApiError
+from stoker.kube.watch.store import ObjectKey
+from stoker.telemetry.logs import get_logger
+from stoker.webhooks.admission import approver_identity as approving
+from stoker.webhooks.admission.content_rules import check_policies, check_profile
+from stoker.webhooks.admission.destination_rules import check_destination, check_repository
+from stoker.webhooks.admission.lookups import LookUp
+from stoker.webhooks.admission.reviews import Review, Verdict
+
+log = get_logger(__name__)
+
+Check = Callable[[Any], Awaitable[Iterable[Notice]]]
+
+
+class _Part(msgspec.Struct):
+    """What tells whether an update is about more than metadata."""
+
+    spec: Any = None
+
+
+class Validator:
+    """Answers reviews of our own kinds."""
+
+    def __init__(self, look_up: LookUp, defaults: IgnitionSyncBaseSpec) -> None:
+        self._look_up = look_up
+        self._defaults = defaults
+        self._checks: dict[type[Model], Check] = {
+            IgnitionSync: self._sync,
+            Stoker: self._sync,
+            IgnitionSyncBase: self._base,
+            SyncProfile: self._profile,
+            GitRepoConfig: self._repository,
+            GitDestination: self._destination,
+            WatchRule: self._rule,
+            ClusterWatchRule: self._rule,
+        }
+
+    async def review(self, review: Review) -> Verdict:
+        """The verdict on a resource as it would be stored."""
+        if review.new is None or review.operation not in ("CREATE", "UPDATE") or review.sub_resource:
+            return Verdict()
+        kind = kind_for(review.kind.api_version, review.kind.kind)
+        if review.old is not None and _same_spec(review.old, review.new):
+            return Verdict()
+        try:
+            notices = await self._notices(kind, review)
+        except ApiError:
+            raise  # nobody's fault who wrote the resource
+        except Stalled as error:
+            return _refused(kind, review, error)
+        return Verdict(warnings=tuple(f"{one.reason}: {one.message}" for one in notices))
+
+    async def review_approval(self, review: Review) -> Verdict:
+        """The verdict on what a resource says about who approved."""
+        if review.new is None or review.operation not in ("CREATE", "UPDATE"):
+            return Verdict()
+        kind = kind_for(review.kind.api_version, review.kind.kind)
+        new = self._decoded(kind, review, review.new)
+        old = None if review.old is None else self._decoded(kind, review, review.old)
+        before = (old.metadata.annotations or {}) if old is not None else {}
+        approval = approving.changed_approval(before, new.metadata.annotations or {}, kind.group)
+        if not approval:
+            return Verdict()
+        try:
+            # As it was: whoever writes the approval must not change in the same breath who may.
+            intent = await self._look_up.intent_of(old if old is not None else new)
+        except ApiError:
+            raise
+        except Stalled as error:
+            return _refused(kind, review, Stalled(f"an approval cannot be checked: {error.message}"))
+        user = review.user_info
+        groups, now = user.groups or (), SystemClock().now()
+        why = approving.why_not(approval, kind.group, user.username, groups, intent.approval.teams, now)
+        return _refused(kind, review, Stalled(why, reason=Reason.APPROVER_MISMATCH)) if why else Verdict()
+
+    async def _notices(self, kind: Kind, review: Review) -> list[Notice]:
+        resource = self._decoded(kind, review, review.new or b"")
+        if resource.metadata.deletion_timestamp is not None:
+            return []
+        problems = [str(problem) for problem in broken_rules(resource)]
+        if problems:
+            raise InvalidValue("; ".join(problems[:10]), reason=Reason.INVALID_SPEC)
+        return list(await self._checks[kind.model](resource))
+
+    def _decoded(self, kind: Kind, review: Review, raw: bytes) -> Model:
+        resource = decode(raw, kind.model)
+        if kind.namespaced and not resource.metadata.namespace:
+            metadata = msgspec.structs.replace(resource.metadata, namespace=review.namespace)
+            return msgspec.structs.replace(resource, metadata=metadata)
+        return resource
+
+    async def _sync(self, resource: Stoker | IgnitionSync) -> Iterable[Notice]:
+        check_policies(resource.spec)
+        try:
+            base = await self._look_up.base_for(resource)
+            settled = settle(resource, base=base, defaults=self._defaults)
+        except (InvalidValue, ApiError):
+            raise
+        except Stalled as error:  # the base is not there, or does not let us: it may come or change
+            return [Notice(error.reason, error.message)]
+        return intent_for(settled).notices
+
+    async def _base(self, base: IgnitionSyncBase) -> Iterable[Notice]:
+        check_policies(base.spec)
+        return ()
+
+    async def _profile(self, profile: SyncProfile) -> Iterable[Notice]:
+        missing = check_profile(profile.spec)
+        notices = [Notice(Reason.INVALID_VALUE, one) for one in missing]
+        if not profile.spec.depends_on:
+            return notices
+        others = await self._look_up.profiles(profile.metadata.namespace)
+        known = {one.metadata.name: one for one in (*others, profile)}
+        waits_for = {name: _dependencies(one) for name, one in known.items()}
+        refuse_cycle(profile.metadata.name, waits_for, what="SyncProfile")
+        absent = [name for name in waits_for[profile.metadata.name] if name not in known]
+        return [
+            *notices,
+            *(
+                Notice(Reason.PROFILE_NOT_FOUND, f"SyncProfile {name!r} does not exist yet")
+                for name in absent
+            ),
+        ]
+
+    async def _repository(self, repository: GitRepoConfig) -> Iterable[Notice]:
+        return check_repository(repository, await self._look_up.destinations())
+
+    async def _destination(self, destination: GitDestination) -> Iterable[Notice]:
+        repositories = {
+            ObjectKey(one.metadata.namespace, one.metadata.name): one
+            for one in await self._look_up.repositories()
+        }
+        return check_destination(destination, await self._look_up.destinations(), repositories)
+
+    async def _rule(self, rule: WatchRule | ClusterWatchRule) -> Iterable[Notice]:
+        wanted = rule.spec.destination_ref
+        namespace = wanted.namespace or rule.metadata.namespace
+        notices = [
+            Notice(Reason.FIELD_IGNORED, f"spec.rules[{index}].resources: {name!r} has no effect (C-150)")
+            for index, one in enumerate(rule.spec.rules)
+            for name in one.resources
+            if "/" in name
+        ]
+        if await self._look_up.find(GitDestination, namespace, wanted.name) is None:
+            missing = f"GitDestination {namespace}/{wanted.name} does not exist yet"
+            notices.append(Notice(Reason.DESTINATION_NOT_FOUND, missing))
+        return notices
+
+
+def _dependencies(profile: SyncProfile) -> tuple[str, ...]:
+    return tuple(one.profile_name for one in profile.spec.depends_on or ())
+
+
+def _same_spec(old: bytes, new: bytes) -> bool:
+    try:
+        before, after = (msgspec.json.decode(one, type=_Part).spec for one in (old, new))
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return bool(before == after)
+
+
+def _refused(kind: Kind, review: Review, error: Stalled) -> Verdict:
+    log.info(
+        "resource.refused",
+        kind=kind.name,
+        namespace=review.namespace,
+        resource=review.name,
+        user=review.user_info.username,
+        reason=error.reason,
+        error=error.message,
+    )
+    return Verdict(refusal=f"{error.reason}: {error.message}")

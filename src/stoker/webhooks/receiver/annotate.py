@@ -1,0 +1,64 @@
+"""Writing a wish onto a resource: a merge patch of its annotations, and of nothing else.
+
+Every replica does this, whether it leads or not, so the client here is not fenced by a
+lease. A conflict or an API server that is away for a moment is tried again for as long
+as the caller waits; after that the caller is told to come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stoker.api.registry import KINDS
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Retry
+from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.client.client import Client
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.kinds import rest
+from stoker.kube.client.objects import Header
+from stoker.kube.client.resources import Resource
+from stoker.telemetry.logs import get_logger
+
+PATIENCE_SECONDS = 4.0
+_PAUSES = Backoff(base=0.1, ceiling=1.0)
+
+log = get_logger(__name__)
+
+_DOORS: Mapping[FrontDoor, Resource] = {
+    door: rest(kind) for door in FrontDoor for kind in KINDS if kind.name == door
+}
+
+
+def group_of(who: Identity) -> str:
+    """The prefix of a resource's annotations (C-004)."""
+    return _DOORS[who.door].group
+
+
+class Annotator:
+    """Writes annotations through a client."""
+
+    def __init__(self, client: Client, clock: Clock, patience: float = PATIENCE_SECONDS) -> None:
+        self._client = client
+        self._clock = clock
+        self._patience = patience
+
+    async def __call__(self, who: Identity, annotations: Mapping[str, str]) -> None:
+        """Return when it is written; raises the API server's last word where that was not to be had."""
+        body = {"metadata": {"annotations": dict(annotations)}}
+        failures = 0
+        last = Retry("the API server does not answer")
+        try:
+            async with deadline(self._clock, self._patience):
+                while True:
+                    try:
+                        await self._client.patch(_DOORS[who.door], body, who.name, who.namespace, into=Header)
+                    except Retry as error:
+                        last, failures = error, failures + 1
+                        log.info("webhook.retried", name=who.name, reason=error.reason, failures=failures)
+                    else:
+                        return
+                    await self._clock.sleep(max(_PAUSES.delay(failures), last.after or 0.0))
+        except TimeoutError:
+            raise last from None

@@ -1,0 +1,80 @@
+"""Whether a caller is believed, and about which resources.
+
+The operator's own keys come first: who knows them may ask about every resource and is
+told when there is none. Others are believed about the resources whose own keys they
+know (C-051). A resource that does not exist, is not enabled or has no key is compared
+with a key that nobody knows, so that each request costs the same and looks the same
+from outside.
+
+No secret is kept here: each request asks for them anew through the functions that the
+receiver was given, which must answer from memory, because strangers make them run.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stoker.http_server.request_signatures import bears, shows, signs_with
+from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.secrets import Secret
+from stoker.webhooks.receiver.index import Known
+
+KeyReader = Callable[[str, SecretKey], Secret | None]
+"""The value of a key of a Secret in a namespace, from memory; None where it is missing."""
+
+_NOBODYS = Secret(secrets.token_bytes(32))
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What callers may know: a key to sign with, a token to show. GitLab shows either."""
+
+    hmac: Secret | None = None
+    bearer: Secret | None = None
+
+    def known_to(self, headers: Mapping[str, str], body: bytes) -> bool:
+        key, token = self.hmac or _NOBODYS, self.bearer or _NOBODYS
+        proofs = [
+            signs_with(headers, body, key),
+            shows(headers, key),
+            shows(headers, token),
+            bears(headers, token),
+        ]
+        return any(proofs)
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What came of it: whether the caller is anybody, and whom it may speak to."""
+
+    believed: bool
+    about: tuple[Known, ...] = ()
+
+
+def believe(
+    headers: Mapping[str, str], body: bytes, found: Sequence[Known], operator: Keys, read: KeyReader
+) -> Belief:
+    """Who it is. Always the same work: the operator's keys, and those of one resource of each kind."""
+    as_operator = operator.known_to(headers, body)
+    open_to_calls = {one.identity.door: one for one in found if one.enabled}
+    fitting = [
+        open_to_calls[door]
+        for door in FrontDoor
+        if _keys_of(open_to_calls.get(door), read).known_to(headers, body)
+    ]
+    if as_operator:
+        return Belief(True, tuple(open_to_calls.values()))
+    return Belief(bool(fitting), tuple(fitting))
+
+
+def _keys_of(known: Known | None, read: KeyReader) -> Keys:
+    if known is None:
+        return Keys()
+    namespace = known.identity.namespace
+    return Keys(
+        None if known.hmac_key is None else read(namespace, known.hmac_key),
+        None if known.bearer is None else read(namespace, known.bearer),
+    )

@@ -1,0 +1,98 @@
+"""One write for many equal wishes, and never a wish that is lost.
+
+Redeliveries, several hooks on one repository and floods say the same thing many times.
+Wishes for one resource are written one after another, in the order in which they came.
+A wish that equals the last one within a second shares its write; where neither says
+which commit it means, the later may mean a later one, so after the write has been sent
+one more follows at the end of the second, for all that came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from stoker.domain.clock import Clock
+from stoker.domain.intent.intent import Identity
+from stoker.webhooks.receiver.decide import Wish
+
+WINDOW_SECONDS = 1.0
+_MANY = 256
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """One write: still to come, on its way, or done a moment ago."""
+
+    wish: Wish
+    sent_at: float | None = None
+    task: asyncio.Task[None] = field(init=False)
+
+
+class Coalescer:
+    """Hands wishes on to `write`, which raises where that failed."""
+
+    def __init__(
+        self,
+        write: Callable[[Identity, Wish], Awaitable[None]],
+        clock: Clock,
+        window: float = WINDOW_SECONDS,
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._window = window
+        self._turns: dict[Identity, _Turn] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, who: Identity, wish: Wish) -> None:
+        """Return when the wish has been written; who stops waiting stops nobody else's."""
+        turn = self._turns.get(who)
+        if turn is None or not self._shares(turn, wish):
+            turn = self._begin(who, wish, turn)
+        await asyncio.shield(turn.task)
+
+    async def close(self) -> None:
+        """Give up what has not been written."""
+        tasks = list(self._tasks)
+        self._turns.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _shares(self, turn: _Turn, wish: Wish) -> bool:
+        if turn.wish != wish:
+            return False
+        return turn.sent_at is None or (bool(wish.commit) and self._is_fresh(turn))
+
+    def _is_fresh(self, turn: _Turn) -> bool:
+        return turn.sent_at is None or self._clock.monotonic() - turn.sent_at < self._window
+
+    def _begin(self, who: Identity, wish: Wish, before: _Turn | None) -> _Turn:
+        if len(self._turns) >= _MANY:
+            over = [one for one, turn in self._turns.items() if turn.task.done() and not self._is_fresh(turn)]
+            for one in over:
+                del self._turns[one]
+        turn = self._turns[who] = _Turn(wish)
+        turn.task = asyncio.create_task(self._run(who, turn, before), name=f"wish {who.name}")
+        self._tasks.add(turn.task)
+        turn.task.add_done_callback(lambda task: self._ended(who, turn, task))
+        return turn
+
+    async def _run(self, who: Identity, turn: _Turn, before: _Turn | None) -> None:
+        if before is not None:
+            await asyncio.wait([before.task])
+            if before.wish == turn.wish and before.sent_at is not None and not _failed(before.task):
+                await self._clock.sleep(max(0.0, before.sent_at + self._window - self._clock.monotonic()))
+        turn.sent_at = self._clock.monotonic()
+        await self._write(who, turn.wish)
+
+    def _ended(self, who: Identity, turn: _Turn, task: asyncio.Task[None]) -> None:
+        """A write that failed is shared with nobody who comes later."""
+        self._tasks.discard(task)
+        if _failed(task) and self._turns.get(who) is turn:
+            del self._turns[who]
+
+
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.cancelled() or (task.done() and task.exception() is not None)

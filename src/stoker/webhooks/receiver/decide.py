@@ -1,0 +1,105 @@
+"""What a request means to one resource: a wish that is carried out, or the reason why not.
+
+Pure. A ref is taken where `spec.webhook.allowedRefs` lets it; a branch that was pushed
+is worth a look only where it is what the resource follows. The wish is written as
+annotations of the resource and never into its spec (R-HOOK-11): tools that keep the
+spec as it stands in git see no drift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from stoker.api.to_intent.requests import (
+    NUDGED_AT,
+    NUDGED_SOURCE,
+    REQUESTED_AT,
+    REQUESTED_BY,
+    REQUESTED_REF,
+    REQUESTED_SOURCE,
+)
+from stoker.domain.clock import rfc3339_micro
+from stoker.domain.errors import InvalidValue
+from stoker.domain.refs import GitRef
+from stoker.engine.match.globs import Globs
+from stoker.webhooks.receiver.index import Known
+from stoker.webhooks.receiver.payloads import BRANCHES, Asked, Caller
+
+BY = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be done: follow `ref`, or without one look again at what is followed.
+
+    `commit` is where it points, as the sender said it: two wishes with the same one are
+    the same wish, of two without it the later may mean a later commit.
+    """
+
+    caller: Caller
+    ref: GitRef | None = None
+    commit: str = ""
+
+    def annotations(self, group: str, now: datetime) -> dict[str, str]:
+        """What is written. The time has fractions, or a second wish within a second would change nothing.
+
+        A nudge has annotations of its own: were it to renew the time of a request, one that
+        the spec has outlived would count again.
+        """
+        at, source = rfc3339_micro(now), str(self.caller)
+        if self.ref is None:
+            said = {NUDGED_AT: at, NUDGED_SOURCE: source}
+        else:
+            said = {
+                REQUESTED_REF: str(self.ref),
+                REQUESTED_AT: at,
+                REQUESTED_BY: BY,
+                REQUESTED_SOURCE: source,
+            }
+        return {f"{group}/{key}": value for key, value in said.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether the resource takes it, which ref it is about, and if not, why."""
+
+    ref: str
+    wish: Wish | None = None
+    reason: str = ""
+
+
+def decide(asked: Asked, known: Known) -> Decision:
+    """What a request comes to for a resource."""
+    followed = known.effective_ref.removeprefix(BRANCHES)
+    moved = next((push for push in asked.pushed if push.branch == followed), None)
+    if asked.ref is not None:
+        reason = _why_not_allowed(asked.ref, known.allowed_refs)
+        if reason is None:
+            return Decision(asked.ref, Wish(asked.caller, asked.ref, asked.commit))
+        if moved is None:
+            return Decision(asked.ref, reason=reason)
+    if moved is not None:
+        return Decision(moved.branch, Wish(asked.caller, None, moved.commit))
+    if asked.pushed:
+        branch = asked.pushed[0].branch
+        return Decision(
+            branch, reason=f"a push of branch {branch} is no news here: {known.effective_ref} is followed"
+        )
+    return Decision("", reason=asked.nothing)
+
+
+def _why_not_allowed(ref: str, patterns: tuple[str, ...]) -> str | None:
+    try:
+        if _globs(patterns).matches(ref):
+            return None
+    except InvalidValue as error:
+        return f"spec.webhook.allowedRefs cannot be read: {error.message}"
+    return f"ref {ref} is not among spec.webhook.allowedRefs"
+
+
+@lru_cache(maxsize=256)
+def _globs(patterns: tuple[str, ...]) -> Globs:
+    """`*` alone is every ref, also one with a slash in its name: it is what stands there by default."""
+    return Globs("**" if one == "*" else one for one in patterns)

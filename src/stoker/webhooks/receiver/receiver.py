@@ -1,0 +1,266 @@
+"""The receiver: `POST /webhook/{namespace}/{name}` on every replica, a nudge and nothing more.
+
+    hear       not from a source that has failed too often             429
+    look       path, method, form; no word of the body is read yet     404 405 413 415
+    read       the body, capped in bytes and in time                   401 408 413
+    believe    the operator's keys, then the resource's own            401, or 404 to the operator
+    understand what is asked, whoever asks                             400
+    decide     what it means to each resource that was addressed       202 accepted or not
+    write      annotations, once for many equal wishes                 503 where that fails
+
+Who is not believed learns nothing about what exists, neither from the answer nor from
+its time. Nothing here reads or writes a spec, and no secret outlives the request that
+was checked against it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from aiohttp import web
+
+from stoker.api.to_intent.requests import TRACEPARENT
+from stoker.http_server.request_signatures import MAX_BODY, claims_to_know, read_capped
+from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.errors import InvalidValue, StokerError
+from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.traces import HEADER
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import NotFound
+from stoker.http_server.connections import CallServer, listen
+from stoker.http_server.rate_limit import Lane, Limiter, networks, source_of
+from stoker.telemetry import tracing
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import parse_address
+from stoker.webhooks.receiver.annotate import group_of
+from stoker.webhooks.receiver.responses import Answer, Counter, Refused, Result, respond
+from stoker.webhooks.receiver.caller_auth import Belief, KeyReader, Keys, believe
+from stoker.webhooks.receiver.coalesce import Coalescer
+from stoker.webhooks.receiver.decide import Decision, Wish, decide
+from stoker.webhooks.receiver.index import Known
+from stoker.webhooks.receiver.payloads import Asked, read_request
+
+Annotate = Callable[[Identity, Mapping[str, str]], Awaitable[None]]
+"""Writes annotations onto a resource, or raises."""
+Lookup = Callable[[str, str], Sequence[Known]]
+"""The resources of a namespace and a name, one of each kind at most; from memory."""
+
+SHUTDOWN_SECONDS = 5.0
+_PATH = re.compile(r"/webhook/(?P<namespace>[a-z0-9][a-z0-9-]{0,62})/(?P<name>[a-z0-9][a-z0-9.-]{0,62})")
+_JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
+_KINDS = {door.lower(): door for door in FrontDoor}
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a command line can say about the receiver."""
+
+    address: str = ":8443"
+    max_body: int = MAX_BODY
+    failures_per_minute: int = 100
+    """How often a source may fail (R-HOOK-12)."""
+    failures_overall: int = 1000
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks whose X-Forwarded-For is taken at its word."""
+    bodies_at_once: int = 32
+    body_seconds: float = 5.0
+    # Forges hang up after five to ten seconds, and would show a failure that was none.
+    effect_seconds: float = 4.5
+
+
+class _Target(NamedTuple):
+    namespace: str
+    name: str
+    kind: FrontDoor | None
+
+
+class Receiver:
+    """Listens for the time of an `async with`."""
+
+    def __init__(
+        self,
+        index: Lookup,
+        keys: KeyReader,
+        annotate: Annotate,
+        *,
+        operator_keys: Callable[[], Keys] = Keys,
+        settings: Settings | None = None,
+        tls: ssl.SSLContext | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`ready` says whether the index is whole; before that nobody can be told from a stranger."""
+        self._settings = settings if settings is not None else Settings()
+        self._address = parse_address(self._settings.address)
+        self._clock = clock if clock is not None else SystemClock()
+        self._index = index
+        self._keys = keys
+        self._annotate = annotate
+        self._operator_keys = operator_keys
+        self._tls = tls
+        self._ready = ready
+        self._counter = Counter(metrics)
+        self._trusted = networks(self._settings.trusted_proxies)
+        self._limiter = Limiter(
+            self._settings.failures_per_minute, self._settings.failures_overall, self._clock
+        )
+        self._wishes = Coalescer(self._write, self._clock)
+        self._reading = 0
+        self._runner: web.ServerRunner | None = None
+        self.port: int | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._address is None:
+            return self
+        server = CallServer(self._answer)
+        self._runner = await listen(
+            server, self._address, "webhooks", tls=self._tls, shutdown_seconds=SHUTDOWN_SECONDS
+        )
+        self.port = self._runner.addresses[0][1]
+        log.info("webhook.listening", address=str(self._address), port=self.port, tls=self._tls is not None)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self._wishes.close()
+        self.port = None
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        source = source_of(request.remote, request.headers.get("X-Forwarded-For", ""), self._trusted)
+        try:
+            answer = await self._taken(request, source)
+        except Refused as refused:
+            answer = refused.answer
+        self._counter.count(answer, source)
+        return respond(answer)
+
+    async def _taken(self, request: web.BaseRequest, source: str) -> Answer:
+        lane = self._hear(request, source)
+        target = self._look(request)
+        if lane is Lane.WITHOUT_PROOF:
+            raise Refused(401, Result.UNAUTHORIZED, "the request is not signed and shows no token")
+        body = await self._read(request)
+        belief = self._believe(request.headers, body, target)
+        self._limiter.believed(source, lane)
+        if not belief.about:
+            raise Refused(404, Result.NOT_FOUND, f"there is no {target.namespace}/{target.name} to ask for")
+        # Who is not believed begins no trace, and whose trace it belongs to is believed of nobody else.
+        with tracing.span("webhook.receive", parent=request.headers.get(HEADER, "")) as told:
+            asked = self._understand(request.headers, body)
+            decisions = [(known.identity, decide(asked, known)) for known in belief.about]
+            told.say(namespace=target.namespace, name=target.name, source=str(asked.caller))
+            await self._carry_out(decisions, asked)
+            return _told(asked, [decision for _, decision in decisions])
+
+    def _hear(self, request: web.BaseRequest, source: str) -> Lane:
+        lane = Lane.WITH_PROOF if claims_to_know(request.headers) else Lane.WITHOUT_PROOF
+        wait = self._limiter.admit(source, lane)
+        if wait > 0:
+            raise Refused(429, Result.LIMITED, "too many requests failed", retry_after=math.ceil(wait))
+        return lane
+
+    def _look(self, request: web.BaseRequest) -> _Target:
+        path = _PATH.fullmatch(request.path)
+        if path is None:
+            raise Refused(404, Result.NOT_FOUND, "only /webhook/{namespace}/{name} is served")
+        if request.method != "POST":
+            raise Refused(405, Result.UNSUPPORTED, "only POST is answered")
+        if not self._ready():
+            raise Refused(503, Result.FAILED, "the receiver is starting", retry_after=5)
+        _look_at_form(request.headers)
+        if (request.content_length or 0) > self._settings.max_body:
+            raise self._too_large()
+        kind = request.query.get("kind", "")
+        if kind and kind.lower() not in _KINDS:
+            raise Refused(400, Result.MALFORMED, f"kind must be one of {', '.join(FrontDoor)}")
+        return _Target(path["namespace"], path["name"], _KINDS.get(kind.lower()))
+
+    async def _read(self, request: web.BaseRequest) -> bytes:
+        if self._reading >= self._settings.bodies_at_once:
+            raise Refused(429, Result.LIMITED, "too many requests at once", retry_after=1)
+        self._reading += 1
+        try:
+            async with deadline(self._clock, self._settings.body_seconds):
+                body = await read_capped(request.content.iter_any(), self._settings.max_body)
+        except TimeoutError:
+            raise Refused(408, Result.SLOW, "the body did not come in time") from None
+        finally:
+            self._reading -= 1
+        if body is None:
+            raise self._too_large()
+        return body
+
+    def _too_large(self) -> Refused:
+        return Refused(413, Result.TOO_LARGE, f"a body has at most {self._settings.max_body} bytes")
+
+    def _believe(self, headers: Mapping[str, str], body: bytes, target: _Target) -> Belief:
+        found = self._index(target.namespace, target.name)
+        addressed = [one for one in found if target.kind in (None, one.identity.door)]
+        belief = believe(headers, body, addressed, self._operator_keys(), self._keys)
+        if not belief.believed:
+            raise Refused(401, Result.UNAUTHORIZED, "the signature or token is not right")
+        return belief
+
+    def _understand(self, headers: Mapping[str, str], body: bytes) -> Asked:
+        try:
+            return read_request(headers, body)
+        except InvalidValue as error:
+            raise Refused(400, Result.MALFORMED, error.message) from None
+
+    async def _carry_out(self, decisions: Sequence[tuple[Identity, Decision]], asked: Asked) -> None:
+        for who, decision in decisions:
+            keys = {"namespace": who.namespace, "name": who.name, "kind": who.door, "source": asked.caller}
+            if decision.wish is None:
+                log.info("webhook.ignored", **keys, ref=decision.ref, why=decision.reason)
+                continue
+            try:
+                async with deadline(self._clock, self._settings.effect_seconds):
+                    await self._wishes.ask(who, decision.wish)
+            except NotFound:
+                raise Refused(404, Result.NOT_FOUND, "the resource is gone", asked.caller) from None
+            except (StokerError, TimeoutError) as error:
+                why = error.message if isinstance(error, StokerError) else "no answer in time"
+                log.warning("webhook.not_written", **keys, error=why)
+                raise Refused(
+                    503, Result.FAILED, "the API server did not take it; try again", asked.caller, 5
+                ) from None
+            log.info("webhook.accepted", **keys, ref=decision.ref, moves=decision.wish.ref is not None)
+
+    async def _write(self, who: Identity, wish: Wish) -> None:
+        group = group_of(who)
+        with tracing.step("webhook.annotate", namespace=who.namespace, name=who.name, kind=str(who.door)):
+            annotations = wish.annotations(group, self._clock.now())
+            if trace := tracing.traceparent():
+                annotations[f"{group}/{TRACEPARENT}"] = trace
+            await self._annotate(who, annotations)
+
+
+def _look_at_form(headers: Mapping[str, str]) -> None:
+    """JSON, not compressed. Kargo and plain scripts send no type at all, which is taken for JSON."""
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind and not _JSON.fullmatch(kind):
+        raise Refused(415, Result.UNSUPPORTED, "the content type must be application/json")
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refused(415, Result.UNSUPPORTED, "the body must not be compressed")
+
+
+def _told(asked: Asked, decisions: Sequence[Decision]) -> Answer:
+    """One answer for all resources that were addressed: accepted if one of them took it."""
+    taken = next((one for one in decisions if one.wish is not None), None)
+    if taken is not None:
+        return Answer(202, Result.ACCEPTED, ref=taken.ref, caller=asked.caller)
+    why = "; ".join(dict.fromkeys(one.reason for one in decisions))
+    return Answer(202, Result.IGNORED, reason=why, ref=decisions[0].ref, caller=asked.caller)

@@ -1,0 +1,100 @@
+"""What a caller is told, and how it is counted: the words of the receiver's answers.
+
+Every answer is JSON of one shape, `{"accepted": …, "ref": …, "reason": …}`. Refusals of
+strangers are counted and, at a level that nobody runs with by default, logged: a flood
+must not fill a disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+from aiohttp import web
+
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.webhooks.receiver.payloads import Caller
+
+UNKNOWN_CALLER = "unknown"
+_HEADERS = {"Server": "stoker", "Cache-Control": "no-store"}
+
+log = get_logger(__name__)
+
+
+class Result(StrEnum):
+    """How a request ended; the label `result` of its metric."""
+
+    ACCEPTED = "accepted"
+    IGNORED = "ignored"
+    MALFORMED = "malformed"
+    UNAUTHORIZED = "unauthorized"
+    NOT_FOUND = "not-found"
+    UNSUPPORTED = "unsupported"
+    SLOW = "slow"
+    TOO_LARGE = "too-large"
+    LIMITED = "limited"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent back."""
+
+    status: int
+    result: Result
+    reason: str = ""
+    ref: str = ""
+    caller: Caller | None = None
+    retry_after: int = 0
+
+
+class Refused(Exception):
+    """The request goes no further."""
+
+    def __init__(
+        self, status: int, result: Result, reason: str, caller: Caller | None = None, retry_after: int = 0
+    ) -> None:
+        super().__init__(reason)
+        self.answer = Answer(status, result, reason, caller=caller, retry_after=retry_after)
+
+
+class Counter:
+    """Counts what was received (R-HOOK-16); who was not believed has no source that one could believe."""
+
+    def __init__(self, metrics: Metrics | None) -> None:
+        self._received = metrics and metrics.counter(
+            "ignition_sync_webhook_received_total",
+            "Requests to the webhook receiver, by the sort of sender and how they ended.",
+            ("source", "result"),
+        )
+
+    def count(self, answer: Answer, address: str) -> None:
+        caller = str(answer.caller or UNKNOWN_CALLER)
+        if self._received:
+            self._received.inc(source=caller, result=answer.result)
+        if answer.status >= 300:
+            log.debug("webhook.refused", address=address, status=answer.status, why=answer.reason)
+
+
+def respond(answer: Answer) -> web.Response:
+    """The answer on the wire. Who was refused may not send more over the same connection."""
+    said: dict[str, object] = {"accepted": answer.result is Result.ACCEPTED}
+    said |= {name: str(text) for name, text in (("ref", answer.ref), ("reason", answer.reason)) if text}
+    headers = dict(_HEADERS)
+    if answer.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if answer.status == 405:
+        headers["Allow"] = "POST"
+    if answer.retry_after:
+        headers["Retry-After"] = str(answer.retry_after)
+    response = web.Response(
+        status=answer.status,
+        body=msgspec.json.encode(said),
+        content_type="application/json",
+        headers=headers,
+    )
+    if answer.status >= 300:
+        response.force_close()
+    return response

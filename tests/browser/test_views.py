@@ -1,0 +1,394 @@
+"""What somebody sees who looks at the dashboard, in a real browser and through the real web server."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from playwright.sync_api import Page, expect
+
+from stoker.testing.dashboard.chromium import OpenPage
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
+from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.dashboard import sample_fleets as fleet_values
+from stoker.testing.dashboard.fake_fleet_server import EDITOR, VIEWER, ServedFleet
+from stoker.dashboard.view_models import (
+    ChangedPath,
+    DestinationNow,
+    GatewayPast,
+    PassDiff,
+    PassDone,
+    Rollback,
+    Written,
+)
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+EVIL = "<img src=x onerror=\"document.title='broken in'\">"
+
+
+def group(page: Page, key: str) -> str:
+    return page.locator(f'tbody[data-id="{key}"]').inner_text()
+
+
+def names(page: Page) -> list[str]:
+    """Of all lines of the table that can be seen, in their order."""
+    return page.locator("#gateways a.open:visible").all_text_contents()
+
+
+def test_the_fleet_at_a_glance(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway failed, 1 resource has a problem")
+    said = page.locator("#tally button").all_inner_texts()
+    counts = [" ".join(one.split()) for one in said]
+    assert counts == [
+        "1 failed",
+        "1 drifted",
+        "1 held by designers",
+        "7 waiting",
+        "2 syncing",
+        "41 in step",
+    ]
+    assert page.title() == "(3) 1 gateway failed, 1 resource has a problem · Stoker"
+
+
+def test_problems_stand_first_and_each_gateway_tells_how_it_is(
+    fleet: ServedFleet, open_page: OpenPage
+) -> None:
+    page = open_page(fleet.url)
+    resources = page.locator("#gateways .head a.open").all_text_contents()
+    assert resources[:4] == ["utilities", "line-1", "line-2", "line-3"]
+    assert resources[-6:] == ["line-7", "line-8", "line-9", "line-10", "line-11", "line-12"]
+    row = page.get_by_role("row").filter(has_text="line-2-packer")
+    commit = fleet_values.commit("v12")[:8]
+    cells = [one.strip() for one in row.get_by_role("cell").all_inner_texts()]
+    why = "Somebody changed files on the gateway"
+    assert cells == ["Drifted", "v12", commit, "3 h ago", "2 files", "", why]
+    held = page.get_by_role("row").filter(has_text="line-2-filler")
+    assert "anna (Bottling) and ben (Reports)" in held.inner_text()
+    assert "git.example.net did not answer" in group(page, "energy/Stoker/utilities")
+
+
+def test_who_sees_nothing_is_told_why_that_may_be(open_page: OpenPage) -> None:
+    with ServedFleet.start() as served:
+        page = open_page(served.url, token=VIEWER)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to see yet")
+        said = page.locator("#nothing")
+        expect(said).to_contain_text("none that your account may see")
+        expect(said).to_contain_text("signed in as viewer@plant.example")
+        served.put(fleet_values.resource("line-1"))
+        expect(page.get_by_role("heading", level=1)).to_have_text("No gateways yet")
+        expect(said).to_be_hidden()
+
+
+def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:
+    with ServedFleet.start(*fleet_values.in_step()) as served:
+        page = open_page(served.url)
+        expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in step")
+        assert page.locator("#gateways tr.gateway").count() == 0
+        page.get_by_role("button", name="Show gateways").first.click()
+        assert page.locator("#gateways tr.gateway").count() == 5
+
+
+def test_a_change_comes_by_itself_and_touches_its_own_line_alone(open_page: OpenPage) -> None:
+    with ServedFleet.start(*fleet_values.large(1000)) as served:
+        page = open_page(served.url)
+        expect(page.locator("#gateways tbody")).to_have_count(200)
+        page.evaluate(
+            """() => {
+                window.touched = new Set();
+                const note = (found) => found.forEach(({ target }) => {
+                    const body = (target.closest ? target : target.parentElement).closest("tbody");
+                    if (body) window.touched.add(body.dataset.id);
+                });
+                const all = { subtree: true, childList: true, attributes: true, characterData: true };
+                new MutationObserver(note).observe(document.getElementById("gateways"), all);
+            }"""
+        )
+        served.put(fleet_values.numbered(77, "Error", message="no space is left on the data volume"))
+        row = page.get_by_role("row").filter(has_text="line-077-filler")
+        expect(row).to_contain_text("no space is left on the data volume")
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway failed")
+        assert page.evaluate("[...window.touched]") == ["site-5/Stoker/line-077"]
+        expect(page.locator("#said")).to_have_text("1 gateway failed")
+        expect(page.locator("#gateways tbody").first).to_contain_text("line-077")
+
+
+def test_what_comes_and_goes(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    fleet.put(fleet_values.resource("line-99", fleet_values.gateway("line-99-filler")))
+    expect(page.get_by_role("link", name="line-99", exact=True)).to_be_visible()
+    fleet.remove("plant/Stoker/line-99", "plant/GitDestination/live")
+    expect(page.get_by_role("link", name="line-99", exact=True)).to_have_count(0)
+    expect(page.locator(".destination")).to_have_count(2)
+
+
+def test_search_and_filter_by_keyboard(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    page.keyboard.press("/")
+    page.keyboard.type("anna bottling")
+    assert names(page) == ["line-2", "line-2-filler"]
+    expect(page.locator("#shown")).to_have_text("1 gateway of 53 shown")
+    page.keyboard.press("Escape")
+    assert len(names(page)) > 20
+    page.get_by_role("button", name="failed").press("Enter")
+    assert names(page) == ["utilities", "line-1", "line-1-filler"]
+    page.keyboard.press("/")
+    page.keyboard.type("nobody")
+    expect(page.locator("#nothing")).to_contain_text("No gateway is like that.")
+    page.get_by_role("button", name="Show all gateways").press("Enter")
+    assert len(names(page)) > 20
+
+
+def test_a_gateway_is_opened_and_closed_without_a_mouse(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    page.keyboard.press("/")
+    page.keyboard.type("line-2-packer")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name="line-2-packer")).to_be_focused()
+    page.keyboard.press("Enter")
+    side = page.get_by_role("complementary")
+    expect(side.get_by_role("heading", level=2)).to_be_focused()
+    expect(side).to_contain_text("config/resources/core/tags/Line2/tags.json")
+    page.keyboard.press("Escape")
+    expect(side).to_be_hidden()
+    expect(page.locator("#gateways").get_by_role("link", name="line-2-packer")).to_be_focused()
+
+
+def test_history_and_diffs_of_a_gateway(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    page.get_by_role("link", name="line-1-filler").click()
+    side = page.get_by_role("complementary")
+    entries = side.locator(".history > li")
+    expect(entries).to_have_count(4)
+    expect(entries.nth(1)).to_contain_text("Gateway unreachable")
+    entries.first.get_by_text("14 files: 1 added, 12 changed, 1 deleted").click()
+    assert entries.first.locator(".paths li").all_text_contents() == [
+        "+added: projects/Bottling/views/Alarms/view.json",
+        "~changed: projects/Bottling/views/Main/view.json",
+        "\N{MINUS SIGN}deleted: projects/Bottling/scripts/old.py",
+        "and 11 more files",
+    ]
+    expect(side.locator(".snapshots li")).to_have_count(3)
+    page.reload()  # the address names what is open
+    expect(side.get_by_role("heading", level=2)).to_have_text("line-1-filler")
+    page.go_back()
+    expect(side).to_be_hidden()
+
+
+def test_destinations_tell_commits_authors_and_lag(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    cards = page.locator(".destination")
+    expect(cards).to_have_count(3)
+    failed, behind, fine = (cards.nth(number).inner_text() for number in range(3))
+    assert "Failed" in failed
+    assert "did not accept the login" in failed
+    assert "3 changes, the oldest waits for 3 min" in failed
+    assert "7 changes, the oldest waits for 7 min" in behind
+    assert "Not in git yet" not in fine
+    assert "anna and ben" in fine
+    assert "ConfigMap plant/recipes: dose 12 ml" in fine
+    assert "anna 2 min ago" in fine
+
+
+def test_a_reverser_alone_shows_destinations_alone(open_page: OpenPage) -> None:
+    with ServedFleet.start(*fleet_values.destinations()) as served:
+        page = open_page(served.url)
+        expect(page.locator(".destination")).to_have_count(3)
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
+        expect(page.locator("#verdict-more")).to_have_text("1 failed, 1 behind and 1 up to date")
+        expect(page.locator("#tally, #tools, #gateways, #nothing").filter(visible=True)).to_have_count(0)
+        assert page.title() == "(1) 1 destination failed · Stoker"
+        served.remove(*(one.id for one in fleet_values.destinations() if one.ready == "False"))
+        expect(page.locator("#said")).to_have_text("1 destination behind")
+
+
+def test_a_destination_that_failed_is_the_news_of_a_fleet_in_step(open_page: OpenPage) -> None:
+    with ServedFleet.start(fleet_values.resource("line-1"), *fleet_values.destinations()) as served:
+        page = open_page(served.url)
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
+        expect(page.locator("#destinations-sum")).to_contain_text("1 failed")
+
+
+def test_what_is_well_with_a_destination_and_should_be_known_is_said(open_page: OpenPage) -> None:
+    fine = fleet_values.destinations()[0]
+    warned = msgspec.structs.replace(fine, warnings=("Secrets are written in clear",), authors=())
+    with ServedFleet.start(warned) as served:
+        page = open_page(served.url)
+        card = page.locator(".destination")
+        expect(card).to_contain_text("Up to date")
+        expect(card.locator(".troubles")).to_have_text("Secrets are written in clear")
+        expect(card.locator(".facts")).to_contain_text("Changes byunknown")
+
+
+def test_what_cannot_be_read_is_said_in_words(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    expect(page.locator("#unseen")).to_be_hidden()
+    fleet.set_unseen("GitDestination", "Stoker in plant", "emergency stop")
+    missing = page.get_by_role("region", name="What is missing")
+    expect(missing).to_contain_text("no longer tells of GitDestination and Stoker in plant")
+    expect(missing).to_contain_text("Whether the emergency stop is on cannot be read")
+    expect(page.locator("#link")).to_have_text("Live")
+    fleet.set_unseen()
+    expect(missing).to_be_hidden()
+
+
+def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> None:
+    fine = fleet_values.destinations()[0]
+    with ServedFleet.start(msgspec.structs.replace(fine, lag_seconds=90.0)) as served:
+        page = open_page(served.url)
+        card = page.locator(".destination")
+        expect(card).to_contain_text("Up to date")
+        expect(card).to_contain_text("1 min for the last change")
+        served.put(msgspec.structs.replace(fine, lag_seconds=None, ready="Unknown", reason="NotYetSeen"))
+        expect(card).to_contain_text("Not yet seen")
+        served.put(msgspec.structs.replace(fine, suspended=True))
+        expect(card).to_contain_text("Suspended")
+
+
+def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage) -> None:
+    old = fleet_values.commit("v11")
+    back = fleet_values.gateway("filler", commit=old, taken_back=True)
+    way = Rollback(to_commit=old, state="Succeeded")
+    with ServedFleet.start(fleet_values.resource("line-1", back, rollback=way)) as served:
+        past = PassDone(number=1, timestamp=fleet_values.ago(hours=1), result="RolledBack", commit=old)
+        served.scene.pasts = lambda resource, name: GatewayPast(gateway=back, history=(past,))
+        page = open_page(served.url)
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway waiting, none failed")
+        expect(page.locator("#gateways .marks")).to_have_text(f"Rolled back to {old[:8]}")
+        row = page.get_by_role("row").filter(has_text="does not follow its ref")
+        expect(row).to_contain_text("Taken back")
+        page.locator("#gateways").get_by_role("link", name="filler").click()
+        side = page.get_by_role("complementary")
+        expect(side.locator(".trouble")).to_contain_text("does not follow its ref")
+        expect(side.locator(".history [data-standing=failed]")).to_have_count(0)
+        expect(side.locator(".history")).to_contain_text("Taken back")
+
+
+def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> None:
+    with ServedFleet.start(fleet_values.resource("line-1")) as served:
+        name = "system:serviceaccount:plant:shift-lead"
+        served.gate.names[EDITOR] = name
+        page = open_page(served.url)
+        expect(page.locator("#user")).to_have_text("shift-lead")
+        page.locator("#menu summary").click()
+        expect(page.locator("#who")).to_have_text(f"Signed in as {name}")
+
+
+def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:
+    warned = fleet_values.gateway("filler", message="the certificate was not verified")
+    with ServedFleet.start(fleet_values.resource("line-1", warned), mode="standalone") as served:
+        page = open_page(served.url)
+        expect(page.get_by_role("heading", level=1)).to_have_text("filler is in step")
+        expect(page.locator("#lone")).to_contain_text("was not verified")
+        expect(page.locator("#place")).to_have_text("on this machine")
+
+
+def test_text_from_outside_stays_text(open_page: OpenPage) -> None:
+    one = fleet_values.gateway("evil", "Error", ref=EVIL, reason=EVIL, message=EVIL, pod=EVIL)
+    past = GatewayPast(
+        gateway=one,
+        history=fleet_values.past_of(fleet_values.resource("any", one), "evil").history[:1],  # type: ignore[union-attr]
+    )
+    diff = PassDiff(added=1, changes=(ChangedPath(action="added", path=EVIL),))
+    entry = msgspec.structs.replace(past.history[0], diff=diff, result=EVIL, ref=EVIL)
+    written = DestinationNow(
+        id="d",
+        namespace=EVIL,
+        name=EVIL,
+        repo=EVIL,
+        authors=(EVIL,),
+        recent=(Written(commit=EVIL, author=EVIL, subject=EVIL, at=fleet_values.ago(hours=1)),),
+        message=EVIL,
+        ready="False",
+    )
+    with ServedFleet.start(fleet_values.resource("line-1", one, message=EVIL), written) as served:
+        served.scene.pasts = lambda resource, name: msgspec.structs.replace(past, history=(entry,))
+        page = open_page(served.url)
+        page.get_by_role("link", name="evil").click()
+        page.locator(".history summary").click()
+        expect(page.locator(".paths li")).to_have_text(f"+added: {EVIL}")
+        expect(page.locator(".recent .subject")).to_have_text(EVIL)
+        assert page.locator("img").count() == 0
+        assert "Stoker" in page.title()
+
+
+def test_a_lost_connection_is_said_and_comes_back(fleet: ServedFleet, open_page: OpenPage) -> None:
+    with FaultProxy.start(fleet.url) as network:
+        page = open_page(f"http://{network.address}", forgiving=True)
+        with network.refusing():
+            network.inject(Fault(FaultKind.RESET))
+            expect(page.locator("#stale")).to_contain_text("The connection is lost")
+            expect(page.locator("#link")).to_have_text("Not live")
+            page.get_by_role("button", name="Approve…").click()
+            page.get_by_role("button", name="Approve", exact=True).click()
+            expect(page.get_by_role("alert").last).to_contain_text("nothing was done")
+            fleet.put(fleet_values.numbered(3, "Error"))
+        expect(page.locator("#link")).to_have_text("Live")
+        expect(page.locator("#stale")).to_be_hidden()
+        expect(page.get_by_role("link", name="line-003-filler")).to_be_visible()
+        assert fleet.orders == []
+
+
+def test_a_session_that_ends_leaves_nothing_on_the_page(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    fleet.forget_sessions()
+    expect(page.locator("#sign-in")).to_be_visible()
+    expect(page.locator("#sign-in-error")).to_have_text("Your session has ended. Sign in again.")
+    assert "line-1" not in page.content()
+
+
+def test_signing_in_and_out(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url, token="", forgiving=True)
+    expect(page.get_by_label("Token")).to_be_focused()
+    page.keyboard.type("not-a-token")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("that token opens nothing here")
+    page.get_by_label("Token").fill(EDITOR)
+    page.keyboard.press("Enter")
+    expect(page.locator("#user")).to_have_text("editor@plant.example")
+    page.locator("#menu summary").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("#sign-in")).to_be_visible()
+    page.reload()
+    expect(page.locator("#sign-in")).to_be_visible()
+
+
+def test_a_token_in_the_address_is_taken_out_of_it(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url)
+    assert page.url == f"{fleet.url}/"
+    assert page.evaluate("history.length") <= 2
+    assert EDITOR not in page.content()
+
+
+def test_who_may_only_look_has_no_buttons_and_is_told_why(fleet: ServedFleet, open_page: OpenPage) -> None:
+    page = open_page(fleet.url, token=VIEWER)
+    expect(page.locator("#view-only")).to_contain_text("View only")
+    page.locator("#gateways .head").get_by_role("link", name="line-1", exact=True).click()
+    expect(page.get_by_role("complementary")).to_contain_text(
+        "your account may not change Stoker line-1 in namespace plant"
+    )
+    assert page.locator(":is(.act, .main, .stop):visible").count() == 0
+
+
+def test_colours_follow_the_device_until_somebody_chooses(fleet: ServedFleet, open_page: OpenPage) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page = open_page(fleet.url, scheme="dark")
+    dark = page.evaluate(ground)
+    page.locator("#menu summary").click()
+    page.get_by_role("radio", name="Light").check()
+    light = page.evaluate(ground)
+    assert light != dark
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("failed")
+    assert page.evaluate(ground) == light
+    page.locator("#menu summary").click()
+    page.get_by_role("radio", name="As the device").check()
+    assert page.evaluate(ground) == dark
+
+
+def test_ages_are_right_on_a_device_whose_clock_is_wrong(fleet: ServedFleet, open_page: OpenPage) -> None:
+    wrong = "const right = Date.now; Date.now = () => right() - 40 * 3600 * 1000;"
+    page = open_page(fleet.url, script=wrong)
+    row = page.get_by_role("row").filter(has_text="line-1-filler")
+    expect(row.locator("time")).to_have_text("2 days ago")

@@ -1,0 +1,340 @@
+"""A keeper over many passes: real git over http, a real disk, and only as much work as there is to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.sync.contents import FEW
+from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import Keeper, verify
+from stoker.agent.sync.open_source import open_keeper
+from stoker.domain.errors import Retry, Stalled
+from stoker.domain.intent.files import (
+    DeletionPolicy,
+    Excludes,
+    FieldTemplate,
+    FilePatch,
+    FilesIntent,
+    Mapping,
+    Orphans,
+    Transforms,
+)
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.git_objects import Held, Note
+from stoker.fs.apply_plan import SYNC_EACH, Applied
+from stoker.testing.repositories.bare_repository import WHEN, Repository, executable
+from stoker.testing.repositories.git_http_server import GitHttpServer
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 1\n"
+
+
+class Plant:
+    """A repository behind a server, and a gateway's data folder that follows it."""
+
+    def __init__(self, folder: Path, server: GitHttpServer) -> None:
+        self.server = server
+        self.repository = Repository.create(server.root / "plant.git")
+        self.data = folder / "data"
+        self.data.mkdir()
+        self.job = SyncJob(
+            Source(RepoUrl(server.url("plant.git")), GitRef("main")),
+            FilesIntent((Mapping("s", "projects"), Mapping("overlay", "projects"))),
+            TemplateValues(gateway_name="filler", vars={"line": "7"}),
+            self.data,
+            folder / "cache",
+        )
+
+    def keeper(self, **changes: object) -> Keeper:
+        return open_keeper(self.job._replace(files=self.job.files._replace(**changes)))  # type: ignore[arg-type]
+
+    def stamps(self) -> dict[Path, tuple[int, int, int]]:
+        """What any write would change; looking at a folder changes its access time alone."""
+        found = {path: path.stat() for path in self.data.rglob("*")}
+        return {path: (one.st_ino, one.st_size, one.st_ctime_ns) for path, one in found.items()}
+
+    def files(self) -> dict[str, str]:
+        """What a gateway sees."""
+        found = (path for path in self.data.rglob("*") if path.is_file())
+        below = {str(path.relative_to(self.data)): path for path in found}
+        return {name: path.read_text() for name, path in below.items() if not name.startswith(".sync-")}
+
+    def requests(self) -> int:
+        """How many were made since this was last asked."""
+        count = len(self.server.requests)
+        self.server.requests.clear()
+        return count
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Iterator[Plant]:
+    with GitHttpServer.start(tmp_path / "served") as server:
+        yield Plant(tmp_path, server)
+
+
+async def test_an_unchanged_commit_costs_one_look_and_no_byte(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1", "s/b/c": "2"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    state = plant.stamps()
+    plant.requests()
+    report = await keeper.sync(Wish(walk=False))
+    assert not report.plan.actions
+    assert plant.requests() == 2  # one ls-remote: the advertisement and the listing
+    await keeper.sync()
+    assert plant.stamps() == state
+
+
+async def test_what_a_killed_pass_staged_goes_although_nothing_is_left_to_do(plant: Plant) -> None:
+    plant.repository.commit({f"s/{number}": "1" for number in range(SYNC_EACH + 1)})
+    keeper = plant.keeper()
+    await keeper.sync()
+    staging = plant.data / ".sync-staging"
+    staging.mkdir()
+    (staging / "0").write_text("of a commit that was taken back")
+    await keeper.sync(Wish(dry_run=True))
+    assert staging.exists()
+    await keeper.sync()
+    assert not staging.exists()
+
+
+async def test_a_change_is_fetched_and_written_alone(plant: Plant) -> None:
+    plant.repository.commit({f"s/d{n}/{n}": str(n) for n in range(50)})
+    keeper = plant.keeper()
+    await keeper.sync()
+    plant.repository.commit({"s/d1/1": "new", "s/d2/2": None, "s/added": "x"})
+    plant.requests()
+    report = await keeper.sync(Wish(walk=False))
+    assert (report.done.added, report.done.modified, report.done.deleted) == (
+        ("projects/added",),
+        ("projects/d1/1",),
+        ("projects/d2/2",),
+    )
+    assert plant.requests() <= 5
+    assert not (plant.data / "projects/d2").exists()
+    assert plant.files()["projects/d1/1"] == "new"
+
+
+async def test_an_overlay_gives_way_and_comes_back_by_changes_alone(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "base", "s/b": "base", "overlay/a": "over"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    assert plant.files() == {"projects/a": "over", "projects/b": "base"}
+    plant.repository.commit({"overlay/a": None, "overlay/b": "over"})
+    await keeper.sync(Wish(walk=False))
+    assert plant.files() == {"projects/a": "base", "projects/b": "over"}
+    plant.repository.commit({"s/a": None, "overlay/a": "over"})
+    await keeper.sync(Wish(walk=False))
+    assert plant.files() == {"projects/a": "over", "projects/b": "over"}
+
+
+async def test_what_was_touched_by_hand_is_found_and_mended_only_by_a_walk(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1", "s/b": "2", "s/c": "3"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    (plant.data / "projects/a").write_text("edited")
+    (plant.data / "projects/b").unlink()
+    (plant.data / "projects/mine").write_text("theirs")
+    trusting = await keeper.sync(Wish(walk=False))
+    assert not trusting.plan.actions
+    drift = (await verify(plant.data)).drift
+    assert tuple(drift.kinds.values()) == (("projects/a",), ("projects/b",), ("projects/mine",))
+    report = await keeper.sync()
+    assert report.drift == drift
+    assert plant.files() == {"projects/a": "1", "projects/b": "2", "projects/c": "3"}
+    assert (await verify(plant.data)).clean
+
+
+async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Plant) -> None:
+    (plant.data / "projects").mkdir()
+    (plant.data / "projects/before").write_text("theirs")
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper()
+    wanted = await keeper.sync(Wish(dry_run=True))
+    assert f"approve plan {wanted.plan.with_orphans().digest}" in "\n".join(wanted.lines())
+    first = await keeper.sync()
+    assert first.plan.orphans_kept == ("projects/before",)
+    again = await keeper.sync()
+    assert again.plan.orphans_kept == ("projects/before",)
+    assert (await verify(plant.data)).clean
+    digest = again.plan.with_orphans().digest
+    for report in (first, again):  # what the first did is done, and not to be approved
+        assert f"approve plan {digest}" in "\n".join(report.lines())
+    await keeper.sync(Wish(approved=frozenset({"0" * 64})))
+    assert "projects/before" in plant.files()
+    approved = await keeper.sync(Wish(approved=frozenset({digest})))
+    assert approved.done.deleted == ("projects/before",)
+    assert plant.files() == {"projects/a": "1"}
+
+
+async def test_with_owned_orphans_nobody_elses_file_is_touched_or_told_of(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper(deletion=DeletionPolicy(orphans=Orphans.OWNED))
+    await keeper.sync()
+    (plant.data / "projects/mine").write_text("theirs")
+    report = await keeper.sync()
+    assert not report.plan.actions
+    assert "projects/mine" in plant.files()
+    assert (await verify(plant.data)).clean
+
+
+async def test_contents_are_shaped_and_drift_of_them_is_mended(plant: Plant) -> None:
+    config = '{\n  "systemName": "x",\n  "port" : 1,\n  "made": 0\n}\n'
+    plant.repository.commit(
+        {"s/config.json": config, "t/line.txt": "line {{.Vars.line}} of {{.GatewayName}}"}
+    )
+    transforms = Transforms(
+        "{{.GatewayName}}",
+        (FieldTemplate(".made", "{{.Timestamp}}"),),
+        (FilePatch("projects/config.json", ((".port", "8088"),)),),
+    )
+    mappings = (Mapping("s", "projects"), Mapping("t", "texts", template=True))
+    keeper = plant.keeper(mappings=mappings, transforms=transforms)
+    await keeper.sync()
+    shaped = config.replace('"x"', '"filler"').replace(": 1,", ": 8088,").replace(": 0", f": {WHEN}")
+    wanted = {"projects/config.json": shaped, "texts/line.txt": "line 7 of filler"}
+    assert plant.files() == wanted
+    assert not (await keeper.sync()).plan.actions
+    (plant.data / "projects/config.json").write_text("{}")
+    await keeper.sync()
+    assert plant.files() == wanted
+    assert not (await keeper.sync()).plan.actions
+
+
+async def test_a_change_of_settings_maps_everything_anew(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1", "s/b": "2"})
+    await plant.keeper().sync()
+    report = await plant.keeper(excludes=Excludes(("projects/b",))).sync(Wish(walk=False))
+    assert not report.plan.actions  # what is excluded is nobody's business any more
+    plant.repository.commit({"s/b": "3"})
+    await plant.keeper(excludes=Excludes(("projects/b",))).sync()
+    assert plant.files()["projects/b"] == "2"
+
+
+async def test_json_that_is_none_changes_nothing_and_is_named(plant: Plant) -> None:
+    plant.repository.commit({"s/a.json": "{}", "s/b": "1"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    before = plant.files()
+    plant.repository.commit({"s/a.json": '{"a": 1,}', "s/b": "2", "s/empty.json": ""})
+    with pytest.raises(Stalled, match=r"projects/a\.json is not JSON: .*projects/empty\.json") as stalled:
+        await keeper.sync()
+    assert stalled.value.reason is Reason.CONFIG_SYNTAX_ERROR
+    assert plant.files() == before
+    dry = await keeper.sync(Wish(dry_run=True))
+    assert dry.stalled is not None
+    assert dry.stalled.reason is Reason.CONFIG_SYNTAX_ERROR
+    plant.repository.commit({"s/a.json": '{"a": 1}', "s/empty.json": None})
+    await keeper.sync()
+    assert plant.files() == {"projects/a.json": '{"a": 1}', "projects/b": "2"}
+
+
+async def test_json_that_is_none_is_found_among_many(plant: Plant) -> None:
+    plant.repository.commit({**{f"s/{n}.json": "{}" for n in range(FEW)}, "s/bad.json": "[NaN]"})
+    with pytest.raises(Stalled, match=r"projects/bad\.json is not JSON: line 1"):
+        await plant.keeper().sync()
+    assert plant.files() == {}
+
+
+async def test_a_pointer_is_named_and_all_else_is_delivered(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1", "s/big.bin": POINTER})
+    keeper = plant.keeper()
+    for _ in range(2):
+        report = await keeper.sync()
+        assert [note.path for note in report.errors] == ["projects/big.bin"]
+        assert report.partial
+        assert plant.files() == {"projects/a": "1"}
+    plant.repository.commit({"s/big.bin": "content"})
+    assert not (await keeper.sync()).partial
+    assert plant.files() == {"projects/a": "1", "projects/big.bin": "content"}
+
+
+async def test_a_file_of_which_only_the_mode_changes_is_told(plant: Plant) -> None:
+    plant.repository.commit({"s/run.sh": "1"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    plant.repository.commit({"s/run.sh": executable("1")})
+    wanted = await keeper.sync(Wish(dry_run=True))
+    done = await keeper.sync()
+    for report in (wanted, done):
+        assert "modified projects/run.sh" in report.lines()
+        assert "1 modified" in report.summary()
+        assert report.as_json()["modified"] == ["projects/run.sh"]
+    assert (plant.data / "projects/run.sh").stat().st_mode & 0o111
+
+
+async def test_a_plan_is_told_line_by_line(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "one\ntwo\n", "s/b": "x\n"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    plant.repository.commit({"s/a": "one\n2\n", "s/b": None})
+    report = await keeper.sync(Wish(dry_run=True, diff=True))
+    assert "-two" in report.diff
+    assert "+2" in report.diff
+    assert any("projects/b" in line for line in report.diff)
+    assert plant.files() == {"projects/a": "one\ntwo\n", "projects/b": "x\n"}
+
+
+async def test_two_keepers_of_one_folder_follow_each_other(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    one, other = plant.keeper(), plant.keeper()
+    await one.sync()
+    plant.repository.commit({"s/b": "2"})
+    await other.sync()
+    plant.repository.commit({"s/a": None})
+    await one.sync(Wish(walk=False))
+    assert plant.files() == {"projects/b": "2"}
+
+
+class Witness:
+    """A hook that writes down what it saw."""
+
+    def __init__(self, plant: Plant, *, refuses: bool = False) -> None:
+        self._plant = plant
+        self._refuses = refuses
+        self.seen: list[tuple[str, dict[str, str]]] = []
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        self.seen.append(("before", self._plant.files()))
+        if self._refuses:
+            raise Retry("not now")
+        yield
+        self.seen.append(("left", {}))
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        self.seen.append(("after", self._plant.files()))
+        return (Note("gateway", "did not load it"),)
+
+
+async def test_a_hook_stands_around_the_moment_of_change_and_nothing_else(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    witness = Witness(plant)
+    keeper = open_keeper(plant.job, hooks=(witness,))
+    report = await keeper.sync()
+    assert witness.seen == [("before", {}), ("after", {"projects/a": "1"}), ("left", {})]
+    assert [note.why for note in report.unverified] == ["did not load it"]
+    assert json.loads(json.dumps(report.as_json()))["unverified"]
+    await keeper.sync()
+    assert len(witness.seen) == 3
+
+
+async def test_a_hook_that_refuses_keeps_everything_as_it_is(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    with pytest.raises(Retry, match="not now"):
+        await open_keeper(plant.job, hooks=(Witness(plant, refuses=True),)).sync()
+    assert plant.files() == {}
+    assert not (plant.data / ".sync-staging").exists()
+    await plant.keeper().sync()
+    assert plant.files() == {"projects/a": "1"}

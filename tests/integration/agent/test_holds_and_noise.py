@@ -1,0 +1,291 @@
+"""Passes that leave places alone: because somebody works there, or because a difference means nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.open_source import open_keeper
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.domain import failpoints
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.files import BinaryPolicy, FilesIntent
+from stoker.domain.intent.files import Mapping as FileMapping
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.domain.git_objects import Held, Note
+from stoker.fs.apply_plan import Applied
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.ledger_store import Book
+from stoker.ignition.content.noise import ResourceNoise
+from stoker.testing.faults.failpoints import Failure, arm
+from stoker.testing.repositories.bare_repository import Repository
+
+
+@dataclass
+class Desk:
+    """Who has which project open; counts how often it was asked."""
+
+    busy: dict[str, str] = field(default_factory=dict)
+    asked: int = 0
+    needs_second_sync: bool = False
+    meanwhile: Callable[[], None] = lambda: None
+    changes: list[tuple[str, ...]] = field(default_factory=list)
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return tuple(
+            Held(f"projects/{name}", f"{user} has it open", user) for name, user in self.busy.items()
+        )
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        self.changes.append(tuple(str(action) for action in change.plan.actions))
+        self.meanwhile()
+        yield
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        return ()
+
+    async def settle(self) -> tuple[Note, ...]:
+        return ()
+
+    async def still_held(self, held: Sequence[Held]) -> bool:
+        self.asked += 1
+        return {one.place for one in held} <= {f"projects/{name}" for name in self.busy}
+
+    async def fitting(self, files: FilesIntent, *, dry_run: bool) -> FilesIntent:
+        return files
+
+    def commissioned(self) -> None:
+        self.needs_second_sync = False
+
+    async def aclose(self) -> None:
+        return None
+
+
+@dataclass
+class Plant:
+    repository: Repository
+    job: SyncJob
+    desk: Desk = field(default_factory=Desk)
+
+    def keeper(self, *, noise: bool = False) -> Keeper:
+        return open_keeper(self.job, hooks=(self.desk,), noise=ResourceNoise() if noise else None)
+
+    def read(self, path: str) -> str:
+        return (self.job.data_dir / path).read_text()
+
+    def write(self, path: str, content: str) -> None:
+        (self.job.data_dir / path).write_text(content)
+
+    def held(self) -> Collection[str]:
+        with DataFolder.opened(self.job.data_dir) as folder:
+            ledger = Book.load(folder).ledger
+        assert ledger is not None
+        return ledger.held
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Plant:
+    repository = Repository.create(tmp_path / "plant.git")
+    (tmp_path / "data").mkdir()
+    job = SyncJob(
+        Source(RepoUrl(f"file://{repository.path}"), GitRef("main")),
+        FilesIntent((FileMapping("projects", "projects"),)),
+        TemplateValues(gateway_name="filler"),
+        tmp_path / "data",
+        tmp_path / "cache",
+    )
+    return Plant(repository, job)
+
+
+async def test_a_busy_project_waits_while_the_others_go_on(plant: Plant) -> None:
+    first = plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1", "projects/B/gone": "1"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2", "projects/B/gone": None})
+    plant.desk.busy["B"] = "anna"
+    report = await keeper.sync(Wish(walk=False))
+    assert report.result is Result.HELD
+    assert (plant.read("projects/A/x"), plant.read("projects/B/x")) == ("2", "1")
+    assert plant.read("projects/B/gone") == "1"
+    assert plant.held() == {f"{first} projects/B"}
+    assert json.loads(json.dumps(report.as_json()))["held"] == [
+        {"path": "projects/B", "message": "anna has it open", "user": "anna"}
+    ]
+    assert "held projects/B: anna has it open" in list(report.lines())
+
+
+async def test_what_was_held_follows_when_it_is_free(plant: Plant) -> None:
+    plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1", "projects/B/gone": "1"})
+    await plant.keeper().sync()
+    plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2", "projects/B/gone": None})
+    plant.desk.busy["B"] = "anna"
+    await plant.keeper().sync(Wish(walk=False))
+    plant.desk.busy.clear()
+    report = await plant.keeper().sync(Wish(walk=False))
+    assert report.result is Result.DONE
+    assert plant.read("projects/B/x") == "2"
+    assert not (plant.job.data_dir / "projects/B/gone").exists()
+    assert plant.held() == frozenset()
+
+
+async def test_a_project_held_over_several_commits_is_known_by_the_one_that_it_is_at(plant: Plant) -> None:
+    first = plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1"})
+    await plant.keeper().sync()
+    plant.desk.busy["B"] = "anna"
+    for number in "234":
+        plant.repository.commit({"projects/A/x": number, "projects/B/x": number})
+        await plant.keeper().sync(Wish(walk=False))
+    assert plant.held() == {f"{first} projects/B"}
+    assert (plant.read("projects/A/x"), plant.read("projects/B/x")) == ("4", "1")
+
+
+async def test_while_the_same_people_work_no_pass_is_made(plant: Plant) -> None:
+    plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1"})
+    await plant.keeper().sync()
+    commit = CommitId(plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2"}))
+    plant.desk.busy["B"] = "anna"
+    tended = Tended(plant.keeper(), plant.desk)
+    wish = Wish(walk=False, commit=commit)
+    report = await tended.sync(wish)
+    assert await tended.sync(wish) is report
+    assert plant.desk.asked == 1
+    plant.desk.busy.clear()
+    assert (await tended.sync(wish)).result is Result.DONE
+    assert plant.read("projects/B/x") == "2"
+
+
+async def test_what_a_first_boot_left_behind_is_met_once_and_deleted_by_nobody(plant: Plant) -> None:
+    plant.repository.commit({"projects/A/x": "1"})
+    tended = Tended(plant.keeper(), plant.desk)
+    await tended.sync(Wish())
+    plant.write("projects/A/x", "made by the boot")
+    plant.write("projects/A/stranger", "made by the boot")
+    plant.desk.needs_second_sync = True
+    report = await tended.sync(Wish(walk=False))
+    assert plant.read("projects/A/x") == "1"
+    assert list(report.plan.orphans_kept) == ["projects/A/stranger"]
+    assert not plant.desk.needs_second_sync
+    await tended.sync(Wish())
+    assert plant.read("projects/A/stranger") == "made by the boot"
+
+
+async def test_code_for_the_gateway_comes_only_where_the_policy_lets_it(plant: Plant) -> None:
+    plant.repository.commit({"projects/A/data.bin": "1", "projects/A/x": "1"})
+    for policy in (BinaryPolicy.REFUSE, BinaryPolicy.REQUIRE_SIGNED):
+        with pytest.raises(Stalled, match=r"projects/A/data\.bin") as refused:
+            await open_keeper(plant.job._replace(binaries=policy)).sync()
+        assert refused.value.reason is Reason.BINARY_REFUSED
+        assert not (plant.job.data_dir / "projects").exists()
+    await plant.keeper().sync()
+    plant.repository.commit({"projects/A/x": "2"})
+    report = await open_keeper(plant.job._replace(binaries=BinaryPolicy.REFUSE)).sync()
+    assert report.files_changed == 1, "what was there before may stay"
+
+
+async def test_who_is_told_to_forget_in_the_middle_of_a_pass_still_knows_what_it_wrote(plant: Plant) -> None:
+    plant.repository.commit({"projects/A/x": "1"})
+    keeper = plant.keeper()
+    plant.desk.meanwhile = keeper.forget
+    await keeper.sync()
+    assert keeper.ledger is not None
+    assert set(keeper.ledger.files) == {"projects/A/x"}
+
+
+def manifest(actor: str, **more: object) -> str:
+    attributes = {
+        "lastModification": {"actor": actor, "timestamp": "2026-01-01T00:00:00Z"},
+        "lastModificationSignature": actor * 4,
+    }
+    content: Mapping[str, object] = {
+        "scope": "G",
+        "version": 1,
+        "restricted": False,
+        "overridable": True,
+        "files": ["view.json"],
+        "attributes": attributes,
+    }
+    return json.dumps({**content, **more})
+
+
+VIEW = "projects/A/views/main"
+
+
+async def test_a_resource_that_only_says_who_touched_it_is_not_written(plant: Plant) -> None:
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
+    keeper = plant.keeper(noise=True)
+    await keeper.sync()
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("bert"), "projects/A/x": "1"})
+    report = await keeper.sync(Wish(walk=False))
+    assert (list(report.done.added), list(report.done.modified)) == (["projects/A/x"], [])
+    assert "anna" in plant.read(f"{VIEW}/resource.json")
+    report = await keeper.sync()
+    assert not report.files_changed
+    assert not report.drift
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("bert", documentation="new")})
+    assert (await keeper.sync(Wish(walk=False))).files_changed == 1
+    assert "documentation" in plant.read(f"{VIEW}/resource.json")
+
+
+async def test_a_gateway_that_signs_its_resources_anew_has_not_drifted(plant: Plant) -> None:
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
+    keeper = plant.keeper(noise=True)
+    await keeper.sync()
+    plant.write(f"{VIEW}/resource.json", manifest("external"))
+    assert (await keeper.verify()).clean
+    report = await keeper.sync()
+    assert (report.files_changed, bool(report.drift)) == (0, False)
+    assert "external" in plant.read(f"{VIEW}/resource.json")
+
+
+async def test_a_real_change_beside_the_noise_takes_all_of_the_resource_back(plant: Plant) -> None:
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
+    keeper = plant.keeper(noise=True)
+    await keeper.sync()
+    plant.write(f"{VIEW}/resource.json", manifest("external"))
+    await keeper.sync()
+    plant.write(f"{VIEW}/resource.json", manifest("carl"))
+    plant.write(f"{VIEW}/view.json", '{"mine": 1}')
+    found = (await keeper.verify()).drift
+    assert set(found.modified) == {f"{VIEW}/resource.json", f"{VIEW}/view.json"}
+    report = await keeper.sync()
+    assert report.files_changed == 2
+    assert "anna" in plant.read(f"{VIEW}/resource.json")
+    assert plant.read(f"{VIEW}/view.json") == "{}"
+
+
+async def test_data_that_came_without_its_announcement_is_no_noise(plant: Plant) -> None:
+    """A gateway takes a resource up when its `resource.json` changes, whatever else it says."""
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
+    await plant.keeper(noise=True).sync()
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("bert"), f"{VIEW}/view.json": '{"new": 1}'})
+    arm(Failure("rename.before", 2, "eio"))
+    try:
+        assert (await plant.keeper(noise=True).sync(Wish(walk=False))).result is Result.PARTIAL
+    finally:
+        failpoints.listen(None)
+    assert "new" in plant.read(f"{VIEW}/view.json")
+    assert "anna" in plant.read(f"{VIEW}/resource.json")
+    report = await plant.keeper(noise=True).sync(Wish(walk=False))
+    assert list(report.done.modified) == [f"{VIEW}/resource.json"]
+    assert "bert" in plant.read(f"{VIEW}/resource.json")
+
+
+async def test_without_a_gateway_every_byte_counts(plant: Plant) -> None:
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    plant.repository.commit({f"{VIEW}/resource.json": manifest("bert")})
+    assert (await keeper.sync(Wish(walk=False))).files_changed == 1

@@ -1,0 +1,779 @@
+"""Going back: copies before syncs, the way from a copy to the files that were, and changes that a gateway
+does not bear."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.open_source import open_keeper
+from stoker.agent.sync.outcomes import Result
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.rollback.setup import make
+from stoker.agent.rollback.state import HAND, Notes, Quarantine
+from stoker.agent.rollback.rollback import Undoing
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.domain import failpoints
+from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.intent.delivery import RollbackTrigger
+from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Orphans
+from stoker.domain.intent.files import Mapping as FileMapping
+from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, Snapshots, SnapshotScope
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.engine.plan.ledger import Ledger
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.ledger_store import Book
+from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
+from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.content.noise import ResourceNoise
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.gateway.runtime import State
+from stoker.testing.gateway.sessions import Designer
+from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker.testing.repositories.bare_repository import Files, Repository, executable
+from stoker.testing.repositories.sample_ignition_repository import VIEWS, view
+
+HASTE = 40.0
+ALL_TRIGGERS = tuple(RollbackTrigger)
+KEPT = Snapshots(enabled=True)
+OFF = Snapshots()
+OURS = (".sync-state", ".sync-staging")
+
+
+class HastyClock:
+    """Real time, only faster."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(0)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time() * HASTE
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / HASTE)
+
+
+def project(name: str, version: int, views: int = 2) -> dict[str, str]:
+    files = {f"projects/{name}/project.json": json.dumps({"title": f"{name} {version}", "enabled": True})}
+    for number in range(views):
+        for file, text in view(f"{name} {number}, version {version}").items():
+            files[f"projects/{name}/{VIEWS}/v{number}/{file}"] = text
+    return files
+
+
+def broken(name: str) -> dict[str, str]:
+    """A project that no gateway loads, although all of it is JSON."""
+    return {f"projects/{name}/project.json": "[]"}
+
+
+@dataclass
+class Home:
+    """A repository, a data folder, maybe its gateway, and processes that come and go."""
+
+    folder: Path
+    repository: Repository
+    gateway: SimulatedGateway | None = None
+    clock: HastyClock = field(default_factory=HastyClock)
+    opened: list[Attending] = field(default_factory=list)
+    orphans: Orphans = Orphans.MIRROR
+    more: tuple[FileMapping, ...] = ()
+
+    def refuse(self, *, not_any_more: bool = False) -> None:
+        """Let a script of the user say no to each change."""
+        script = self.folder / "hooks" / "pre-sync.sh"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\nexit {0 if not_any_more else 1}\n")
+        script.chmod(0o755)
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def job(self) -> SyncJob:
+        mappings = (
+            FileMapping("projects", "projects"),
+            FileMapping("config", "config/resources/core"),
+            *self.more,
+        )
+        return SyncJob(
+            Source(RepoUrl(f"file://{self.repository.path}"), GitRef("main"), allow_rewrite=True),
+            FilesIntent(mappings, deletion=DeletionPolicy(self.orphans)),
+            TemplateValues(),
+            self.data,
+            self.folder / "cache",
+            hooks=(self.folder / "hooks",),
+        )
+
+    def commit(self, files: Files, **how: Any) -> CommitId:
+        return self.repository.commit(files, **how)
+
+    def process(
+        self,
+        policy: Snapshots = KEPT,
+        triggers: tuple[RollbackTrigger, ...] = (),
+        *,
+        url: str = "",
+        mount: Path | None = None,
+        resource: Identity | None = None,
+    ) -> Tended:
+        """Everything anew, as after a restart."""
+        attendant = self._attendant(url) if self.gateway is not None else None
+        noise = ResourceNoise()
+        undoing = make(
+            policy,
+            triggers,
+            data_dir=self.data,
+            gateway="filler",
+            clock=self.clock,
+            attendant=attendant,
+            noise=noise,
+            mount=mount,
+            asked=True,
+            resource=resource,
+        )
+        assert undoing is not None
+        hooks = (*undoing.hooks, *(() if attendant is None else (attendant,)))
+        keeper = open_keeper(self.job, hooks=hooks, noise=noise, clock=self.clock)
+        return Tended(keeper, attendant, undoing)
+
+    def _attendant(self, url: str) -> Attending:
+        assert self.gateway is not None
+        client = Gateway(GatewayAddress.parse(url or self.gateway.url), lambda: Secret(KEY))
+        options = AttendOptions(
+            data_dir=self.data,
+            state_dir=self.data / ".sync-state",
+            policy=IgnitionPolicy(perspective_sessions=PerspectivePolicy.NONE),
+        )
+        self.opened.append(Attending(client, options, self.clock))
+        return self.opened[-1]
+
+    def tree(self) -> dict[str, tuple[int, str]]:
+        """Everything but our own notes: modes of files and folders, and contents by digest."""
+        return {
+            str(path.relative_to(self.data)): (
+                path.lstat().st_mode,
+                hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+            )
+            for path in self.data.rglob("*")
+            if path.relative_to(self.data).parts[0] not in OURS
+        }
+
+    def ledger(self) -> Ledger:
+        with DataFolder.opened(self.data) as folder:
+            found = Book.load(folder).ledger
+        assert found is not None
+        return found
+
+    @property
+    def notes(self) -> Notes:
+        return Notes(self.data / ".sync-state")
+
+    def packs(self) -> list[Path]:
+        return sorted((self.data / ".sync-state/snapshots/filler").glob("*.pack"))
+
+
+@contextmanager
+def breaking(name: str, turn: int = 1) -> Iterator[None]:
+    """Whatever is done ends when it comes to this place for the so many-th time."""
+    turns = count(1)
+
+    def look(reached: str) -> None:
+        if reached == name and next(turns) == turn:
+            raise RuntimeError("broken off")
+
+    failpoints.listen(look)
+    try:
+        yield
+    finally:
+        failpoints.listen(None)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    (tmp_path / "data").mkdir()
+    home = Home(tmp_path, Repository.create(tmp_path / "repo.git"))
+    home.commit({**project("filler", 1), "README.md": "one"})
+    return home
+
+
+@pytest.fixture
+async def with_gateway(home: Home) -> AsyncIterator[Home]:
+    with SimulatedGateway.start(home.data, scan_seconds=0.0) as gateway:
+        home.gateway = gateway
+        yield home
+        for one in home.opened:
+            await one.aclose()
+
+
+async def synced(tended: Tended, commit: CommitId | None = None, **wish: Any) -> SyncReport:
+    report = await tended.sync(Wish(commit=commit)._replace(**wish))
+    assert report.result is Result.DONE, report
+    return report
+
+
+async def refused(tended: Tended, commit: CommitId | None = None, **wish: Any) -> StokerError:
+    with pytest.raises(StokerError) as raised:
+        await tended.sync(Wish(commit=commit)._replace(**wish))
+    return raised.value
+
+
+def undoing(tended: Tended) -> Undoing:
+    assert tended.undoing is not None
+    return tended.undoing
+
+
+def snapshots_of(tended: Tended) -> list[str]:
+    return [one.id for one in undoing(tended).stores()[0].listed()]
+
+
+# Copies.
+
+
+async def test_each_sync_that_changes_something_leaves_a_copy_of_what_was(home: Home) -> None:
+    tended = home.process()
+    await synced(tended)
+    assert undoing(tended).standing.kept is None, "before the first files there was nothing"
+    first = home.ledger().commit
+    home.commit(project("filler", 2))
+    await synced(tended)
+    standing = undoing(tended).standing
+    assert standing.kept is not None
+    assert standing.kept.last is not None
+    assert (standing.taken, standing.kept.count) == (standing.kept.last.id, 1)
+    assert standing.kept.last.origin.commit == first
+    assert standing.kept.last.files == len(project("filler", 1))
+    await synced(tended)
+    assert snapshots_of(tended) == [standing.taken], "nothing was done, nothing was copied"
+
+
+async def test_only_as_many_copies_are_kept_as_asked_for(home: Home) -> None:
+    tended = home.process(Snapshots(enabled=True, retention_count=2))
+    for version in range(5):
+        home.commit(project("filler", version + 1))
+        await synced(tended)
+    assert len(snapshots_of(tended)) == 2
+    kept = undoing(tended).standing.kept
+    assert kept is not None
+    assert kept.count == 2
+
+
+async def test_a_copy_that_fails_stops_the_sync_with_nothing_changed(home: Home) -> None:
+    tended = home.process()
+    await synced(tended)
+    before, commit = home.tree(), home.commit(project("filler", 2))
+    place = home.data / ".sync-state" / "snapshots"
+    place.write_text("in the way")
+    error = await refused(tended, commit)
+    assert (type(error), error.reason) == (Retry, Reason.SNAPSHOT_FAILED)
+    assert home.tree() == before
+    place.unlink()
+    await synced(tended, commit)
+
+
+async def test_a_claim_that_is_not_mounted_stops_the_sync(home: Home, tmp_path: Path) -> None:
+    policy = Snapshots(enabled=True, claim_name="copies")
+    tended = home.process(policy, mount=tmp_path / "snapshots")
+    await synced(home.process())
+    home.commit(project("filler", 2))
+    error = await refused(tended)
+    assert error.reason is Reason.SNAPSHOT_FAILED
+    assert "copies" in error.message
+    (tmp_path / "snapshots").mkdir()
+    await synced(tended)
+    assert list((tmp_path / "snapshots" / "filler").glob("*.manifest"))
+
+
+async def test_gateways_of_the_same_name_keep_their_copies_apart_on_one_claim(
+    home: Home, tmp_path: Path
+) -> None:
+    claim = tmp_path / "snapshots"
+    claim.mkdir()
+    policy = Snapshots(enabled=True, claim_name="copies", retention_count=1)
+    here, there = Identity(FrontDoor.STOKER, "a", "plant"), Identity(FrontDoor.STOKER, "b", "plant")
+    await synced(home.process(policy, mount=claim, resource=here))
+    home.commit(project("filler", 2))
+    mine = home.process(policy, mount=claim, resource=here)
+    await synced(mine)
+    (taken,) = snapshots_of(mine)
+    assert (claim / "a" / "Stoker" / "plant" / "filler" / f"{taken}.manifest").is_file()
+    theirs = home.process(policy, mount=claim, resource=there)
+    assert snapshots_of(theirs) == []
+    home.commit(project("filler", 3))
+    await synced(theirs)
+    assert snapshots_of(mine) == [taken], "nobody else lets go of it"
+    (claim / "c" / "Stoker").mkdir(parents=True)
+    shutil.copytree(claim / "a" / "Stoker" / "plant", claim / "c" / "Stoker" / "plant")
+    before = home.tree()
+    copied = home.process(policy, mount=claim, resource=Identity(FrontDoor.STOKER, "c", "plant"))
+    with pytest.raises(Stalled, match="one of a/Stoker/plant"):
+        await undoing(copied).go_back(home.job, "r1", taken)
+    assert home.tree() == before
+
+
+async def test_a_sync_that_is_tried_again_and_again_pushes_no_copy_out(home: Home) -> None:
+    policy = Snapshots(enabled=True, retention_count=2)
+    tended = home.process(policy)
+    for version in range(3):
+        home.commit(project("filler", version + 1))
+        await synced(tended)
+    kept = snapshots_of(tended)
+    home.commit(project("filler", 4))
+    home.refuse()
+    for _ in range(4):
+        for process in (tended, home.process(policy)):
+            assert (await refused(process)).reason is Reason.HOOK_FAILED
+    new, *old = snapshots_of(tended)
+    assert old == kept, "one copy of what is there, however often"
+    home.refuse(not_any_more=True)
+    await synced(home.process(policy))
+    assert snapshots_of(tended) == [new, kept[0]]
+
+
+async def test_a_sync_that_breaks_off_half_way_pushes_no_copy_out(home: Home) -> None:
+    policy = Snapshots(enabled=True, retention_count=2)
+    await synced(home.process(policy))
+    before = home.tree()
+    home.commit(project("filler", 2))
+    for _ in range(3):
+        with breaking("rename.after"), pytest.raises(RuntimeError, match="broken off"):
+            await home.process(policy).sync(Wish())
+    await synced(home.process(policy))
+    (taken,) = snapshots_of(home.process(policy))
+    await undoing(home.process(policy)).go_back(home.job, "r1", taken)
+    assert home.tree() == before
+
+
+# Back to a copy.
+
+
+async def test_goes_back_to_a_snapshot_bit_for_bit_and_stays_there(with_gateway: Home) -> None:
+    home, tended = with_gateway, with_gateway.process()
+    home.commit({"projects/filler/run.sh": executable("#!/bin/sh\n"), "config/a/x.txt": "1"})
+    await synced(tended)
+    before, first = home.tree(), home.ledger()
+    new = home.commit({**project("filler", 2), **project("packer", 1), "projects/filler/run.sh": None})
+    await synced(tended)
+    taken = undoing(tended).standing.taken
+    assert home.tree() != before
+    pin, done = await undoing(tended).go_back(home.job, "r1", taken)
+    assert done is not None
+    assert done.unverified == (), "the gateway was asked, and shows it"
+    assert home.tree() == before
+    ledger = home.ledger()
+    assert (ledger.commit, ledger.ref, ledger.settings) == (first.commit, first.ref, first.settings)
+    assert ledger.files.keys() == first.files.keys()
+    assert (pin.commit, pin.snapshot) == (first.commit, taken)
+    assert home.gateway is not None
+    assert "packer" not in home.gateway.projects
+    requests = len(home.gateway.requests)
+    assert await undoing(tended).go_back(home.job, "r1", taken) == (pin, None), "once for each request"
+    assert len(home.gateway.requests) == requests
+    restarted = home.process()
+    assert await undoing(restarted).go_back(home.job, "r1", taken) == (pin, None)
+    await synced(restarted, new)
+    assert home.ledger().commit == new, "released: the ref is followed again"
+    assert home.notes.pin is None
+
+
+async def test_a_copy_is_taken_of_what_a_rollback_replaces(home: Home) -> None:
+    tended = home.process()
+    await synced(tended)
+    home.commit(project("filler", 2))
+    await synced(tended)
+    taken, newer = undoing(tended).standing.taken, home.tree()
+    await undoing(tended).go_back(home.job, "r1", taken)
+    (undo,) = [one for one in snapshots_of(tended) if one != taken]
+    await undoing(tended).go_back(home.job, "r2", undo)
+    assert home.tree() == newer
+
+
+async def test_the_oldest_copy_is_there_until_somebody_is_back_at_it(home: Home) -> None:
+    policy = Snapshots(enabled=True, retention_count=2)
+    tended = home.process(policy)
+    await synced(tended)
+    before = home.tree()
+    for version in (2, 3):
+        home.commit(project("filler", version))
+        await synced(tended)
+    *_, oldest = snapshots_of(tended)
+    for number in range(1, 3):
+        with breaking("rename.after", number), pytest.raises(RuntimeError, match="broken off"):
+            await undoing(home.process(policy)).go_back(home.job, "r1", oldest)
+    with breaking("rollback.settle.before"), pytest.raises(RuntimeError, match="broken off"):
+        await undoing(home.process(policy)).go_back(home.job, "r1", oldest)
+    assert oldest in snapshots_of(tended)
+    await undoing(home.process(policy)).go_back(home.job, "r1", oldest)
+    assert home.tree() == before
+
+
+async def test_a_snapshot_that_is_corrupt_is_refused_before_anything_is_touched(home: Home) -> None:
+    tended = home.process()
+    await synced(tended)
+    home.commit(project("filler", 2))
+    await synced(tended)
+    taken, before, ledger = undoing(tended).standing.taken, home.tree(), home.ledger()
+    (pack,) = home.packs()
+    content = bytearray(pack.read_bytes())
+    content[len(content) // 2] ^= 1
+    pack.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(Stalled) as raised:
+            await undoing(tended).go_back(home.job, "r1", taken)
+        assert raised.value.reason is Reason.SNAPSHOT_CORRUPT
+    assert home.tree() == before
+    assert home.ledger() == ledger
+    assert not (home.data / ".sync-staging").exists()
+
+
+async def test_a_snapshot_is_checked_wholly_before_somebody_goes_back_to_it(home: Home) -> None:
+    home.commit({"projects/filler/same.txt": "never changed"})
+    tended = home.process()
+    await synced(tended)
+    home.commit(project("filler", 2))
+    await synced(tended)
+    taken, before = undoing(tended).standing.taken, home.tree()
+    manifest = undoing(tended).stores()[0].open(taken).manifest
+    place = manifest.contents[manifest.files["projects/filler/same.txt"].blob]
+    (pack,) = home.packs()
+    content = bytearray(pack.read_bytes())
+    content[place.offset + place.stored // 2] ^= 1
+    pack.write_bytes(content)
+    with pytest.raises(Stalled) as raised:
+        await undoing(tended).go_back(home.job, "r1", taken)
+    assert raised.value.reason is Reason.SNAPSHOT_CORRUPT
+    assert home.tree() == before
+
+
+async def test_a_snapshot_that_is_not_there_is_refused_by_name(home: Home) -> None:
+    tended = home.process()
+    await synced(tended)
+    with pytest.raises(Stalled, match="filler-20200101-000000") as raised:
+        await undoing(tended).go_back(home.job, "r1", "filler-20200101-000000")
+    assert raised.value.reason is Reason.SNAPSHOT_NOT_FOUND
+
+
+async def test_files_of_others_are_put_back_and_stay_theirs(home: Home) -> None:
+    theirs = home.data / "projects" / "filler" / "notes.txt"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("mine")
+    theirs.chmod(0o600)
+    home.orphans = Orphans.OWNED
+    tended = home.process()
+    await synced(tended)
+    before = home.tree()
+    commit = home.commit({"projects/filler/notes.txt": "from git"})
+    await synced(tended)
+    assert theirs.read_text() == "from git"
+    await undoing(tended).go_back(home.job, "r1", undoing(tended).standing.taken)
+    assert home.tree() == before, "with its mode"
+    assert "projects/filler/notes.txt" not in home.ledger().files
+    home.commit({"projects/filler/notes.txt": None})
+    await synced(home.process())
+    assert theirs.read_text() == "mine", "what is not ours is not deleted"
+    assert commit != home.ledger().commit
+
+
+OWN_CORNER = FileMapping("corner", "projects/filler/corner", orphans=Orphans.OWNED)
+
+
+@pytest.mark.parametrize(("orphans", "more"), [(Orphans.OWNED, ()), (Orphans.MIRROR, (OWN_CORNER,))])
+async def test_what_was_welcome_since_a_snapshot_stays_when_its_place_is_mirrored_again(
+    home: Home, orphans: Orphans, more: tuple[FileMapping, ...]
+) -> None:
+    home.commit({"corner/ours.txt": "1"})
+    tended = home.process()
+    await synced(tended)
+    home.commit(project("filler", 2))
+    await synced(tended)
+    taken = undoing(tended).standing.taken
+    home.orphans, home.more = orphans, more
+    await synced(home.process())
+    theirs = home.data / "projects/filler/corner/notes.txt"
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("mine")
+    await undoing(home.process()).go_back(home.job, "r1", taken)
+    home.notes.release()
+    home.orphans, home.more = Orphans.MIRROR, ()
+    report = await synced(home.process(), home.commit(project("filler", 3)))
+    assert theirs.read_text() == "mine"
+    assert report.plan.orphans_kept == ("projects/filler/corner/notes.txt",)
+
+
+async def test_a_snapshot_of_everything_leaves_the_gateways_own_alone(home: Home) -> None:
+    own = {"db/config.idb": "live", "config/local/key": "secret", "other/own.txt": "1", ".uuid": "u"}
+    for path, text in own.items():
+        (home.data / path).parent.mkdir(parents=True, exist_ok=True)
+        (home.data / path).write_text(text)
+    tended = home.process(Snapshots(enabled=True, scope=SnapshotScope.ALL))
+    await synced(tended)
+    home.commit(project("filler", 2))
+    await synced(tended)
+    taken = undoing(tended).standing.taken
+    manifest = undoing(tended).stores()[0].verify(taken)
+    assert {path for path in manifest.files if not path.startswith("projects/")} == {"other/own.txt"}
+    for path in own:
+        (home.data / path).write_text("later")
+    await undoing(tended).go_back(home.job, "r1", taken)
+    said = {path: (home.data / path).read_text() for path in own}
+    assert said == {**dict.fromkeys(own, "later"), "other/own.txt": "1"}
+    assert home.ledger().files.keys() == project("filler", 1).keys()
+    await synced(home.process())
+    assert (home.data / "other/own.txt").exists()
+
+
+async def test_something_in_the_way_keeps_everything_as_it_is(home: Home) -> None:
+    home.commit({"projects/filler/x.txt": "1"})
+    tended = home.process()
+    await synced(tended)
+    home.commit({**project("filler", 2), "projects/filler/x.txt": None})
+    await synced(tended)
+    (home.data / "projects/filler/x.txt").symlink_to("/etc/passwd")
+    before = home.tree()
+    with pytest.raises(Stalled, match=r"x\.txt") as raised:
+        await undoing(tended).go_back(home.job, "r1", undoing(tended).standing.taken)
+    assert raised.value.reason is Reason.ROLLBACK_FAILED
+    assert home.tree() == before
+
+
+async def test_a_rollback_waits_for_a_designer(with_gateway: Home) -> None:
+    home, tended = with_gateway, with_gateway.process()
+    await synced(tended)
+    home.commit({**project("filler", 2), "config/a/x.txt": "1"})
+    await synced(tended)
+    taken, before = undoing(tended).standing.taken, home.tree()
+    assert home.gateway is not None
+    home.gateway.open_designer(Designer("d1", "anna", "filler"))
+    with pytest.raises(Wait, match="filler"):
+        await undoing(tended).go_back(home.job, "r1", taken)
+    assert home.tree() == before
+    home.gateway.close_designer("d1")
+    await undoing(tended).go_back(home.job, "r1", taken)
+    assert home.tree() != before
+
+
+# A gateway that does not bear a change.
+
+
+async def test_a_change_that_a_gateway_does_not_bear_is_taken_back_bit_for_bit(with_gateway: Home) -> None:
+    home = with_gateway
+    home.commit({"projects/filler/run.sh": executable("#!/bin/sh\n")})
+    tended = home.process(OFF, ALL_TRIGGERS)
+    await synced(tended)
+    before, first = home.tree(), home.ledger()
+    bad = home.commit({**project("filler", 2), **broken("packer"), "projects/filler/run.sh": None})
+    error = await refused(tended, bad)
+    assert (type(error), error.reason) == (Stalled, Reason.AUTO_ROLLBACK)
+    assert "projects/packer" in error.message
+    assert home.tree() == before
+    assert (home.ledger().commit, home.ledger().settings) == (first.commit, first.settings)
+    assert home.opened[-1].outcome.verified
+    assert not home.opened[-1].owes
+    note = home.notes.quarantine
+    assert note is not None
+    assert (note.commit, note.reason, note.restored) == (bad, Reason.AUTO_ROLLBACK, True)
+    assert undoing(tended).standing.quarantine == note
+
+
+async def test_a_commit_that_was_taken_back_stays_out_until_the_ref_moves(with_gateway: Home) -> None:
+    home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
+    await synced(tended)
+    before, bad = home.tree(), home.commit(broken("packer"))
+    await refused(tended, bad)
+    assert home.gateway is not None
+    scans = home.gateway.scans_done
+    for process in (tended, home.process(OFF, ALL_TRIGGERS), home.process(OFF)):
+        for commit in (bad, None):
+            assert (await refused(process, commit)).reason is Reason.AUTO_ROLLBACK
+    assert (home.tree(), home.gateway.scans_done) == (before, scans)
+    good = home.commit(project("packer", 1))
+    await synced(tended, good)
+    assert home.notes.quarantine is None
+    assert "packer" in home.gateway.projects
+
+
+async def test_a_commit_that_was_taken_back_can_be_released(with_gateway: Home) -> None:
+    home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
+    await synced(tended)
+    bad = home.commit(broken("packer"))
+    await refused(tended, bad)
+    first = home.ledger().commit
+    await synced(tended, CommitId(first), goes_back=True)
+    assert home.notes.quarantine is not None, "who goes back by hand does not release it"
+    error = await refused(tended, bad, released=frozenset({str(bad)}))
+    assert error.reason is Reason.AUTO_ROLLBACK, "tried again, and taken back again"
+    home.process(OFF)
+    report = await home.process(OFF).sync(Wish(commit=bad, released=frozenset({str(bad)})))
+    assert report.result is Result.UNVERIFIED
+    assert home.ledger().commit == bad
+
+
+async def test_a_scan_that_is_refused_takes_the_change_back(with_gateway: Home) -> None:
+    home = with_gateway
+    assert home.gateway is not None
+    with HttpFaultProxy.start(home.gateway.url) as proxy:
+        tended = home.process(OFF, (RollbackTrigger.SCAN_FAILURE,), url=proxy.url)
+        await synced(tended)
+        before, commit = home.tree(), home.commit(project("filler", 2))
+        proxy.arm(Answered(500), "/scan/projects", times=8)
+        error = await refused(tended, commit)
+        assert error.reason is Reason.SCAN_FAILURE_AUTO_ROLLBACK
+        assert home.tree() == before
+        assert home.opened[-1].outcome.verified
+
+
+async def test_one_refusal_is_no_failure(with_gateway: Home) -> None:
+    home = with_gateway
+    assert home.gateway is not None
+    with HttpFaultProxy.start(home.gateway.url) as proxy:
+        tended = home.process(OFF, ALL_TRIGGERS, url=proxy.url)
+        await synced(tended)
+        commit = home.commit(project("filler", 2))
+        proxy.arm(Answered(500), "/scan/projects", times=4)
+        report = await tended.sync(Wish(commit=commit))
+        assert report.result is Result.UNVERIFIED
+        assert home.ledger().commit == commit
+        assert home.notes.quarantine is None
+        await synced(tended, commit)
+        assert home.notes.probation is None, "it has proved itself"
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(lambda gateway: gateway.go_down(), id="down"),
+        pytest.param(lambda gateway: setattr(gateway, "state", State.STARTING), id="starting"),
+        pytest.param(lambda gateway: gateway.settings.keys.clear(), id="key"),
+    ],
+)
+async def test_a_gateway_that_cannot_be_asked_blames_no_commit(
+    with_gateway: Home, trouble: Callable[[SimulatedGateway], None]
+) -> None:
+    home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
+    await synced(tended)
+    assert home.gateway is not None
+    trouble(home.gateway)
+    commit = home.commit(project("filler", 2))
+    for _ in range(3):
+        assert (await tended.sync(Wish(commit=commit))).result is Result.UNVERIFIED
+    assert home.ledger().commit == commit
+    assert home.notes.quarantine is None
+
+
+async def test_only_the_triggers_that_are_named_count(with_gateway: Home) -> None:
+    home = with_gateway
+    tended = home.process(OFF, (RollbackTrigger.SCAN_FAILURE, RollbackTrigger.CONFIG_ERROR))
+    await synced(tended)
+    commit = home.commit(broken("packer"))
+    report = await tended.sync(Wish(commit=commit))
+    assert report.result is Result.UNVERIFIED
+    assert home.ledger().commit == commit
+
+
+async def test_what_failed_before_a_change_is_not_its_fault(with_gateway: Home) -> None:
+    home = with_gateway
+    odd = home.data / "projects" / "odd" / "project.json"
+    odd.parent.mkdir(parents=True)
+    odd.write_text("[]")
+    home.orphans = Orphans.OWNED
+    await home.process(OFF).sync(Wish())
+    commit = home.commit(project("filler", 2))
+    report = await home.process(OFF, ALL_TRIGGERS).sync(Wish(commit=commit))
+    assert [note.path for note in report.unverified] == ["projects/odd"]
+    assert home.ledger().commit == commit
+    bad = home.commit(broken("packer"))
+    error = await refused(home.process(OFF, ALL_TRIGGERS), bad)
+    assert "projects/packer" in error.message
+
+
+async def test_a_failure_that_shows_later_is_taken_back_to_what_worked(with_gateway: Home) -> None:
+    """The gateway was down for two commits; only when it is up again it shows that they do not work."""
+    home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
+    await synced(tended)
+    before = home.tree()
+    assert home.gateway is not None
+    home.gateway.go_down()
+    await tended.sync(Wish(commit=home.commit(broken("packer"))))
+    bad = home.commit({"projects/filler/more.txt": "1"})
+    await tended.sync(Wish(commit=bad))
+    home.gateway.come_up()
+    error = await refused(home.process(OFF, ALL_TRIGGERS), bad)
+    assert error.reason is Reason.AUTO_ROLLBACK
+    assert home.tree() == before
+    note = home.notes.quarantine
+    assert note is not None
+    assert note.commit == bad
+
+
+async def test_what_cannot_be_put_back_is_told_and_the_commit_stays_out(with_gateway: Home) -> None:
+    home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
+    await synced(tended)
+    bad = home.commit({**project("filler", 2), **broken("packer")})
+    assert home.gateway is not None
+    home.gateway.go_down()
+    await tended.sync(Wish(commit=bad))
+    (pack,) = home.packs()
+    pack.write_bytes(pack.read_bytes()[:-1])
+    home.gateway.come_up()
+    tree = home.tree()
+    restarted = home.process(OFF, ALL_TRIGGERS)
+    for _ in range(2):
+        error = await refused(restarted, bad)
+        assert error.reason is Reason.ROLLBACK_FAILED
+        assert bad[:8] in error.message
+    assert home.tree() == tree
+    await synced(restarted, home.commit(project("packer", 1)))
+
+
+@pytest.mark.parametrize("standing", [Quarantine("a" * 40), None])
+async def test_a_folder_stays_pinned_without_a_cluster_until_it_is_released(
+    home: Home, standing: Quarantine | None
+) -> None:
+    tended = home.process()
+    await synced(tended)
+    new = home.commit(project("filler", 2))
+    await synced(tended)
+    if standing is not None:
+        home.notes.keep(standing)
+    before = home.tree()
+    await undoing(tended).go_back(home.job, "r1", undoing(tended).standing.taken, HAND)
+    error = await refused(home.process())
+    assert error.reason is Reason.ROLLED_BACK
+    assert "--release" in error.message
+    report = await home.process().sync(Wish(dry_run=True))
+    assert report.plan.actions, "looking is allowed"
+    home.notes.release()
+    await synced(home.process())
+    assert (home.tree(), home.ledger().commit) == (before, new)
+
+
+def test_notes_of_others_count_as_none(home: Home) -> None:
+    state = home.data / ".sync-state"
+    state.mkdir()
+    bad: Mapping[str, bytes] = {
+        "quarantine.json": b'{"commit": 7}',
+        "probation.json": b"[" * 5000,
+        "rollback.json": b'{"snapshot": "x"}',
+    }
+    for name, content in bad.items():
+        (state / name).write_bytes(content)
+    notes = home.notes
+    assert (notes.quarantine, notes.probation, notes.pin) == (None, None, None)

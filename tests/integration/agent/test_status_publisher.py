@@ -1,0 +1,182 @@
+"""How an agent's report reaches the status map: when, how often, and past what trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from stoker.agent.desired_state import Address
+from stoker.agent.identity import AgentIdentity
+from stoker.agent.status.publisher import HEARTBEAT, LONGEST_MANAGER, SYNCING_AFTER, Publisher, manager_for
+from stoker.agent.status.status_report import Posting
+from stoker.domain.protocol import GatewayReport, SyncStatus
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import load
+from stoker.telemetry.logs import configure
+from stoker.testing.manual_clock import ManualClock
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_pod import ResourceMaps
+from stoker.testing.wait_until import eventually_async
+
+HOME = Address("stoker-status-plant", "filler")
+SYNCED = GatewayReport("filler", sync_status=SyncStatus.SYNCED, synced_commit="1" * 40)
+
+
+class Voice:
+    """A publisher that runs beside a clock which the test moves."""
+
+    def __init__(self, cluster: ClusterAccess, namespace: str, client: Client) -> None:
+        self.maps = ResourceMaps(cluster, namespace)
+        self.clock = ManualClock()
+        identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
+        self.publisher = Publisher(client, identity, self.clock, random=lambda: 0.0)
+        self.task = asyncio.ensure_future(self.publisher.run())
+
+    def offer(self, report: GatewayReport, address: Address = HOME, *, may_create: bool = True) -> None:
+        self.publisher.offer(Posting(address, report, may_create))
+
+    async def written(self, **wanted: object) -> GatewayReport:
+        def fits() -> list[GatewayReport]:
+            found = self.maps.report()
+            return [found] if found and all(getattr(found, k) == v for k, v in wanted.items()) else []
+
+        return (await eventually_async(fits, 20.0, lambda: f"{wanted}, not {self.maps.report()}"))[0]
+
+    async def at_rest(self) -> None:
+        """Until everything that was offered is written and it sleeps until the next sign of life."""
+        await eventually_async(
+            lambda: any(moment > self.clock.monotonic() + 60 for moment in self.clock.alarms),
+            20.0,
+            "it rests",
+        )
+
+
+@pytest.fixture
+async def voice(control_plane: ClusterAccess, namespace: str) -> AsyncIterator[Voice]:
+    async with Client(load(control_plane.kubeconfig("admin", namespace=namespace))) as client:
+        made = Voice(control_plane, namespace, client)
+        yield made
+        made.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await made.task
+
+
+async def test_nothing_is_written_twice_but_for_a_sign_of_life(voice: Voice) -> None:
+    voice.offer(SYNCED)
+    first = await voice.written(sync_status=SyncStatus.SYNCED)
+    await voice.at_rest()
+    for _ in range(5):
+        voice.offer(replace(SYNCED))
+    await voice.clock.advance(HEARTBEAT - 1)
+    assert voice.maps.report() == first
+    await voice.clock.advance(1)
+    later = await voice.written(heartbeat_at="2026-01-01T00:05:00Z")
+    assert later.without_heartbeat() == first.without_heartbeat()
+
+
+async def test_a_short_sync_is_not_told_while_it_runs_and_a_long_one_is(voice: Voice) -> None:
+    voice.offer(SYNCED)
+    await voice.written(sync_status=SyncStatus.SYNCED)
+    await voice.at_rest()
+    voice.offer(replace(SYNCED, sync_status=SyncStatus.SYNCING))
+    await voice.clock.advance(SYNCING_AFTER / 2)
+    voice.offer(replace(SYNCED, sync_status=SyncStatus.SYNCING))
+    assert (await voice.written()).sync_status is SyncStatus.SYNCED
+    await voice.clock.advance(SYNCING_AFTER)
+    await voice.written(sync_status=SyncStatus.SYNCING)
+    voice.offer(replace(SYNCED, synced_commit="2" * 40))
+    await voice.written(synced_commit="2" * 40)
+
+
+async def test_a_map_is_not_made_for_a_resource_that_may_be_gone(voice: Voice) -> None:
+    voice.maps.prepare_status()
+    voice.offer(replace(SYNCED, reason="Terminating", terminating_ack=True), may_create=False)
+    await voice.written(terminating_ack=True)
+    voice.maps.withdraw_status()
+    voice.offer(replace(SYNCED, reason="MetadataNotFound"), may_create=False)
+    await voice.publisher.stop()
+    await voice.task
+    assert voice.maps.status() is None
+
+
+async def test_the_last_report_is_written_on_the_way_out(voice: Voice) -> None:
+    voice.offer(SYNCED)
+    await voice.written(sync_status=SyncStatus.SYNCED)
+    voice.clock.jump(60)
+    await voice.publisher.stop()
+    await voice.task
+    assert (await voice.written()).heartbeat_at == "2026-01-01T00:01:00Z"
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
+    """The events that were logged since it was last asked."""
+    configure(level="info", log_format="json")
+    yield lambda: [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
+    configure(level="warning")
+
+
+async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
+    control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
+) -> None:
+    async with Client(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
+        voice = Voice(control_plane, namespace, client)  # who may do nothing yet
+        voice.offer(SYNCED)
+        await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
+        voice.offer(replace(SYNCED, synced_commit="2" * 40))
+        voice.maps.cluster.kubectl(
+            "-n", namespace, "create", "rolebinding", "d", "--clusterrole=edit", "--user=dave"
+        )
+        rules = ["--verb=create,patch,get", "--resource=configmaps"]
+        voice.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
+        voice.maps.cluster.kubectl(
+            "-n", namespace, "create", "rolebinding", "maps", "--role=maps", "--user=dave"
+        )
+
+        async def allowed() -> bool:
+            await voice.clock.advance(70)
+            return voice.maps.report() is not None
+
+        await voice.clock.sleeping()
+        assert voice.maps.report() is None, "a new report does not knock again at once"
+        await eventually_async(allowed, 20.0, "it is written", interval=0.2)
+        await voice.written(synced_commit="2" * 40)
+        await eventually_async(lambda: "status.written" in said(), 20.0, "the end of a trouble is told too")
+        voice.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await voice.task
+
+
+async def test_a_server_that_is_back_is_not_kept_waiting_for_the_report(
+    control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
+) -> None:
+    async with Client(load(control_plane.kubeconfig("dave", namespace=namespace))) as client:
+        voice = Voice(control_plane, namespace, client)
+        voice.offer(SYNCED)
+        await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
+        rules = ["--verb=create,patch,get", "--resource=configmaps"]
+        voice.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
+        voice.maps.cluster.kubectl(
+            "-n", namespace, "create", "rolebinding", "maps", "--role=maps", "--user=dave"
+        )
+
+        def hurried() -> bool:
+            voice.publisher.hurry()  # as the watch does that is open again; no time passes
+            return voice.maps.report() is not None
+
+        await eventually_async(hurried, 20.0, "it is written", interval=0.2)
+        voice.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await voice.task
+
+
+def test_a_manager_is_short_and_of_one_pod() -> None:
+    long = "p" * 250
+    assert manager_for("gateway-0") == "stoker-agent-gateway-0"
+    assert len(manager_for(long)) <= LONGEST_MANAGER
+    assert manager_for(long) != manager_for(long + "q")

@@ -1,0 +1,142 @@
+"""`stoker dev watch`: what is saved in a working copy is on the gateway a moment later."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker.testing.processes import Process
+from stoker.testing.repositories.sample_ignition_repository import plant
+from stoker.testing.wait_until import eventually
+
+PATIENCE = 30.0
+VIEW = "projects/filler/com.inductiveautomation.perspective/views/Overview/view.json"
+
+
+class Desk:
+    """A working copy with a `.git` that nobody may look into, and a gateway's data folder."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.copy = place / "copy"
+        self.data = place / "data"
+        self.data.mkdir()
+        for name, text in plant().items():
+            self.save(name, text)
+        self.save(".git/HEAD", "ref: refs/heads/main")
+        self.log = place / "log"
+        (place / "key").write_text(KEY)
+
+    def save(self, name: str, text: str) -> None:
+        path = self.copy / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.swp")
+        beside.write_text(text)
+        beside.replace(path)
+
+    def live(self, name: str) -> str:
+        path = self.data / name
+        return path.read_text() if path.is_file() else ""
+
+    @contextmanager
+    def watching(self, *more: str, env: dict[str, str] | None = None) -> Iterator[Process]:
+        command = [sys.executable, "-m", "stoker", "dev", "watch", f"--repo={self.copy}"]
+        command += ["--watch-path=services/filler", f"--data-dir={self.data}", *more]
+        environment = os.environ | (env or {})
+        with Process.start("dev", command, log=self.log, env=environment) as process:
+            self.until(process, "projects/filler/project.json")
+            yield process
+
+    def until(self, process: Process, name: str, text: str | None = None) -> None:
+        def there() -> bool:
+            process.check()
+            return self.live(name) == text if text is not None else bool(self.live(name))
+
+        eventually(there, PATIENCE, f"{name} arrives", interval=0.005)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_saved_file_arrives_within_a_second(desk: Desk) -> None:
+    with desk.watching() as process:
+        quickest = []
+        for number in range(3):
+            begun = time.monotonic()
+            desk.save(f"services/filler/{VIEW}", f'{{"title": "{number}"}}\n')
+            desk.until(process, VIEW, f'{{"title": "{number}"}}\n')
+            quickest.append(time.monotonic() - begun)
+        assert min(quickest) < 1.0
+        eventually(lambda: desk.log.read_text().endswith("\n1 modified\n"), PATIENCE, "it is told")
+        assert "is at" not in desk.log.read_text(), "there is no commit to speak of"
+        assert not list(desk.data.rglob("HEAD"))
+
+
+def test_new_folders_and_deletions_follow(desk: Desk) -> None:
+    with desk.watching() as process:
+        new = "projects/filler/com.inductiveautomation.perspective/views/Deep/Down/view.json"
+        desk.save(f"services/filler/{new}", "{}")
+        desk.until(process, new, "{}")
+        desk.save(f"services/filler/{new}", '{"a": 1}')  # in a folder that was not there at the start
+        desk.until(process, new, '{"a": 1}')
+        (desk.copy / "services/filler" / new).unlink()
+        eventually(lambda: not desk.live(new), PATIENCE, "the deletion follows")
+
+
+def test_the_gateway_loads_what_was_saved(desk: Desk) -> None:
+    with SimulatedGateway.start(desk.data) as gateway:
+        more = [f"--gateway={gateway.url}", f"--api-key-file={desk.place / 'key'}"]
+        with desk.watching(*more) as process:
+            eventually(lambda: "filler" in gateway.projects, PATIENCE, "the project is loaded")
+            before = gateway.scans_done
+            desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
+            desk.until(process, VIEW, '{"title": "x"}')
+            eventually(lambda: gateway.scans_done > before, PATIENCE, "the gateway scans")
+
+
+def test_the_key_may_come_from_the_environment_and_an_argument_is_warned_about(desk: Desk) -> None:
+    with SimulatedGateway.start(desk.data) as gateway:
+        with desk.watching(f"--gateway={gateway.url}", env={"IGNITION_API_KEY": KEY}):
+            eventually(lambda: "filler" in gateway.projects, PATIENCE, "the project is loaded")
+        assert "warning" not in desk.log.read_text()
+        typed = "dev:typed-where-all-can-read"
+        with desk.watching(f"--gateway={gateway.url}", f"--api-key={typed}"):
+            eventually(lambda: "--api-key can be read" in desk.log.read_text(), PATIENCE, "a warning")
+        assert typed.partition(":")[2] not in desk.log.read_text()
+
+
+def test_trouble_is_told_at_once_and_the_watch_goes_on(desk: Desk) -> None:
+    with desk.watching("--gateway=127.0.0.1:1", f"--api-key-file={desk.place / 'key'}") as process:
+        eventually(lambda: "GatewayUnreachable" in desk.log.read_text(), PATIENCE, "the trouble is told")
+        desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
+        desk.until(process, VIEW, '{"title": "x"}')
+
+
+def test_a_file_that_is_no_json_is_named_and_the_next_save_flows(desk: Desk) -> None:
+    with desk.watching() as process:
+        before = desk.live(VIEW)
+        desk.save(f"services/filler/{VIEW}", '{"title": ')
+        eventually(lambda: VIEW in desk.log.read_text(), PATIENCE, "the broken file is named")
+        assert desk.live(VIEW) == before
+        begun = time.monotonic()
+        desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
+        desk.until(process, VIEW, '{"title": "x"}')
+        assert time.monotonic() - begun < 5.0, "an edit does not wait for the pause after a failure"
+
+
+def test_it_ends_with_0_when_told_to_stop(desk: Desk) -> None:
+    with desk.watching() as process:
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(PATIENCE)
+        assert process.returncode == 0
+        assert "Traceback" not in desk.log.read_text()

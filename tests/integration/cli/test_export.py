@@ -1,0 +1,524 @@
+"""`stoker export` against a real API server: what is written, what is left, what the files are good for."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyrage  # type: ignore[import-untyped]
+import pytest
+
+from stoker.domain.errors import Stalled
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import load
+from stoker.reverser.encryption.digest_keys import ensure_keys
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.reverser.preset_round_trip import PresetTrip
+from stoker.testing.command_fork_server import Commands, Ended
+from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.services.sops_decrypt import opened
+
+RULES = """\
+apiVersion: configbutler.ai/v1alpha1
+kind: WatchRule
+metadata: {{name: settings, namespace: {namespace}}}
+spec:
+  destinationRef: {{name: elsewhere}}
+  rules:
+  - resources: [configmaps, secrets, nonsense]
+    labelSelector: {{matchLabels: {{exported: "yes"}}}}
+"""
+DESTINATION = """\
+---
+apiVersion: configbutler.ai/v1alpha1
+kind: GitDestination
+metadata: {{name: elsewhere, namespace: {namespace}}}
+spec:
+  repoRef: {{name: repo}}
+  branch: main
+  baseFolder: clusters/prod
+  secretPolicy: {policy}
+  {more}
+"""
+EVERYWHERE = """\
+apiVersion: configbutler.ai/v1alpha1
+kind: ClusterWatchRule
+metadata: {{name: teams}}
+spec:
+  destinationRef: {{name: none, namespace: none}}
+  rules:
+  - scope: Namespaced
+    resources: [configmaps]
+    namespaceSelector: {{matchLabels: {{team: {namespace}}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with Commands.ready(
+        "cli.exporting.export",
+        "cli.exporting.orders",
+        "cli.exporting.explaining",
+        "reverser.export.exporting",
+        "reverser.export.export_folder",
+        "reverser.export.export_branch",
+        "reverser.sealed.sealing",
+        "cli.syncing.logins",
+    ) as ready:
+        yield ready
+
+
+class Desk:
+    """A namespace of a cluster, a folder, and the command."""
+
+    def __init__(self, commands: Commands, cluster: ClusterAccess, namespace: str, place: Path) -> None:
+        self._commands = commands
+        self.cluster = cluster
+        self.namespace = namespace
+        self.place = place
+        self.out = place / "out"
+
+    def export(self, *words: str, user: str = "admin", to: str | Path | None = None) -> Ended:
+        kubeconfig = self.cluster.kubeconfig(user, namespace=self.namespace)
+        where = () if "--explain" in words else (f"--to={self.out if to is None else to}",)
+        return self.run(*where, f"--kubeconfig={kubeconfig}", *words)
+
+    def run(self, *words: str) -> Ended:
+        return self._commands.run("export", f"--cache-dir={self.place / 'cache'}", *words)
+
+    def exported(self, *words: str, to: str | Path | None = None) -> dict[str, Any]:
+        done = self.export(f"--namespace={self.namespace}", "--output=json", *words, to=to)
+        assert done.code == 0, done
+        return done.said
+
+    def create(self, kind: str, name: str, labels: dict[str, str] | None = None, **fields: Any) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": self.namespace, "labels": labels or {}},
+        }
+        where = f"{self.at(kind)}/{name}?fieldManager=somebody&force=true"
+        answer = self.cluster.request(
+            "PATCH", where, body | fields, content_type="application/apply-patch+yaml"
+        )
+        assert answer.status in (200, 201), answer
+
+    def delete(self, kind: str, name: str) -> None:
+        assert self.cluster.request("DELETE", f"{self.at(kind)}/{name}").status == 200
+
+    def at(self, kind: str) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/{kind.lower()}s"
+
+    def path(self, resource: str, name: str) -> str:
+        return f"core/v1/{resource}/{self.namespace}/{name}.yaml"
+
+    def files(self, folder: Path | None = None) -> set[str]:
+        root = folder or self.out
+        return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def desk(commands: Commands, control_plane: ClusterAccess, namespace: str, tmp_path: Path) -> Desk:
+    return Desk(commands, control_plane, namespace, tmp_path)
+
+
+def test_every_kind_of_the_preset_survives_the_way_to_files_and_back(desk: Desk) -> None:
+    trip = PresetTrip(desk.cluster, desk.namespace)
+    trip.make()
+    done = desk.export("--secret-policy=Include", "--output=json")
+    assert done.code == 0, done
+    mine = [path for path in done.said["added"] if desk.namespace in path]
+    assert len(mine) == len(trip.before)
+    # The control plane is shared: only what is this test's own is applied.
+    folder = desk.place / "mine"
+    for path in mine:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (desk.out / path).rename(folder / path)
+    trip.check_at_rest(folder)
+    trip.check_return(folder)
+
+
+def test_a_second_export_writes_nothing(desk: Desk) -> None:
+    desk.create("ConfigMap", "settings", data={"a": "1"})
+    first = desk.exported()
+    assert first["added"] == [desk.path("configmaps", "settings")]
+    written = desk.out / first["added"][0]
+    before = written.stat().st_mtime_ns
+    again = desk.exported()
+    assert (again["added"], again["modified"], again["unchanged"]) == ([], [], 1)
+    assert written.stat().st_mtime_ns == before
+    desk.create("ConfigMap", "settings", data={"a": "2"})
+    assert desk.exported()["modified"] == first["added"]
+    assert 'a: "2"' in written.read_text()
+
+
+def test_nothing_is_deleted_unless_asked_and_never_what_is_no_object_s(desk: Desk) -> None:
+    desk.create("ConfigMap", "goes", data={})
+    desk.create("ConfigMap", "stays", data={})
+    desk.exported()
+    foreign = {
+        "README.md": "mine",
+        "core/v1/configmaps/README.yaml": "not an object's path",
+        desk.path("configmaps", "foreign"): "kind: Kustomization\n",
+        desk.path("widgets", "unknown-kind"): "apiVersion: v1\nkind: Widget\n",
+        f"core/v1/configmaps/{desk.namespace}-other/x.yaml": "apiVersion: v1\nkind: ConfigMap\n",
+        f"deep/er/{desk.path('configmaps', 'x')}": "apiVersion: v1\n",
+    }
+    for path, text in foreign.items():
+        (desk.out / path).parent.mkdir(parents=True, exist_ok=True)
+        (desk.out / path).write_text(text)
+    desk.delete("configmap", "goes")
+    kept = desk.exported()
+    gone = desk.path("configmaps", "goes")
+    assert gone in kept["orphansKept"]
+    assert (desk.out / gone).exists()
+    assert desk.exported("--prune")["deleted"] == [gone]
+    assert desk.files() == {*foreign, desk.path("configmaps", "stays")}
+
+
+def test_a_folder_that_became_empty_goes_with_its_last_file(desk: Desk) -> None:
+    desk.create("ConfigMap", "goes", data={})
+    desk.exported()
+    desk.delete("configmap", "goes")
+    desk.exported("--prune")
+    assert list(desk.out.iterdir()) == []
+
+
+def test_more_deletions_than_the_budget_allows_are_held_back(desk: Desk) -> None:
+    for number in range(4):
+        desk.create("ConfigMap", f"m{number}", data={})
+    desk.exported()
+    for number in range(3):
+        desk.delete("configmap", f"m{number}")
+    held = desk.export(f"--namespace={desk.namespace}", "--prune", "--deletion-budget=2,50")
+    assert held.code == 1
+    assert "3 of 4 files" in held.out
+    assert len(desk.files()) == 4
+    assert len(desk.exported("--prune", "--deletion-budget=3,50")["deleted"]) == 3
+
+
+def test_what_may_not_be_listed_is_named_and_not_taken_for_gone(desk: Desk) -> None:
+    desk.create("ConfigMap", "one", data={})
+    desk.create("Secret", "two", stringData={"password": "hunter2"})
+    desk.exported()
+    role = f"only-maps-{desk.namespace}"
+    desk.cluster.kubectl(
+        "create", "role", role, "-n", desk.namespace, "--verb=list,get", "--resource=configmaps"
+    )
+    desk.cluster.kubectl("create", "rolebinding", role, "-n", desk.namespace, f"--role={role}", "--user=dave")
+    done = desk.export(f"--namespace={desk.namespace}", "--prune", "--output=json", user="dave")
+    assert done.code == 1
+    errors = {error["path"]: error["message"] for error in done.said["errors"]}
+    assert "secrets" in errors
+    assert "forbidden" in errors["secrets"]
+    assert "configmaps" not in errors
+    assert (done.said["unchanged"], done.said["deleted"]) == (1, [])
+    assert desk.path("secrets", "two") in desk.files()
+
+
+def test_secrets_are_redacted_unless_somebody_says_otherwise(desk: Desk) -> None:
+    desk.create("Secret", "login", stringData={"password": "hunter2"})
+    path = desk.exported()["added"][0]
+    text = (desk.out / path).read_text()
+    assert "aHVudGVyMg==" not in text
+    assert text.startswith("# data, whose values are not written: password\n")
+    # Applying it takes nothing from the living Secret.
+    desk.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(desk.out / path))
+    kept = desk.cluster.kubectl("get", "secret", "login", "-n", desk.namespace, "-o", "json").stdout
+    assert json.loads(kept)["data"] == {"password": "aHVudGVyMg=="}
+    clear = desk.export(f"--namespace={desk.namespace}", "--secret-policy=Include")
+    assert clear.code == 0
+    assert "1 Secrets are written in clear" in clear.err
+    assert "aHVudGVyMg==" in (desk.out / path).read_text()
+    assert (desk.out / path).stat().st_mode & 0o077 == 0
+    assert desk.exported("--secret-policy=Exclude", "--prune")["deleted"] == [path]
+
+
+def test_encrypted_secrets_are_opened_by_sops_and_stay_as_they_are(desk: Desk) -> None:
+    identity = pyrage.x25519.Identity.generate()
+    desk.create("Secret", "login", stringData={"password": "hunter2"}, type="Opaque")
+    key = f"--digest-key-file={desk.place / 'key'}"
+    words = ("--secret-policy=Encrypt", f"--recipient={identity.to_public()}", key)
+    path = desk.exported(*words)["added"][0]
+    sealed = (desk.out / path).read_bytes()
+    assert b"aHVudGVyMg" not in sealed
+    assert opened(sealed, identity)["data"] == {"password": "aHVudGVyMg=="}
+    assert desk.files() == {path, ".configbutler/digests"}
+    assert desk.exported(*words)["unchanged"] == 1
+    assert (desk.out / path).read_bytes() == sealed
+    # Somebody exchanges the file: it is noticed although nothing in the cluster changed.
+    (desk.out / path).write_bytes(sealed.replace(b"kind: Secret", b"kind: secret"))
+    assert desk.exported(*words)["modified"] == [path]
+    another = pyrage.x25519.Identity.generate()
+    assert desk.exported(*words, f"--recipient={another.to_public()}")["modified"] == [path]
+    assert opened((desk.out / path).read_bytes(), another)["data"] == {"password": "aHVudGVyMg=="}
+    desk.delete("secret", "login")
+    assert desk.exported(*words, "--prune")["deleted"] == [path]
+    assert desk.files() == set()
+
+
+def test_rules_from_a_file_say_what_goes_where(desk: Desk) -> None:
+    desk.create("ConfigMap", "yes", {"exported": "yes"}, data={})
+    desk.create("ConfigMap", "no", data={})
+    desk.create("Secret", "login", {"exported": "yes"}, stringData={"password": "hunter2"})
+    identity = pyrage.x25519.Identity.generate()
+    more = f"encryption: {{recipients: [{identity.to_public()}]}}"
+    rules = desk.place / "rules.yaml"
+    rules.write_text(
+        RULES.format(namespace=desk.namespace)
+        + DESTINATION.format(namespace=desk.namespace, policy="Encrypt", more=more)
+    )
+    done = desk.export(f"--rules={rules}", "--output=json")
+    assert done.code == 0, done
+    base = f"clusters/prod/core/v1/{{}}/{desk.namespace}/{{}}.yaml".format
+    assert sorted(done.said["added"]) == [base("configmaps", "yes"), base("secrets", "login")]
+    assert "nonsense is not served" in done.err
+    assert opened((desk.out / base("secrets", "login")).read_bytes(), identity)["data"]
+    rules.write_text(RULES.format(namespace=desk.namespace))
+    elsewhere = desk.place / "elsewhere"
+    done = desk.export(f"--rules={rules}", "--output=json", "--base-folder=./b/", to=elsewhere)
+    assert f"b/{desk.path('secrets', 'login')}" in done.said["added"]
+    assert "aHVudGVyMg" not in (elsewhere / f"b/{desk.path('secrets', 'login')}").read_text()
+
+
+def test_labels_of_namespaces_and_objects_on_their_way_out_count(desk: Desk) -> None:
+    desk.create("ConfigMap", "stays", data={})
+    desk.create("ConfigMap", "goes", data={})
+    rules = desk.place / "rules.yaml"
+    rules.write_text(EVERYWHERE.format(namespace=desk.namespace))
+    done = desk.export(f"--rules={rules}", "--output=json")
+    assert (done.code, done.said["added"]) == (0, [])
+    label = {"metadata": {"labels": {"team": desk.namespace}}}
+    merge = "application/merge-patch+json"
+    desk.cluster.request("PATCH", f"/api/v1/namespaces/{desk.namespace}", label, content_type=merge)
+    finalizer = {"metadata": {"finalizers": ["example.test/held"]}}
+    where = f"{desk.at('ConfigMap')}/goes"
+    desk.cluster.request("PATCH", where, finalizer, content_type=merge)
+    assert desk.export(f"--rules={rules}", "--output=json").said["added"] == [
+        desk.path("configmaps", "goes"),
+        desk.path("configmaps", "stays"),
+    ]
+    desk.delete("ConfigMap", "goes")
+    label["metadata"]["labels"] = {"changed": "yes"}
+    desk.cluster.request("PATCH", where, label, content_type=merge)
+    done = desk.export(f"--rules={rules}", "--prune", "--output=json")
+    assert (done.said["modified"], done.said["deleted"]) == ([], [])
+    why = desk.export(f"--rules={rules}", "--explain", "configmaps", f"{desk.namespace}/goes")
+    assert "is left out: it is being deleted" in why.out
+    desk.cluster.request("PATCH", where, {"metadata": {"finalizers": None}}, content_type=merge)
+    done = desk.export(f"--rules={rules}", "--prune", "--output=json")
+    assert done.said["deleted"] == [desk.path("configmaps", "goes")]
+
+
+def test_noise_and_what_nobody_may_see_is_left_out_and_explained(desk: Desk) -> None:
+    desk.create("ConfigMap", "kube-root-ca.crt", data={})
+    desk.create("ConfigMap", "settings", data={})
+    desk.create("Secret", "sh.helm.release.v1.web.v1", type="helm.sh/release.v1", data={})
+    said = desk.exported("--secret-policy=Include")
+    assert (said["added"], said["leftOut"]) == ([desk.path("configmaps", "settings")], 2)
+    done = desk.export(f"--namespace={desk.namespace}", "--explain")
+    assert done.code == 0
+    assert "kube-root-ca.crt is left out: the control plane puts it into every namespace" in done.out
+    assert (
+        f"settings is in the export at {desk.path('configmaps', 'settings')}; selected by preset" in done.out
+    )
+    one = desk.export(f"--namespace={desk.namespace}", "--explain", "cm", "kube-root-ca.crt", "--output=json")
+    assert [(each["written"], len(each["why"])) for each in one.said["objects"]] == [(False, 1)]
+    role = desk.export(f"--namespace={desk.namespace}", "--explain", "ClusterRole", "cluster-admin")
+    assert "is left out" in role.out
+    none = desk.export("--explain", "configmaps", "none-of-this-name")
+    assert none.code == 2
+    assert "there is no configmaps none-of-this-name" in none.err
+
+
+def test_one_signed_commit_holds_all_of_an_export(
+    desk: Desk, git_http: GitHttpServer, repositories: Path
+) -> None:
+    repository = Repository.create(repositories / "cluster.git")
+    repository.commit({"README.md": "mine", "base/core/v1/configmaps/other/x.yaml": "apiVersion: v1\n"})
+    desk.create("ConfigMap", "one", data={"a": "1"})
+    desk.create("ConfigMap", "two", data={"a": "1"})
+    key = make_ssh_key(desk.place / "signing")
+    words = (f"--signing-key-file={key.private}", "--base-folder=base")
+    url = git_http.url("cluster.git")
+    first = desk.exported(*words, to=url)
+    assert len(first["added"]) == 2
+    allowed = desk.place / "allowed"
+    allowed.write_text(f"* {key.public_line}\n")
+    config = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gpg.ssh.allowedSignersFile"}
+    repository.git("verify-commit", first["commit"], env=config | {"GIT_CONFIG_VALUE_0": str(allowed)})
+    message = repository.git("log", "-1", "--format=%B", "main").decode()
+    assert message.startswith(f"[CREATE 2] 2 configmaps in {desk.namespace}\n")
+    assert "X-ConfigButler-ControllerName: stoker-export\n" in message
+    again = desk.exported(*words, to=url)
+    assert again["commit"] == first["commit"] == repository.tip("main")
+    desk.delete("configmap", "two")
+    assert desk.exported(*words, "--prune", to=url)["deleted"] == [f"base/{desk.path('configmaps', 'two')}"]
+    left = repository.git("ls-tree", "-r", "--name-only", "main").decode().split()
+    one = f"base/{desk.path('configmaps', 'one')}"
+    assert left == sorted(["README.md", "base/core/v1/configmaps/other/x.yaml", one])
+
+
+def test_a_new_branch_of_an_empty_repository_is_made(
+    desk: Desk, git_http: GitHttpServer, repositories: Path
+) -> None:
+    repository = Repository.create(repositories / "empty.git")
+    desk.create("ConfigMap", "one", data={})
+    said = desk.exported("--branch=cluster", to=git_http.url("empty.git"))
+    assert repository.tip("cluster") == said["commit"]
+
+
+def test_a_repository_that_lets_nobody_in_is_exit_4(
+    desk: Desk, git_http: GitHttpServer, repositories: Path
+) -> None:
+    Repository.create(repositories / "shut.git")
+    git_http.tokens.add(planted("git-token"))
+    desk.create("ConfigMap", "one", data={})
+    token = desk.place / "token"
+    token.write_text("the-wrong-one")
+    done = desk.export(f"--token-file={token}", to=git_http.url("shut.git"))
+    assert (done.code, done.out) == (4, "")
+    assert "the-wrong-one" not in done.err
+
+
+def test_a_cluster_that_lets_nobody_in_is_exit_4_and_writes_nothing(desk: Desk) -> None:
+    good = desk.cluster.kubeconfig("dave").read_text()
+    bad = desk.place / "kubeconfig"
+    bad.write_text(good.replace(desk.cluster.token("dave"), "nobody"))
+    done = desk.run(f"--to={desk.out}", f"--kubeconfig={bad}")
+    assert done.code == 4
+    assert "Unauthorized" in done.err
+    bad.write_text(good.replace(desk.cluster.url, "https://127.0.0.1:1"))
+    assert desk.run(f"--to={desk.out}", f"--kubeconfig={bad}").code == 4
+    assert not desk.out.exists() or desk.files() == set()
+
+
+def test_symlinks_in_the_folder_are_not_followed(desk: Desk) -> None:
+    desk.create("ConfigMap", "one", data={})
+    desk.create("ConfigMap", "two", data={})
+    away = desk.place / "away"
+    away.mkdir()
+    (away / "victim").write_text("as it was")
+    here = desk.out / f"core/v1/configmaps/{desk.namespace}"
+    here.mkdir(parents=True)
+    (here / "one.yaml").symlink_to(away / "victim")
+    done = desk.export(f"--namespace={desk.namespace}", "--output=json")
+    assert done.code == 1
+    assert [error["path"] for error in done.said["errors"]] == [f"core/v1/configmaps/{desk.namespace}/one"]
+    assert (here / "two.yaml").is_file()
+    assert (away / "victim").read_text() == "as it was"
+    (here / "one.yaml").unlink()
+    here.rename(away / "folder")
+    here.symlink_to(away / "folder")
+    assert desk.export(f"--namespace={desk.namespace}").code == 1
+
+
+def test_the_credentials_of_a_reverser_are_never_exported(desk: Desk, kinds: ClusterAccess) -> None:
+    desk.create("Secret", "deploy-key", stringData={"token": "t"})
+    desk.create("Secret", "digests", type="configbutler.ai/digest-keys", stringData={"digest.key": "k" * 32})
+    desk.create("Secret", "other", stringData={"a": "b"})
+    config = {
+        "apiVersion": "configbutler.ai/v1alpha1",
+        "kind": "GitRepoConfig",
+        "metadata": {"name": "repo", "namespace": desk.namespace},
+        "spec": {
+            "repoUrl": "https://git.example.test/a.git",
+            "allowedBranches": ["main"],
+            "secretRef": {"name": "deploy-key"},
+        },
+    }
+    kinds.kubectl("apply", "-f", "-", stdin=json.dumps(config))
+    said = desk.exported("--secret-policy=Include")
+    assert said["added"] == [desk.path("secrets", "other")]
+
+
+def test_a_terminal_is_not_needed_and_a_pipe_sees_no_bar(desk: Desk) -> None:
+    desk.create("ConfigMap", "one", data={})
+    kubeconfig = desk.cluster.kubeconfig(namespace=desk.namespace)
+    argv = [sys.executable, "-m", "stoker", "export", f"--to={desk.out}", f"--kubeconfig={kubeconfig}"]
+    done = subprocess.run(
+        [*argv, f"--namespace={desk.namespace}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        f"added {desk.path('configmaps', 'one')}",
+        f"{desk.out}: 1 added, 0 modified, 0 deleted, 0 unchanged, 0 objects left out",
+    ]
+
+
+def test_two_exports_into_one_folder_do_not_mix(desk: Desk) -> None:
+    desk.out.mkdir()
+    fd = os.open(desk.out, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        done = desk.export()
+    finally:
+        os.close(fd)
+    assert done.code == 3
+    assert "another export is writing" in done.err
+    half = desk.out / f".stoker-{uuid.uuid4().hex[:16]}.tmp"
+    half.write_text("what a killed one left")
+    desk.exported()
+    assert not half.exists()
+
+
+def test_a_list_that_expires_begins_anew_and_a_kind_that_fails_is_named(
+    desk: Desk, http_fault_proxy: HttpFaultProxy
+) -> None:
+    desk.create("ConfigMap", "one", data={})
+    desk.create("Secret", "two", data={})
+    gone = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}'
+    broken = b'{"kind":"Status","code":500,"reason":"InternalError","message":"no"}'
+    json_ = {"Content-Type": "application/json"}
+    http_fault_proxy.arm(Answered(410, gone, json_), r"/configmaps\?", times=2)
+    http_fault_proxy.arm(Answered(500, broken, json_), r"/secrets\?", times=None)
+    kubeconfig = desk.cluster.kubeconfig(namespace=desk.namespace, server=http_fault_proxy.url)
+    done = desk.run(f"--to={desk.out}", f"--kubeconfig={kubeconfig}", f"--namespace={desk.namespace}")
+    assert done.code == 1
+    assert "error secrets: " in done.out
+    assert desk.files() == {desk.path("configmaps", "one")}
+    lists = http_fault_proxy.seen(r"/configmaps\?")
+    assert [one.status for one in lists] == [410, 410, 200]
+    assert all("resourceVersion=" not in one.path for one in lists), "lists must be consistent"
+
+
+async def test_the_keys_for_digests_are_made_once_and_rotated_by_hand(
+    control_plane: ClusterAccess, namespace: str
+) -> None:
+    config = load(control_plane.kubeconfig())
+    async with Client(config) as client:
+        first, second = await asyncio.gather(ensure_keys(client, namespace), ensure_keys(client, namespace))
+        digest = first.digest(b"said", "blob")
+        assert second.age_of(digest, b"said", "blob") == 0
+        where = f"/api/v1/namespaces/{namespace}/secrets/gitops-reverser-digests"
+        found: Any = control_plane.request("GET", where).json()
+        assert found["type"] == "configbutler.ai/digest-keys"
+        fresh = base64.b64encode(b"n" * 32).decode()
+        data = {"before.key": found["data"]["digest.key"], "digest.key": fresh}
+        patched = control_plane.request(
+            "PATCH", where, {"data": data}, content_type="application/merge-patch+json"
+        )
+        assert patched.status == 200
+        assert (await ensure_keys(client, namespace)).age_of(digest, b"said", "blob") == 1
+        other = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "data": data}
+        control_plane.request("POST", f"/api/v1/namespaces/{namespace}/secrets", other)
+        with pytest.raises(Stalled, match="is not of the type"):
+            await ensure_keys(client, namespace, "mine")

@@ -1,0 +1,154 @@
+"""`stoker status`, `history`, `diff`, `pause` and `resume` on a real API server with a real controller."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.cli.exit_codes import Exit
+from stoker.domain.protocol.report import Diff, FileChange, HistoryEntry, SyncStatus
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.environments.controller_environment import PATIENCE, Site
+from stoker.testing.wait_until import eventually
+
+PAUSE = "ignition-sync-global-pause"
+
+
+@pytest.fixture
+def site(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Site]:
+    with Site.prepare(kinds, namespace, tmp_path) as made:
+        yield made
+
+
+def stoker(site: Site, *arguments: str) -> tuple[int, str, str]:
+    reach = f"--kubeconfig={site.cluster.kubeconfig('admin')}", f"--namespace={site.namespace}"
+    command = [sys.executable, "-m", "stoker", *arguments, *reach]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def commit(site: Site, repositories: Path, git_http: GitHttpServer) -> str:
+    """A resource with two gateways; one is synced, the other has failed."""
+    plant = Repository.create(repositories / "plant.git")
+    first = plant.commit({"services/site/projects/site/project.json": "{}"})
+    site.start()
+    site.apply("Stoker", "line", git={"repo": git_http.url("plant.git"), "ref": "main"})
+    filler, capper = (
+        site.pod("filler-0", "line", gateway="filler"),
+        site.pod("capper-0", "line", gateway="capper"),
+    )
+    site.until_told("line", commit=first)
+    diff = Diff("", first, 1, 0, 0, ("site",), (FileChange("projects/site/project.json", "added"),))
+    entry = HistoryEntry("2026-05-01T08:00:00Z", first, "main", 1, ("site",), "1.9s", "success", diff=diff)
+    filler.report(first, history=(entry,))
+    capper.report(first, SyncStatus.ERROR, error_message="no route to the gateway")
+    eventually(
+        lambda: (
+            {one.get("syncStatus") for one in site.status("Stoker", "line").get("discoveredGateways", ())}
+            == {"Synced", "Error"}
+        ),
+        PATIENCE,
+        site.tail,
+    )
+    return first
+
+
+def test_status_shows_the_fleet_and_then_one_resource(site: Site, commit: str) -> None:
+    code, out, _ = stoker(site, "status")
+    head, row = out.splitlines()
+    assert (code, head.split()[:3]) == (Exit.DONE, ["NAMESPACE", "NAME", "KIND"])
+    assert row.split()[:7] == [site.namespace, "line", "Stoker", "main", commit[:8], "1/2", "False"]
+
+    code, out, _ = stoker(site, "status", "--name=line", "--exit-code")
+    assert code == Exit.DIFFERENT
+    rows = {line.split()[0]: line for line in out.splitlines() if "-0" in line}
+    assert rows["filler"].split()[1:4] == ["filler-0", "Synced", commit[:8]]
+    assert rows["capper"].endswith("no route to the gateway")
+    assert "\x1b" not in out, "no colour in a pipe"
+
+
+def test_status_as_json_has_its_documented_shape(site: Site, commit: str) -> None:
+    code, out, _ = stoker(site, "status", "--output=json")
+    (resource,) = json.loads(out)["resources"]
+    assert (code, resource["kind"], resource["ready"], resource["paused"]) == (0, "Stoker", "False", False)
+    assert {one["name"]: one["syncStatus"] for one in resource["gateways"]} == {
+        "filler": "Synced",
+        "capper": "Error",
+    }
+    assert "syncHistory" not in resource["gateways"][0]
+
+
+def test_history_and_diff_tell_what_a_gateway_has_been_through(site: Site, commit: str) -> None:
+    code, out, _ = stoker(site, "history", "--name=line", "--gateway=filler")
+    assert (code, out.splitlines()[1].split()[:2]) == (Exit.DONE, ["filler", "1"])
+    assert commit[:8] in out
+    code, out, _ = stoker(site, "diff", "--name=line", "--gateway=filler")
+    assert (code, out.splitlines()) == (
+        Exit.DONE,
+        [f"filler: nothing -> {commit[:8]}", "+ projects/site/project.json"],
+    )
+    code, out, _ = stoker(site, "history", "--name=line", "--output=json")
+    assert [(one["gateway"], one["sync"]) for one in json.loads(out)["syncs"]] == [("filler", 1)]
+    code, _, said = stoker(site, "diff", "--name=line")
+    assert (code, "2 gateways: say --gateway" in said) == (Exit.WRONG_INPUT, True)
+    code, _, said = stoker(site, "history", "--name=line", "--gateway=other")
+    assert (code, "it has: capper, filler" in said) == (Exit.WRONG_INPUT, True)
+    code, _, said = stoker(site, "diff", "--name=line", "--gateway=filler", "--sync=2")
+    assert (code, "there is no sync 2" in said) == (Exit.WRONG_INPUT, True)
+
+
+def test_one_resource_is_held_still_and_goes_on(site: Site, commit: str) -> None:
+    assert stoker(site, "pause", "--name=line")[0] == Exit.DONE
+    site.until("Stoker", "line", "Ready", "Paused")
+    assert json.loads(stoker(site, "status", "--output=json")[1])["resources"][0]["paused"] is True
+    assert stoker(site, "resume", "--name=line")[0] == Exit.DONE
+    eventually(lambda: site.condition("Stoker", "line", "Ready")[1] != "Paused", PATIENCE, site.tail)
+
+
+def test_the_emergency_stop_is_written_where_somebody_heeds_it(site: Site, commit: str) -> None:
+    code, out, _ = stoker(site, "pause", "--everything")
+    assert (code, out.strip()) == (
+        Exit.DONE,
+        f"everything is held still by {PAUSE} in namespace {site.namespace}",
+    )
+    site.until("Stoker", "line", "Ready", "Paused")
+    assert stoker(site, "resume", "--everything")[0] == Exit.DONE
+    eventually(lambda: site.condition("Stoker", "line", "Ready")[1] != "Paused", PATIENCE, site.tail)
+
+
+def test_an_emergency_stop_that_nobody_heeds_is_no_success(site: Site) -> None:
+    code, _, said = stoker(site, "pause", "--everything")
+    assert code == Exit.WRONG_INPUT
+    assert f"no controller runs in namespace {site.namespace}" in said
+    assert site.get("ConfigMap", PAUSE)["data"] == {"paused": "true"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["status", "--name=none"], "does not exist"),
+        (["status", "--name=none", "-A"], "--all-namespaces does not go with --name"),
+        (["history"], "--name is missing"),
+        (["pause"], "either --name, for one resource, or --everything"),
+        (["resume", "--name=line", "--everything"], "either --name, for one resource, or --everything"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_sentence(
+    site: Site, arguments: list[str], sentence: str
+) -> None:
+    code, out, said = stoker(site, *arguments)
+    assert (code, out) == (Exit.WRONG_INPUT, "")
+    assert sentence in said
+
+
+def test_an_empty_namespace_has_no_resources(site: Site) -> None:
+    assert stoker(site, "status")[:2] == (Exit.DONE, "no resources found\n")

@@ -1,0 +1,145 @@
+"""`stoker rollback`: back to a snapshot or a commit, in a folder or by the field of a resource."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.cli.exit_codes import Exit
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.environments.sample_manifests import COPIES, line_manifests
+
+
+def stoker(*arguments: str) -> tuple[int, dict[str, Any], str]:
+    command = [sys.executable, "-m", "stoker", *arguments, "--output=json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "Traceback" not in done.stderr
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+@dataclass
+class Site:
+    """A folder that was synced to two commits."""
+
+    place: Path
+    repository: Repository
+
+    @property
+    def file(self) -> Path:
+        return self.place / "data" / "projects" / "a"
+
+    def run(self, verb: str, *more: str, rollback: str = "") -> tuple[int, dict[str, Any], str]:
+        text = line_manifests(self.repository.path.as_uri(), COPIES, rollback)
+        (self.place / "line.yaml").write_text(text)
+        files = f"--filename={self.place / 'line.yaml'}", f"--cache-dir={self.place / 'cache'}"
+        return stoker(verb, f"--data-dir={self.place / 'data'}", *files, *more)
+
+    def back(self, *more: str) -> tuple[int, dict[str, Any], str]:
+        """With the folder alone."""
+        return stoker("rollback", f"--data-dir={self.place / 'data'}", *more)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path, Repository.create(tmp_path / "repo.git"))
+    (tmp_path / "data").mkdir()
+    for text in ("one", "two"):
+        site.repository.commit({"s/a": text})
+        code, _, warnings = site.run("sync")
+        assert code == Exit.DONE
+        assert "snapshots.storage.pvc.claimName has no effect" in warnings
+    return site
+
+
+def test_a_folder_goes_back_stays_and_is_released(site: Site) -> None:
+    code, listed, _ = site.back("--list")
+    (snapshot,) = listed["snapshots"]
+    assert code == Exit.DONE
+    assert (snapshot["files"], snapshot["bytes"], snapshot["trouble"]) == (1, 3, "")
+    code, said, _ = site.back(f"--to={snapshot['id']}")
+    assert (code, said["modified"], said["commit"]) == (Exit.DONE, ["projects/a"], snapshot["commit"])
+    assert site.file.read_text() == "one"
+    code, said, _ = site.run("sync")
+    assert (code, said["reason"]) == (Exit.STALLED, "RolledBack")
+    assert site.run("plan")[0] == Exit.DONE, "looking is allowed"
+    code, said, _ = site.back("--release")
+    assert (code, len(said["released"])) == (Exit.DONE, 1)
+    assert site.run("sync")[0] == Exit.DONE
+    assert site.file.read_text() == "two"
+
+
+def test_people_are_told_where_the_folder_is_and_not_where_the_ref_is(site: Site) -> None:
+    (snapshot,) = site.back("--list")[1]["snapshots"]
+    command = [sys.executable, "-m", "stoker", "rollback", f"--data-dir={site.place / 'data'}"]
+    done = subprocess.run([*command, f"--to={snapshot['id']}"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"back at {snapshot['commit'][:8]}: 1 modified"
+
+
+def test_a_folder_goes_back_to_a_commit(site: Site) -> None:
+    (snapshot,) = site.back("--list")[1]["snapshots"]
+    first = snapshot["commit"]
+    code, said, _ = site.run("rollback", f"--to={first}")
+    assert (code, said["commit"], site.file.read_text()) == (Exit.DONE, first, "one")
+    assert site.run("sync")[1]["reason"] == "RolledBack"
+    assert site.back("--release")[0] == Exit.DONE
+
+
+@pytest.mark.parametrize("field", ["toSnapshot", "toCommit"])
+def test_a_resource_on_disk_can_ask_for_it_as_in_a_cluster(site: Site, field: str) -> None:
+    (snapshot,) = site.back("--list")[1]["snapshots"]
+    to = snapshot["id" if field == "toSnapshot" else "commit"]
+    asked = f"rollback: {{{field}: {to}}}"
+    for _ in range(2):
+        assert site.run("sync", rollback=asked)[0] == Exit.DONE
+        assert site.file.read_text() == "one"
+    assert site.run("sync")[0] == Exit.DONE, "the field is gone"
+    assert site.file.read_text() == "two"
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        ((), Exit.WRONG_INPUT),
+        (("--to=nonsense",), Exit.WRONG_INPUT),
+        (("--to=../../etc-20200101-000000",), Exit.WRONG_INPUT),
+        (("--to=line-20200101-000000", "--release"), Exit.WRONG_INPUT),
+        (("--to=line-20200101-000000",), Exit.STALLED),
+        (("--list", "--name=line"), Exit.WRONG_INPUT),
+        (("--to=line-20200101-000000", "--replace"), Exit.WRONG_INPUT),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(site: Site, flags: tuple[str, ...], code: Exit) -> None:
+    ended, said, _ = site.back(*flags)
+    assert (ended, bool(said["message"])) == (code, True)
+    assert site.file.read_text() == "two"
+
+
+def test_in_a_cluster_it_writes_the_field_and_empties_it(kinds: ClusterAccess, namespace: str) -> None:
+    spec = {"git": {"repo": "https://git.example.net/plant.git", "ref": "main"}, "gateway": {"port": 0}}
+    body = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "metadata": {"name": "line"}, "spec": spec}
+    path = f"/apis/stoker.io/v1alpha1/namespaces/{namespace}/stokers"
+    kinds.request("POST", path, body)
+    where = f"--namespace={namespace}", "--name=line", f"--kubeconfig={kinds.kubeconfig('admin')}"
+
+    def field() -> object:
+        return json.loads(kinds.request("GET", f"{path}/line").body)["spec"].get("rollback")
+
+    assert stoker("rollback", *where, "--to=filler-20260212-103005")[0] == Exit.DONE
+    assert field() == {"toSnapshot": "filler-20260212-103005"}
+    again = stoker("rollback", *where, "--to=filler-20260212-103005")
+    assert again[0] == Exit.DONE, "that is where it is"
+    code, said, _ = stoker("rollback", *where, f"--to={'a' * 40}")
+    assert (code, said["reason"]) == (Exit.STALLED, "RolledBack")
+    assert "already taken back to filler-20260212-103005" in said["message"]
+    assert field() == {"toSnapshot": "filler-20260212-103005"}
+    assert stoker("rollback", *where, f"--to={'a' * 40}", "--replace")[0] == Exit.DONE
+    assert field() == {"toCommit": "a" * 40}
+    assert stoker("rollback", *where, "--release")[0] == Exit.DONE
+    assert not field()

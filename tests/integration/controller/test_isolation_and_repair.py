@@ -1,0 +1,380 @@
+"""What a controller meets at its edges: slow servers, apps, webhooks, other people's hands."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+import threading
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.protocol import check_signature
+from stoker.domain.refs import CommitId
+from stoker.domain.secrets import Secret
+from stoker.testing.chart.controller_rbac import controller_rules
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.forges.github_app_login import GitHub
+from stoker.testing.processes import free_ports
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.environments.controller_environment import PATIENCE, Site
+from stoker.testing.wait_until import eventually
+
+FAST = {"interval": "1s"}
+
+
+@pytest.fixture
+def site(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Site]:
+    made = Site.prepare(kinds, namespace, tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def plant(repositories: Path, git_http: GitHttpServer) -> Repository:
+    repository = Repository.create(repositories / "plant.git")
+    repository.commit({"services/site/projects/site/project.json": "{}"})
+    return repository
+
+
+@pytest.fixture
+def url(git_http: GitHttpServer) -> str:
+    return git_http.url("plant.git")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that takes calls and says nothing."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    taken: list[socket.socket] = []
+    over = threading.Event()
+
+    def take() -> None:
+        while not over.is_set():
+            try:
+                taken.append(listener.accept()[0])
+            except OSError:
+                return
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/plant.git"
+    over.set()
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    for one in taken:
+        one.close()
+    thread.join()
+
+
+def test_a_repository_that_does_not_answer_holds_up_nobody_else(
+    site: Site, plant: Repository, url: str, silent: str
+) -> None:
+    for number in range(12):
+        site.apply("Stoker", f"slow-{number}", git={"repo": silent, "ref": "main"})
+    site.start("--workers=1", "--git-timeout=3")
+    site.until("Stoker", "slow-0", "Ready", "RefResolving")
+    site.apply("Stoker", "well", git={"repo": url, "ref": "main"}, polling=FAST)
+    site.until_told("well", commit=plant.tip(), patience=8)
+    moved = plant.commit({"README.md": "moved"})
+    site.until_told("well", commit=moved, patience=8)
+    message = site.until("Stoker", "slow-0", "Ready", "SourceUnreachable")
+    assert "did not answer within 3 s" in message
+
+
+def test_a_repository_that_goes_away_takes_nothing_from_the_agents(
+    site: Site, plant: Repository, git_http: GitHttpServer, url: str
+) -> None:
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"}, polling=FAST)
+    pod = site.pod("gateway-0", "line")
+    controller = site.start()
+    first = plant.tip()
+    site.until_told("line", commit=first)
+    git_http.users["nobody"] = planted("git-password")
+    site.until("Stoker", "line", "RepoCloned", "SourceAuthFailed")
+    pod.report(first)
+    site.until("Stoker", "line", "AllGatewaysSynced", "GatewaysSynced")
+    controller.stop()
+    site.start()
+    eventually(
+        lambda: "SourceAuthFailed" in site.running[-1].log.read_text(), PATIENCE, "the next controller asks"
+    )
+    told = site.metadata("line")
+    assert told is not None
+    assert (told.commit, told.ref) == (first, "main")
+    git_http.users.clear()
+    site.until("Stoker", "line", "Ready", "GatewaysSynced")
+
+
+def test_a_github_app_becomes_a_token_for_gateways_where_that_is_allowed(
+    site: Site, repositories: Path
+) -> None:
+    plant = Repository.create(repositories / "app.git")
+    plant.commit({"README.md": "one"})
+    with GitHub.start(repositories) as github:
+        github.lifetime = 6.0
+        key = github.register(12, 3456).decode()
+        site.secret("app", pem=key)
+        site.apply("Stoker", "line", git=_as_app(github.url("app.git")), polling=FAST)
+        controller = site.start()
+        message = site.until("Stoker", "line", "Ready", "GitHubAppNotPermitted")
+        assert site.namespace in message
+        told = site.until_told("line", commit=plant.tip())
+        assert (told.auth_type, told.auth_secret and told.auth_secret.name) == (
+            "token",
+            "stoker-git-token-line",
+        )
+        assert "githubApp" not in told.agent_spec, "the app is the controller's alone"
+        assert not site.get("Secret", "stoker-git-token-line")
+
+        controller.stop()
+        writes = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "update"]}
+        site.grant("tokens", "stoker-controller", (writes,))
+        site.start(f"--github-app-namespace={site.namespace}")
+        site.until("Stoker", "line", "Ready", "RefResolved")
+        first = _token(site)
+        assert first in github.given
+        assert site.get("Secret", "stoker-git-token-line")["metadata"]["ownerReferences"]
+        eventually(lambda: _token(site) != first, PATIENCE, "it is renewed before its end", interval=0.2)
+        assert _token(site) in github.given
+        assert key.splitlines()[2] not in site.running[-1].log.read_text()
+
+
+def _as_app(url: str) -> dict[str, object]:
+    app = {"appId": 12, "installationId": 3456, "privateKeySecretRef": {"name": "app", "key": "pem"}}
+    return {"repo": url, "ref": "main", "auth": {"githubApp": app}}
+
+
+def _token(site: Site) -> str:
+    data = site.get("Secret", "stoker-git-token-line").get("data", {})
+    return base64.b64decode(data.get("token", "")).decode()
+
+
+def test_a_signed_webhook_reaches_the_agents_and_a_rotated_key_counts(
+    site: Site, plant: Repository, url: str
+) -> None:
+    site.secret("hook", hmac=planted("first-key"))
+    webhook = {"secretRef": {"name": "hook", "key": "hmac"}}
+    slow = {"interval": "1h"}
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"}, polling=slow, webhook=webhook)
+    port = free_ports(1)[0]
+    site.start(f"--receiver-bind-address=127.0.0.1:{port}")
+    site.until_told("line", commit=plant.tip())
+    assert site.condition("Stoker", "line", "WebhookReady")[:2] == ("False", "PortMismatch")
+
+    released = plant.commit({"README.md": "released"})
+    plant.tag("v2", released)
+    eventually(
+        lambda: _call(site, port, {"ref": "v2"}, planted("first-key")) == 202, PATIENCE, "it is accepted"
+    )
+    site.until_told("line", commit=released, ref="v2", trigger="webhook")
+    assert _call(site, port, {"ref": "main"}, "wrong") == 401
+
+    site.patch(site.path_of("Secret", "hook"), {"stringData": {"hmac": planted("second-key")}})
+    moved = plant.commit({"README.md": "moved"})
+    eventually(
+        lambda: _call(site, port, {"ref": "main"}, planted("second-key")) == 202,
+        PATIENCE,
+        "the new key counts",
+    )
+    site.until_told("line", commit=moved, ref="main")
+    assert _call(site, port, {"ref": "v2"}, planted("first-key")) == 401
+
+
+def _call(site: Site, port: int, body: object, key: str) -> int:
+    content = json.dumps(body).encode()
+    signature = hmac.new(key.encode(), content, hashlib.sha256).hexdigest()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/webhook/{site.namespace}/line",
+        data=content,
+        headers={"Content-Type": "application/json", "X-Hub-Signature-256": f"sha256={signature}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own server
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return int(error.code)
+
+
+def test_what_somebody_spoils_is_put_right(site: Site, plant: Repository, url: str) -> None:
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
+    pod = site.pod("gateway-0", "line")
+    site.start()
+    told = site.until_told("line", commit=plant.tip())
+    pod.report(plant.tip())
+    site.until("Stoker", "line", "Ready", "GatewaysSynced")
+    metadata = site.path_of("ConfigMap", "stoker-metadata-line")
+    site.patch(metadata, {"data": {"commit": "0" * 40, "gitURL": "http://evil.test/x.git"}})
+    site.until_told("line", commit=told.commit, git_url=told.git_url)
+    for kind, name in (
+        ("ConfigMap", "stoker-metadata-line"),
+        ("ConfigMap", "stoker-status-line"),
+        ("Role", "stoker-agent-line"),
+        ("RoleBinding", "stoker-agent-line"),
+    ):
+        uid = site.get(kind, name)["metadata"]["uid"]
+        site.delete(kind, name)
+        eventually(
+            lambda kind=kind, name=name, uid=uid: (  # type: ignore[misc]
+                site.get(kind, name).get("metadata", {"uid": uid})["uid"] != uid
+            ),
+            PATIENCE,
+            f"{kind} {name} is made anew",
+            interval=0.1,
+        )
+    site.patch(site.path_of("Role", "stoker-agent-line"), {"rules": []})
+    eventually(lambda: site.get("Role", "stoker-agent-line")["rules"], PATIENCE, "the rules are back")
+    site.patch(site.path_of("Stoker", "line"), {"metadata": {"finalizers": []}})
+    eventually(
+        lambda: site.get("Stoker", "line")["metadata"].get("finalizers"), PATIENCE, "the finalizer is back"
+    )
+
+
+def test_maps_are_signed_where_a_key_is_given(site: Site, plant: Repository, url: str) -> None:
+    site.secret("signing", key=planted("map-key"))
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
+    site.start("--metadata-key=signing/key")
+    site.until_told("line", commit=plant.tip())
+    where = f"{site.namespace}/stoker-metadata-line"
+    data = site.get("ConfigMap", "stoker-metadata-line")["data"]
+    check_signature(data, Secret(planted("map-key")), of=where)
+    site.patch(site.path_of("Secret", "signing"), {"stringData": {"key": planted("other-map-key")}})
+
+    def signed_anew() -> bool:
+        found = site.get("ConfigMap", "stoker-metadata-line")["data"]
+        return bool(found["signature"] != data["signature"])
+
+    eventually(signed_anew, PATIENCE, "the new key is used")
+    check_signature(
+        site.get("ConfigMap", "stoker-metadata-line")["data"], Secret(planted("other-map-key")), of=where
+    )
+
+
+def test_a_bad_report_spoils_nothing_but_itself(site: Site, plant: Repository, url: str) -> None:
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
+    good, bad = site.pod("good", "line"), site.pod("bad", "line")
+    site.start()
+    site.until_told("line", commit=plant.tip())
+    good.report(plant.tip())
+    bad.apply("stoker-status-line", "bad", "{not json")
+    bad.report(plant.tip(), synced_at="yesterday", errors=("x" * 5000,), projects_synced=("p" * 300,) * 200)
+    site.until("Stoker", "line", "Ready", "GatewaysSynced")
+    bad.apply("stoker-status-line", "bad", json.dumps({"gateway": "bad", "syncStatus": "Nonsense"}))
+    message = site.until("Stoker", "line", "Ready", "GatewaysSyncing")
+    assert message.startswith("1 of 2 gateways synced")
+
+
+def test_everything_of_a_resource_goes_with_it(
+    control_plane_with_controllers: ClusterAccess, tmp_path: Path, plant: Repository, url: str
+) -> None:
+    cluster = control_plane_with_controllers
+    crds = Path(__file__).parents[3] / "config" / "crd"
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(crds))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(crds))
+    namespace = f"test-{uuid.uuid4().hex[:12]}"
+    cluster.create_namespace(namespace)
+    site = Site.prepare(cluster, namespace, tmp_path)
+    try:
+        eventually(lambda: _has_default_account(site), PATIENCE, "the namespace is ready for pods")
+        site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
+        pod = site.pod("gateway-0", "line")
+        site.start()
+        site.until_told("line", commit=plant.tip())
+        eventually(lambda: site.get("RoleBinding", "stoker-agent-line"), PATIENCE, "agents have their rights")
+        made = {
+            name for name in site.versions() if "line" in name and not name.startswith(("Event/", "Stoker/"))
+        }
+        assert made == {
+            "ConfigMap/stoker-metadata-line",
+            "ConfigMap/stoker-status-line",
+            "Role/stoker-agent-line",
+            "RoleBinding/stoker-agent-line",
+        }
+        pod.delete()
+        site.delete("Stoker", "line")
+        eventually(
+            lambda: not made & set(site.versions()),
+            60,
+            lambda: f"left: {made & set(site.versions())}",
+            interval=0.3,
+        )
+    finally:
+        site.stop()
+
+
+def _has_default_account(site: Site) -> bool:
+    path = f"/api/v1/namespaces/{site.namespace}/serviceaccounts/default"
+    return site.cluster.request("GET", path).status == 200
+
+
+def test_two_resources_of_one_name_in_two_kinds_share_nothing(
+    site: Site, plant: Repository, url: str
+) -> None:
+    old = CommitId(plant.tip())
+    plant.tag("v1", old)
+    plant.commit({"README.md": "newer"})
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
+    site.apply("IgnitionSync", "line", git={"repo": url, "ref": "v1"}, gateway={"port": 0})
+    ours = site.pod("ours", "line", kind=FrontDoor.STOKER)
+    theirs = site.pod("theirs", "line", kind=FrontDoor.IGNITION_SYNC)
+    site.start()
+    site.until_told("line", FrontDoor.STOKER, commit=plant.tip())
+    site.until_told("line", FrontDoor.IGNITION_SYNC, commit=old)
+    ours.report(plant.tip())
+    theirs.report(old)
+    for kind, pod in (("Stoker", "ours"), ("IgnitionSync", "theirs")):
+        site.until(kind, "line", "Ready", "GatewaysSynced")
+        assert [one["podName"] for one in site.status(kind, "line")["discoveredGateways"]] == [pod]
+
+
+def test_resources_of_one_name_in_two_namespaces_go_their_own_ways(
+    site: Site, plant: Repository, url: str, tmp_path: Path
+) -> None:
+    cluster, second = site.cluster, f"{site.namespace}-b"
+    cluster.create_namespace(second)
+    (tmp_path / "b").mkdir()
+    other = Site.prepare(cluster, second, tmp_path / "b")
+    # One account works in both, as a release with these two namespaces has it.
+    other.grant("both", "stoker-controller", controller_rules().watched)
+    binding = other.path_of("RoleBinding", "both")
+    subject = {"kind": "ServiceAccount", "name": "stoker-controller", "namespace": site.namespace}
+    other.patch(binding, {"subjects": [subject]})
+    for one, ref in ((site, "main"), (other, "next")):
+        one.apply("Stoker", "line", git={"repo": url, "ref": ref}, polling=FAST)
+        one.pod("gateway-0", "line")
+    plant.set_branch("next", plant.tip())
+    site.start(f"--watch-namespaces={site.namespace},{second}")
+    first = plant.tip()
+    for one in (site, other):
+        one.until_told("line", commit=first)
+    moved = plant.commit({"README.md": "moved"}, branch="next")
+    other.until_told("line", commit=moved)
+    assert site.until_told("line", commit=first).ref == "main"
+    names = {name for one in (site, other) for name in one.versions() if name.startswith("ConfigMap/stoker-")}
+    assert names == {"ConfigMap/stoker-metadata-line", "ConfigMap/stoker-status-line"}
+
+
+def test_a_pod_that_names_no_resource_belongs_to_the_only_one(
+    site: Site, plant: Repository, url: str
+) -> None:
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
+    body = {
+        "metadata": {"name": "nameless", "annotations": {"stoker.io/inject": "true"}},
+        "spec": {"containers": [{"name": "gateway", "image": "gateway"}]},
+    }
+    site.post("/api/v1", "pods", body)
+    site.start()
+    assert "nameless" in site.until("Stoker", "line", "SidecarInjected", "SidecarMissing")
+    site.apply("Stoker", "other", git={"repo": url, "ref": "main"})
+    site.until("Stoker", "line", "SidecarInjected", "NoGateways")
+    site.until("Stoker", "other", "SidecarInjected", "NoGateways")

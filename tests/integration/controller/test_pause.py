@@ -1,0 +1,86 @@
+"""Every way to stop a gateway: by its resource, by its profile, everywhere; controller and agent are real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.domain.protocol import GatewayReport, SyncStatus
+from stoker.domain.reasons import Reason
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
+from stoker.testing.environments.controller_environment import Site
+
+PROJECT = "projects/filler/project.json"
+GLOBAL = "ignition-sync-global-pause"
+SELDOM = "86400"
+"""Seconds: whatever reaches the agent meanwhile was told to it, and not found by looking."""
+
+
+@pytest.fixture
+def site(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Site]:
+    made = Site.prepare(kinds, namespace, tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def pod(namespace: str, tmp_path: Path) -> Iterator[AgentPod]:
+    said = {"sync-profile": "filler", "sync-period": SELDOM, "gateway-port": "0"}
+    made = AgentPod.create(tmp_path / "pod", namespace, resource="line", annotations=said)
+    yield made
+    made.stop()
+
+
+def test_each_pause_reaches_the_agent_by_itself_and_holds_what_comes_after_it(
+    site: Site,
+    pod: AgentPod,
+    repositories: Path,
+    git_http: GitHttpServer,
+    record_property: Callable[[str, object], None],
+) -> None:
+    plant = Repository.create(repositories / "plant.git")
+    tip = plant.commit({PROJECT: "0"})
+    mapping = {"source": "projects", "destination": "projects"}
+    site.apply("SyncProfile", "filler", mappings=[mapping])
+    git = {"repo": git_http.url("plant.git"), "ref": "main"}
+    site.apply("Stoker", "line", git=git, gateway={"port": 0}, polling={"interval": "1s"})
+    site.start()
+    site.pod(pod.name, "line", gateway="filler", profile="filler", sync_period=SELDOM, gateway_port="0")
+    pod.start(site.cluster.kubeconfig("admin", namespace=site.namespace))
+    maps = ResourceMaps(site.cluster, site.namespace, "line")
+    maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=tip, pod=pod)
+    site.post("/api/v1", "configmaps", {"metadata": {"name": GLOBAL}, "data": {"paused": "false"}})
+
+    def stop(kind: str, *, paused: bool) -> None:
+        if kind == "ConfigMap":
+            site.patch(site.path_of(kind, GLOBAL), {"data": {"paused": str(paused).lower()}})
+        else:
+            name = "line" if kind == "Stoker" else "filler"
+            site.patch(site.path_of(kind, name), {"spec": {"paused": paused}})
+
+    def until(paused: bool) -> GatewayReport:
+        wanted = {"reason": Reason.PAUSED} if paused else {"sync_status": SyncStatus.SYNCED, "reason": ""}
+        return maps.until_report(pod=pod, **wanted)
+
+    took = {}
+    for number, kind in enumerate(("Stoker", "SyncProfile", "ConfigMap"), start=1):
+        began = time.monotonic()
+        stop(kind, paused=True)
+        until(paused=True)
+        took[kind] = time.monotonic() - began
+        before = pod.file(PROJECT)
+        tip = plant.commit({PROJECT: str(number)})
+        if kind == "SyncProfile":  # the resource goes on: its controller tells of the commit
+            site.until_told("line", commit=tip)
+        assert until(paused=True).synced_commit != tip
+        assert pod.file(PROJECT) == before
+        stop(kind, paused=False)
+        maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=tip, reason="", pod=pod)
+        assert pod.file(PROJECT) == str(number)
+    record_property("seconds", {kind: round(seconds, 2) for kind, seconds in took.items()})

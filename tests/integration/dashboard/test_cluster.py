@@ -1,0 +1,429 @@
+"""The dashboard of a cluster against the real API server: who sees what, who may do what, and as whom.
+
+The dashboard's account and the roles of people are those of the chart. What is asked of the scene,
+the gate and the hands here is what the server asks of them; the last tests go through its port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.domain.errors import Retry
+from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
+from stoker.fleet.approve import approve
+from stoker.fleet.resource_name import Named
+from stoker.kube.config import config
+from stoker.kube.client.client import Client
+from stoker.testing.admission.webhook_process import Admission
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
+from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.dashboard.rbac_environment import (
+    COMMIT,
+    DIGEST,
+    OWN_ROLE,
+    House,
+    chart_rules,
+    waiting_status,
+)
+from stoker.testing.wait_until import eventually_async
+from stoker.dashboard.cluster.token_check import ClusterGate
+from stoker.dashboard.cluster.actions import ClusterHands
+from stoker.dashboard.cluster.view import ClusterScene
+from stoker.dashboard.view_models import Action, Order, ResourceNow
+from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
+
+PATIENCE = 20.0
+GIT = {"repo": "https://git.example.net/plant/config.git", "ref": "main"}
+PAUSE = "ignition-sync-global-pause"
+READ = [
+    {"apiGroups": ["stoker.io"], "resources": ["stokers"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["sync.ignition.io"], "resources": ["ignitionsyncs"], "verbs": ["list", "watch"]},
+    {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [PAUSE], "verbs": ["list", "watch"]},
+]
+
+
+@pytest.fixture
+def house(kinds: ClusterAccess, namespace: str) -> House:
+    other = f"{namespace}-other"
+    kinds.create_namespace(other)
+    return House(kinds, namespace, other)
+
+
+@dataclass
+class Place:
+    """What the server of the dashboard stands on."""
+
+    scene: ClusterScene
+    gate: ClusterGate
+    hands: ClusterHands
+
+    async def enter(self, token: Secret) -> tuple[Visitor, Sight]:
+        visitor = await self.gate.admit(token)
+        assert visitor is not None
+        return visitor, await self.gate.sight(visitor)
+
+    async def sees(self, token: Secret, *names: str) -> Sight:
+        """Wait until these and no others are seen."""
+        visitor, _ = await self.enter(token)
+        sight = None
+
+        async def seen() -> bool:
+            nonlocal sight
+            sight = await self.gate.sight(visitor)
+            return {one.name for one in self.scene.picture(sight).resources} == set(names)
+
+        await eventually_async(seen, PATIENCE, lambda: f"{names}: {self.scene.picture(sight)}")  # type: ignore[arg-type]
+        assert sight is not None
+        return sight
+
+    def resource(self, name: str, sight: Sight) -> ResourceNow:
+        return next(one for one in self.scene.picture(sight).resources if one.name == name)
+
+
+@pytest.fixture
+async def place(house: House) -> AsyncIterator[Place]:
+    """With an account that may read, ask, and nothing else."""
+    house.person("dashboard")
+    house.let_ask("dashboard")
+    rules = [*READ, *(rule for rule in chart_rules(OWN_ROLE) if "list" in rule["verbs"])]
+    for where in (house.namespace, house.other):
+        house.grant("read", "dashboard", rules, namespace=where)
+    account = house.cluster.service_account_kubeconfig(house.namespace, "dashboard")
+    async with Client(config.load(account)) as client:
+        scene = ClusterScene(client, house.namespace, (house.namespace, house.other))
+        gate = ClusterGate(client, scene, house.namespace, sight_seconds=0.0)  # rights are as of now
+        running = asyncio.create_task(scene.run())
+        for reflector in scene.reflectors:
+            await asyncio.wait_for(reflector.synced(), PATIENCE)
+        yield Place(scene, gate, ClusterHands(client.config, house.namespace))
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+def order(action: Action, house: House, **more: Any) -> Order:
+    return Order(action=action, namespace=house.namespace, kind="Stoker", name="line-1", **more)
+
+
+async def refused(place: Place, wanted: Order, token: Secret) -> tuple[int, str]:
+    visitor, _ = await place.enter(token)
+    with pytest.raises(Refused) as error:
+        await place.hands.do(wanted, visitor)
+    return error.value.status, error.value.sentence
+
+
+async def test_a_viewer_sees_their_namespace_and_nothing_else(house: House, place: Place) -> None:
+    house.apply("Stoker", "line-1", {"git": GIT})
+    house.apply("Stoker", "line-9", {"git": GIT}, namespace=house.other)
+    viewer = house.person("viewer", "stoker-viewer")
+    sight = await place.sees(viewer, "line-1")
+    assert (sight.everything, sight.namespaces, sight.may_stop) == (
+        False,
+        frozenset({house.namespace}),
+        False,
+    )
+    seen = place.resource("line-1", sight)
+    assert (seen.id, seen.ref, seen.ready, seen.may) == (
+        f"{house.namespace}/Stoker/line-1",
+        "main",
+        "Unknown",
+        (),
+    )
+    outsider = house.person("outsider")
+    await place.sees(outsider)
+    elsewhere = GatewayKey(house.other, "Stoker", "line-9", "filler")
+    assert place.scene.gateway(elsewhere, sight) is None
+
+    version = place.scene.version()
+    house.says("Stoker", "line-1", waiting_status())
+    house.remove("Stoker", "line-9", house.other)
+    await eventually_async(lambda: place.scene.version() >= version + 2, PATIENCE)
+    changes = place.scene.changes(version, sight)
+    assert changes is not None
+    assert [one.name for one in changes.resources] == ["line-1"]
+    assert (changes.gone, changes.destinations, changes.stop) == ((), (), None)
+    assert place.scene.changes(10**9, sight) is None
+
+
+async def test_a_gateway_is_shown_with_what_it_has_been_through(house: House, place: Place) -> None:
+    house.apply("Stoker", "line-1", {"git": GIT})
+    house.says("Stoker", "line-1", waiting_status())
+    viewer = house.person("viewer", "stoker-viewer")
+    sight = await place.sees(viewer, "line-1")
+    key = GatewayKey(house.namespace, "Stoker", "line-1", "filler")
+    past = await eventually_async(lambda: place.scene.gateway(key, sight), PATIENCE)
+    assert past is not None
+    assert (past.gateway.state, past.gateway.held_by[0].user) == ("Synced", "ann")
+    assert [(one.number, one.result) for one in past.history] == [(1, "success"), (2, "GatewayUnreachable")]
+    assert [(one.id[:8], one.size) for one in past.snapshots] == [("20260501", 180_000_000)]
+    waiting = place.resource("line-1", sight).approval
+    assert waiting is not None
+    assert (waiting.state, waiting.digest, waiting.gateways[0].modified) == ("Pending", DIGEST, 2)
+    assert place.scene.gateway(key._replace(gateway="none"), sight) is None
+
+
+async def test_an_editor_acts_and_a_viewer_does_not(house: House, place: Place) -> None:
+    house.apply("Stoker", "line-1", {"git": GIT})
+    viewer, editor = house.person("viewer", "stoker-viewer"), house.person("editor", "stoker-editor")
+    sight = await place.sees(editor, "line-1")
+    assert {"approve", "pause", "sync", "rollback"} <= set(place.resource("line-1", sight).may)
+    visitor, _ = await place.enter(editor)
+
+    assert "is held still" in await place.hands.do(order(Action.PAUSE, house), visitor)
+    assert house.get("Stoker", "line-1")["spec"]["paused"] is True
+    await eventually_async(lambda: place.resource("line-1", sight).paused, PATIENCE)
+    assert "goes on" in await place.hands.do(order(Action.RESUME, house), visitor)
+
+    await place.hands.do(order(Action.SYNC, house), visitor)
+    annotations = house.get("Stoker", "line-1")["metadata"]["annotations"]
+    assert annotations["stoker.io/nudged-source"] == "dashboard"
+    assert annotations["stoker.io/nudged-at"] > "2026"
+
+    await place.hands.do(order(Action.ROLLBACK, house, to_commit=COMMIT), visitor)
+    assert house.get("Stoker", "line-1")["spec"]["rollback"]["toCommit"] == COMMIT
+    await place.hands.do(order(Action.RELEASE, house), visitor)
+    assert "rollback" not in house.get("Stoker", "line-1")["spec"]
+
+    status, said = await refused(place, order(Action.PAUSE, house), viewer)
+    assert (status, "cannot patch" in said) == (403, True)
+    assert house.get("Stoker", "line-1")["spec"]["paused"] is False
+
+
+async def test_a_second_way_back_does_not_undo_the_first(house: House, place: Place) -> None:
+    house.apply("Stoker", "line-1", {"git": GIT})
+    editor = house.person("editor", "stoker-editor")
+    visitor, _ = await place.enter(editor)
+    first = "filler-20260212-103005"
+    back = order(Action.ROLLBACK, house, to_snapshot=first, gateway="packer")
+    status, said = await refused(place, back, editor)
+    assert (status, said) == (409, f"{first} is no snapshot of gateway packer")
+
+    back = order(Action.ROLLBACK, house, to_snapshot=first, gateway="filler")
+    await place.hands.do(back, visitor)
+    await place.hands.do(back, visitor)
+    another = order(Action.ROLLBACK, house, to_snapshot="packer-20260212-103005", gateway="packer")
+    for one in (another, order(Action.ROLLBACK, house, to_commit=COMMIT)):
+        status, said = await refused(place, one, editor)
+        assert (status, f"already taken back to {first}" in said) == (409, True)
+    assert house.get("Stoker", "line-1")["spec"]["rollback"] == {"toSnapshot": first}
+    await place.hands.do(order(Action.RELEASE, house), visitor)
+    both = (place.hands.do(one, visitor) for one in (back, another))
+    ended = await asyncio.gather(*both, return_exceptions=True)
+    assert sorted(isinstance(one, Refused) for one in ended) == [False, True], "one of two at once"
+
+
+@pytest.mark.parametrize(
+    ("action", "more", "status"),
+    [
+        (Action.APPROVE, {}, 400),
+        (Action.ROLLBACK, {}, 400),
+        (Action.ROLLBACK, {"to_commit": "main"}, 400),
+        (Action.ROLLBACK, {"to_snapshot": "../x"}, 400),
+        (Action.PAUSE, {"kind": "Secret"}, 400),
+        (Action.PAUSE, {"name": "../secrets"}, 400),
+        (Action.PAUSE, {"name": "none"}, 404),
+    ],
+)
+async def test_an_order_that_makes_no_sense_is_a_sentence(
+    action: Action, more: dict[str, str], status: int, house: House, place: Place
+) -> None:
+    editor = house.person("editor", "stoker-editor")
+    told = {"namespace": house.namespace, "kind": "Stoker", "name": "line-1", **more}
+    found, said = await refused(place, Order(action=action, **told), editor)
+    assert (found, bool(said)) == (status, True)
+
+
+async def test_an_approval_is_what_the_command_line_writes(house: House, place: Place) -> None:
+    for name in ("line-1", "line-2"):
+        house.apply("Stoker", name, {"git": GIT})
+        house.says("Stoker", name, waiting_status())
+    editor = house.person("editor", "stoker-editor")
+    visitor, _ = await place.enter(editor)
+    status, said = await refused(place, order(Action.APPROVE, house, digest="a" * 64), editor)
+    assert (status, DIGEST in said) == (409, True)
+
+    await place.hands.do(order(Action.APPROVE, house, digest=DIGEST), visitor)
+    async with Client(config.load(house.cluster.kubeconfig())) as admin:
+        await approve(admin, Named(house.namespace, "line-2"), DIGEST)
+    by_page, by_hand = (
+        {
+            name: value
+            for name, value in house.get("Stoker", one)["metadata"]["annotations"].items()
+            if "approved" in name
+        }
+        for one in ("line-1", "line-2")
+    )
+    assert by_page.keys() == by_hand.keys()
+    assert by_page["stoker.io/approved-by"] == f"system:serviceaccount:{house.namespace}:editor"
+    assert by_page["stoker.io/approved-plan"] == by_hand["stoker.io/approved-plan"] == DIGEST
+
+
+async def test_admission_has_the_last_word_on_who_approves(
+    house: House, place: Place, tmp_path: Path
+) -> None:
+    with Admission(house.cluster, house.namespace, tmp_path) as admission:
+        admission.prepare()
+        admission.start()
+        admission.configure()
+        admission.until_trusted()
+        house.apply("Stoker", "line-1", {"git": GIT, "approval": {"required": True, "teams": ["owners"]}})
+        house.says("Stoker", "line-1", waiting_status())
+        editor = house.person("editor", "stoker-editor")
+        status, said = await refused(place, order(Action.APPROVE, house, digest=DIGEST), editor)
+    assert (status, "none of the teams" in said) == (403, True)
+    assert "annotations" not in house.get("Stoker", "line-1")["metadata"] or not [
+        name for name in house.get("Stoker", "line-1")["metadata"]["annotations"] if "approved" in name
+    ]
+
+
+async def test_a_right_that_was_taken_away_is_gone(house: House, place: Place) -> None:
+    house.apply("Stoker", "line-1", {"git": GIT})
+    editor = house.person("editor", "stoker-editor")
+    before = await place.sees(editor, "line-1")
+    visitor, again = await place.enter(editor)
+    assert again == before, "nothing changed, so no page is sent everything again"
+    house.objects().delete("RoleBinding", "editor-stoker-editor")
+    after = await place.sees(editor)
+    assert (after.namespaces, after != before) == (frozenset(), True)
+    assert await refused(place, order(Action.PAUSE, house), editor)
+    assert visitor.name.endswith(":editor")
+
+
+async def test_only_a_token_that_is_good_now_opens_anything(house: House, place: Place) -> None:
+    token = house.person("viewer", "stoker-viewer")
+    wrong = token.reveal()[:-8] + "AAAAAAAA"
+    for one in ("", "x", wrong, "a\nb", "x" * 20_000, "ü"):
+        assert await place.gate.admit(Secret(one)) is None
+    visitor, _ = await place.enter(token)
+    assert visitor.name == f"system:serviceaccount:{house.namespace}:viewer"
+    assert f"system:serviceaccounts:{house.namespace}" in visitor.groups
+    assert token.reveal() not in repr(visitor)
+
+    house.objects().delete("ServiceAccount", "viewer")
+
+    async def ended() -> bool:
+        try:
+            await place.gate.sight(visitor)
+        except Refused as error:
+            return error.status == 401
+        return False
+
+    # The API server itself remembers a token that was good for ten seconds.
+    await eventually_async(ended, 30.0, "the token is no longer good", interval=0.5)
+    assert await place.gate.admit(token) is None
+    assert (await eventually_async(lambda: _denied(place, house, visitor), PATIENCE)) == 401
+
+
+async def _denied(place: Place, house: House, visitor: Visitor) -> int:
+    with pytest.raises(Refused) as error:
+        await place.hands.do(order(Action.PAUSE, house), visitor)
+    return error.value.status
+
+
+async def test_an_api_server_that_is_away_lets_nobody_in(
+    house: House, place: Place, fault_proxy: FaultProxy
+) -> None:
+    token = house.person("viewer", "stoker-viewer")
+    far = config.load(house.cluster.kubeconfig(server=f"https://{fault_proxy.address}"))
+    async with Client(far) as client:
+        gate = ClusterGate(client, place.scene, house.namespace)
+        visitor = await gate.admit(token)
+        assert visitor is not None
+        with fault_proxy.refusing():
+            fault_proxy.inject(Fault(FaultKind.RESET))
+            with pytest.raises(Retry, match="the API server could not be asked") as error:
+                await gate.sight(visitor)
+            assert error.value.reason is Reason.UNREACHABLE
+            with pytest.raises(Retry):
+                await gate.admit(Secret("another"))
+            with pytest.raises(Refused) as refusal:
+                await ClusterHands(far, house.namespace).do(order(Action.PAUSE, house), visitor)
+    assert refusal.value.status == 502
+
+
+async def test_an_account_that_may_not_ask_lets_nobody_in(
+    house: House, place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is not the visitor who lacks a right, so it is not the visitor who is told 403."""
+    token = house.person("viewer", "stoker-viewer")
+    unable = house.person("unable")
+    account = config.load(house.cluster.service_account_kubeconfig(house.namespace, "unable"))
+    async with Client(account) as client:
+        gate = ClusterGate(client, place.scene, house.namespace)
+        with pytest.raises(Retry, match="the log says why"):
+            await gate.admit(token)
+    assert unable
+    assert "tokenreviews" in capfd.readouterr().err
+
+
+async def test_the_emergency_stop_is_for_those_who_may(house: House, place: Place) -> None:
+    editor = house.person("editor", "stoker-editor")
+    chief = house.person("chief", "stoker-viewer", "stoker-emergency-stop")
+    sight = await place.sees(chief)
+    assert (sight.may_stop, (await place.sees(editor)).may_stop) == (True, False)
+    assert not place.scene.picture(sight).stop.active
+    version = place.scene.version()
+    visitor, _ = await place.enter(chief)
+
+    stop, go_on = Order(action=Action.STOP), Order(action=Action.GO_ON)
+    assert "everything is held still" in await place.hands.do(stop, visitor)
+    assert house.objects().get("ConfigMap", PAUSE)["data"] == {"paused": "true"}
+    await eventually_async(lambda: place.scene.picture(sight).stop.active, PATIENCE)
+    changes = place.scene.changes(version, sight)
+    assert changes is not None
+    assert changes.stop is not None
+    assert changes.stop.since is not None
+
+    assert "everything goes on" in await place.hands.do(go_on, visitor)
+    await eventually_async(lambda: not place.scene.picture(sight).stop.active, PATIENCE)
+    status, _ = await refused(place, stop, editor)
+    assert (status, house.objects().get("ConfigMap", PAUSE)["data"]) == (403, {"paused": "false"})
+
+
+async def test_destinations_are_shown_with_their_last_commits(house: House, place: Place) -> None:
+    url = "https://git.example.net/plant/cluster.git"
+    house.apply("GitRepoConfig", "repo", {"repoUrl": url, "allowedBranches": ["main"]})
+    spec = {"repoRef": {"name": "repo"}, "branch": "main", "baseFolder": "clusters/prod"}
+    house.apply("GitDestination", "production", spec)
+    commits = [
+        {"commit": COMMIT, "author": "ann", "subject": "[UPDATE] a", "time": "2026-05-01T08:00:00Z"},
+        {"commit": "b" * 40, "subject": "[CREATE] b", "time": "2026-05-01T07:00:00Z"},
+    ]
+    commits[0]["waited"] = "1.9s"
+    at = "2026-05-01T08:00:00Z"
+    status = {"lastCommit": COMMIT, "lastPushTime": at, "recentCommits": commits}
+    house.says("GitDestination", "production", status)
+    viewer = house.person("viewer", "stoker-viewer")
+    _, sight = await place.enter(viewer)
+    eventual = await eventually_async(
+        lambda: [one for one in place.scene.picture(sight).destinations if one.repo and one.recent], PATIENCE
+    )
+    (seen,) = eventual
+    assert (seen.repo, seen.branch, seen.folder) == (url, "main", "clusters/prod")
+    assert (seen.commit, seen.authors, seen.lag_seconds) == (COMMIT, ("ann",), 1.9)
+    assert [one.subject for one in seen.recent] == ["[UPDATE] a", "[CREATE] b"]
+
+    narrow = house.person("narrow")
+    rule = {"apiGroups": ["configbutler.ai"], "resources": ["gitdestinations"], "verbs": ["list"]}
+    house.grant("destinations", "narrow", [rule])
+    visitor, _ = await place.enter(narrow)
+
+    async def seen_by_narrow() -> list[str]:
+        return [one.repo for one in place.scene.picture(await place.gate.sight(visitor)).destinations]
+
+    assert await eventually_async(seen_by_narrow, PATIENCE) == [""], "the repository is another object"
+    version = place.scene.version()
+    house.remove("GitDestination", "production")
+    await eventually_async(lambda: not place.scene.picture(sight).destinations, PATIENCE)
+    changes = place.scene.changes(version, sight)
+    assert changes is not None
+    assert changes.gone_destinations == (f"{house.namespace}/GitDestination/production",)

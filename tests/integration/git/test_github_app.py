@@ -1,0 +1,271 @@
+"""Logging in as a GitHub App, against a double that checks what GitHub checks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from stoker.domain.errors import InvalidValue, StokerError
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.git.errors import SourceAuthFailed, SourceUnreachable
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import resolve
+from stoker.git.auth.credentials import Access
+from stoker.git.auth.github_app import AppTokens, GitHubApp, api_of
+from stoker.git.process.runner import GitRunner
+from stoker.testing.certificates import Authority, private_pem
+from stoker.testing.manual_clock import ManualClock
+from stoker.testing.services.http_proxy import HttpProxy
+from stoker.testing.forges.github_app_login import GitHub
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.secret_leaks.tracked_credentials import planted
+
+MAIN = GitRef("main")
+APP, INSTALLATION = 12, 3456
+
+
+@pytest.fixture
+def github(repositories: Path) -> Iterator[GitHub]:
+    with GitHub.start(repositories) as server:
+        yield server
+
+
+@pytest.fixture
+def app(github: GitHub) -> GitHubApp:
+    return GitHubApp(APP, INSTALLATION, Secret(github.register(APP, INSTALLATION)))
+
+
+@pytest.fixture
+def clock(github: GitHub) -> ManualClock:
+    """A clock that begins at the server's time and is then moved by hand."""
+    clock = ManualClock()
+    github.ahead += clock.now().timestamp() - github.now()
+    return clock
+
+
+@pytest.fixture
+def plant(repositories: Path) -> Repository:
+    repository = Repository.create(repositories / "plant.git")
+    repository.commit({"a": "1"})
+    return repository
+
+
+def remote(tmp_path: Path, github: GitHub, tokens: AppTokens, app: GitHubApp) -> Remote:
+    url = RepoUrl(github.url("plant.git"))
+
+    async def read() -> Access:
+        return await tokens.access(app, url)
+
+    return Remote(GitRunner(tmp_path / "cache"), url, read)
+
+
+async def test_an_installed_app_reads_its_repositories_with_one_token(
+    tmp_path: Path, github: GitHub, app: GitHubApp, plant: Repository
+) -> None:
+    source = remote(tmp_path, github, AppTokens(), app)
+    for _ in range(3):
+        assert await resolve(source, MAIN) == plant.tip()
+    assert github.statements == 1
+    assert {seen.user for seen in github.requests if seen.status == 200} == {"app"}
+
+
+async def test_those_who_come_at_once_wait_for_one_token(github: GitHub, app: GitHubApp) -> None:
+    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+    accesses = await asyncio.gather(*(tokens.access(app, url) for _ in range(10)))
+    assert github.statements == 1
+    assert all(access == accesses[0] for access in accesses)
+
+
+async def test_a_token_is_renewed_before_it_expires(
+    github: GitHub, app: GitHubApp, clock: ManualClock
+) -> None:
+    tokens, url = AppTokens(clock), RepoUrl(github.url("plant.git"))
+    first = await tokens.access(app, url)
+    await clock.advance(54 * 60)
+    assert await tokens.access(app, url) == first
+    await clock.advance(2 * 60)
+    github.ahead += 56 * 60
+    assert await tokens.access(app, url) != first
+    assert github.statements == 2
+
+
+@pytest.mark.parametrize("wrong", [-3600.0, -50.0, 50.0, 86_400.0], ids=lambda seconds: f"{seconds:g} s")
+async def test_a_clock_that_is_wrong_does_not_keep_an_app_out(
+    github: GitHub, app: GitHubApp, clock: ManualClock, wrong: float
+) -> None:
+    github.ahead -= wrong
+    tokens, url = AppTokens(clock), RepoUrl(github.url("plant.git"))
+    first = await tokens.access(app, url)
+    assert github.statements == (2 if abs(wrong) > 60 else 1)
+    await clock.advance(50 * 60)
+    assert await tokens.access(app, url) == first, "how long it lasts is told by GitHub's clock, not by ours"
+
+
+async def test_a_jump_of_the_wall_clock_does_not_make_a_token_outlive_itself(
+    github: GitHub, app: GitHubApp, clock: ManualClock
+) -> None:
+    tokens, url = AppTokens(clock), RepoUrl(github.url("plant.git"))
+    await tokens.access(app, url)
+    clock.jump(-365 * 86_400.0)
+    await clock.advance(58 * 60)
+    github.ahead += 58 * 60
+    await tokens.access(app, url)
+    assert len(github.given) == 2
+
+
+async def test_a_revoked_token_is_replaced_at_once(
+    tmp_path: Path, github: GitHub, app: GitHubApp, plant: Repository
+) -> None:
+    source = remote(tmp_path, github, AppTokens(), app)
+    await resolve(source, MAIN)
+    github.revoke_all()
+    assert await resolve(source, MAIN) == plant.tip()
+    assert len(github.given) == 2
+
+
+async def test_the_mirror_stays_the_same_when_the_token_changes(
+    tmp_path: Path, github: GitHub, app: GitHubApp
+) -> None:
+    tokens = AppTokens()
+    source = remote(tmp_path, github, tokens, app)
+    before = await source.identity(b"key")
+    access = await tokens.access(app, source.url)
+    assert access.refused is not None
+    access.refused()
+    assert await source.identity(b"key") == before
+    assert len(github.given) == 2
+    assert access != await tokens.access(app, source.url)
+
+
+async def test_whoever_names_an_app_without_having_its_key_gets_nothing_of_the_others(
+    github: GitHub, app: GitHubApp
+) -> None:
+    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+    await tokens.access(app, url)
+    thief = GitHubApp(APP, INSTALLATION, Secret(github.register(99, 98)))
+    with pytest.raises(SourceAuthFailed, match="its private key is wrong"):
+        await tokens.access(thief, url)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (
+            lambda app: GitHubApp(13, app.installation_id, app.key),
+            SourceAuthFailed,
+            "app id or its private key",
+        ),
+        (lambda app: GitHubApp(app.app_id, 1, app.key), SourceAuthFailed, "no such installation"),
+        (
+            lambda app: GitHubApp(app.app_id, 1, Secret("canary")),
+            InvalidValue,
+            "not an unencrypted private key",
+        ),
+        (lambda app: GitHubApp(app.app_id, 1, Secret(private_pem())), InvalidValue, "not an RSA key"),
+    ],
+    ids=["wrong app", "wrong installation", "no key", "another kind of key"],
+)
+async def test_what_is_wrong_is_said_in_words(
+    github: GitHub,
+    app: GitHubApp,
+    change: Callable[[GitHubApp], GitHubApp],
+    error: type[StokerError],
+    words: str,
+) -> None:
+    with pytest.raises(error, match=words) as refused:
+        await AppTokens().access(change(app), RepoUrl(github.url("plant.git")))
+    assert "canary" not in refused.value.message
+    assert "GitHub App" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words", "after"),
+    [
+        (web.Response(status=429, headers={"Retry-After": "77"}), SourceUnreachable, "too often", 77.0),
+        (
+            web.Response(status=403, headers={"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}),
+            SourceUnreachable,
+            "too often",
+            1.0,
+        ),
+        (
+            web.json_response({"message": "This installation has been suspended\n\x1b[31m"}, status=403),
+            SourceAuthFailed,
+            "has been suspended",
+            None,
+        ),
+        (web.Response(status=502, text="<html>"), SourceUnreachable, "status 502", None),
+        (
+            web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}),
+            SourceUnreachable,
+            "redirect",
+            None,
+        ),
+        (web.Response(status=201, text="nonsense"), SourceUnreachable, "no token", None),
+        (web.Response(status=201, text='{"token": 7, "expires_at": 8}'), SourceUnreachable, "no token", None),
+        (web.Response(status=201, body=b"x" * 100_000), SourceUnreachable, "more than 65536 bytes", None),
+    ],
+    ids=["busy", "rate limit", "suspended", "down", "redirect", "nonsense", "wrong types", "too long"],
+)
+async def test_bad_answers_are_bounded_and_said_in_words(
+    github: GitHub,
+    app: GitHubApp,
+    answer: web.Response,
+    error: type[StokerError],
+    words: str,
+    after: float | None,
+) -> None:
+    github.answer = answer
+    with pytest.raises(error, match=words) as refused:
+        await AppTokens().access(app, RepoUrl(github.url("plant.git")))
+    assert refused.value.message.isprintable()
+    assert getattr(refused.value, "after", None) == after
+
+
+async def test_an_api_that_is_not_there_is_unreachable(app: GitHubApp) -> None:
+    with pytest.raises(SourceUnreachable, match="cannot be reached"):
+        await AppTokens().access(app, RepoUrl("http://127.0.0.1:1/plant.git"))
+
+
+async def test_an_authority_of_ones_own_and_a_proxy_hold_for_the_api_too(
+    repositories: Path, tmp_path: Path
+) -> None:
+    authority = Authority()
+    with (
+        GitHub.start(repositories, tls=authority.server().save(tmp_path, "github")) as github,
+        HttpProxy.start({"me": planted("proxy")}) as proxy,
+    ):
+        app = GitHubApp(APP, INSTALLATION, Secret(github.register(APP, INSTALLATION)))
+        url = RepoUrl(github.url("plant.git"))
+        with pytest.raises(SourceUnreachable, match="cannot be reached"):
+            await AppTokens().access(app, url)
+        through = proxy.address.replace("://", f"://me:{planted('proxy')}@")
+        access = await AppTokens().access(app, url, ca=authority.pem, proxy=through)
+        assert access.proxy == through
+        assert len(github.given) == 1
+        assert [passage.method for passage in proxy.passages] == ["CONNECT"]
+
+
+@pytest.mark.parametrize(
+    ("url", "api"),
+    [
+        ("https://github.com/o/r.git", "https://api.github.com"),
+        ("https://GitHub.com/o/r", "https://api.github.com"),
+        ("https://octo.ghe.com/o/r", "https://api.octo.ghe.com"),
+        ("https://git.company.test:8443/o/r", "https://git.company.test:8443/api/v3"),
+        ("https://github.com.evil.test/o/r", "https://github.com.evil.test/api/v3"),
+    ],
+)
+def test_the_api_belongs_to_the_repositorys_host(url: str, api: str) -> None:
+    assert api_of(RepoUrl(url)) == api
+
+
+@pytest.mark.parametrize("url", ["git@github.com:o/r.git", "ssh://git@github.com/o/r", "file:///srv/r"])
+def test_an_app_needs_an_https_address(url: str) -> None:
+    with pytest.raises(InvalidValue, match="https"):
+        api_of(RepoUrl(url))

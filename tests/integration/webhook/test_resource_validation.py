@@ -1,0 +1,195 @@
+"""Resources on their way into the cluster: what is refused, what is mentioned, and who may approve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.testing.admission.webhook_process import Admission
+from stoker.testing.cluster.cluster_access import ClusterAccess
+
+GIT = {"repo": "https://git.example.net/plant.git", "ref": "main"}
+GROUPS = {
+    "Stoker": "stoker.io",
+    "SyncProfile": "stoker.io",
+    "IgnitionSync": "sync.ignition.io",
+    "IgnitionSyncBase": "sync.ignition.io",
+    "GitRepoConfig": "configbutler.ai",
+    "GitDestination": "configbutler.ai",
+    "WatchRule": "configbutler.ai",
+}
+
+
+class Desk:
+    """What a person does with kubectl in one namespace, and what the cluster says to it."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.namespace = admission.namespace
+
+    def apply(
+        self, kind: str, name: str, *, user: str = "admin", annotations: Any = None, **spec: Any
+    ) -> str:
+        """What kubectl prints besides success; a refusal begins with Error."""
+        manifest = {
+            "apiVersion": f"{GROUPS[kind]}/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": self.namespace, "annotations": annotations or {}},
+            "spec": spec,
+        }
+        done = self._admission.cluster.kubectl(
+            "apply", "-f", "-", stdin=json.dumps(manifest), check=False, user=user
+        )
+        return done.stderr
+
+    def annotate(self, what: str, *annotations: str, user: str) -> str:
+        done = self._admission.cluster.kubectl(
+            "-n", self.namespace, "annotate", "--overwrite", what, *annotations, check=False, user=user
+        )
+        return done.stderr
+
+    def allow(self, *users: str) -> None:
+        role = "stoker-editor"
+        self._admission.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "Role",
+                "metadata": {"name": role, "namespace": self.namespace},
+                "rules": [{"apiGroups": ["stoker.io"], "resources": ["stokers"], "verbs": ["*"]}],
+            },
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": role, "namespace": self.namespace},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+                "subjects": [{"kind": "User", "name": user} for user in users],
+            },
+        )
+
+
+@pytest.fixture
+def desk(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Desk]:
+    with Admission(kinds, namespace, tmp_path) as admission:
+        admission.prepare()
+        admission.start()
+        admission.configure()
+        admission.until_trusted()
+        yield Desk(admission)
+
+
+def test_what_the_adapters_refuse_is_refused_with_their_sentence(desk: Desk) -> None:
+    order = [{"name": "a", "dependsOn": ["b"]}, {"name": "b", "dependsOn": ["a"]}]
+    told = desk.apply("Stoker", "circle", git=GIT, deployment={"syncOrder": order})
+    assert "DependencyCycle: gateway 'a' can never begin: a waits for b waits for a" in told
+
+    resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
+    told = desk.apply("Stoker", "greedy", git=GIT, agent={"resources": resources})
+    assert "InvalidSpec: agent.resources.requests.cpu is 2, more than" in told
+    assert "Error" in desk.apply("Stoker", "globs", git=GIT, excludePatterns=["{a,b"])
+    assert desk.apply("Stoker", "fine", git=GIT) == ""
+
+
+def test_what_may_still_come_is_only_mentioned(desk: Desk) -> None:
+    told = desk.apply("IgnitionSync", "heir", git=GIT, inheritsFrom={"name": "base"})
+    assert "Warning: BaseNotFound: IgnitionSyncBase" in told
+    assert "Error" not in told
+    desk.apply("IgnitionSyncBase", "base", gateway={"port": 8043, "tls": False, **key()})
+    told = desk.apply("IgnitionSync", "heir", git={**GIT, "ref": "v2"}, inheritsFrom={"name": "base"})
+    assert "Warning: PortWithoutTLS" in told
+    assert "Error" not in told
+
+
+def test_profiles_that_wait_for_each_other_are_refused(desk: Desk) -> None:
+    mapping = [{"source": "a", "destination": "b"}]
+    told = desk.apply("SyncProfile", "one", mappings=mapping, dependsOn=[{"profileName": "two"}])
+    assert "Warning: ProfileNotFound: SyncProfile 'two' does not exist yet" in told
+    assert desk.apply("SyncProfile", "two", mappings=mapping) == ""
+    told = desk.apply("SyncProfile", "two", mappings=mapping, dependsOn=[{"profileName": "one"}])
+    assert "DependencyCycle: SyncProfile 'two' can never begin: two waits for one waits for two" in told
+    told = desk.apply("SyncProfile", "three", mappings=[{"source": "{{.Nmae}}", "destination": "b"}])
+    assert "spec.mappings[0].source" in told
+
+
+def test_destinations_that_overlap_are_refused(desk: Desk) -> None:
+    repository: dict[str, Any] = {
+        "repoUrl": f"https://git.example.net/{desk.namespace}.git",
+        "allowedBranches": ["main", "dev"],
+    }
+
+    def destination(name: str, folder: str, branch: str = "main", repo: str = "mirror") -> str:
+        return desk.apply("GitDestination", name, repoRef={"name": repo}, branch=branch, baseFolder=folder)
+
+    assert "Warning: DestinationNotFound: GitRepoConfig" in destination("early", "clusters/a")
+    desk.apply("GitRepoConfig", "mirror", **repository)
+    desk.apply(
+        "GitRepoConfig", "again", **{**repository, "repoUrl": repository["repoUrl"].removesuffix(".git")}
+    )
+    told = destination("inside", "clusters/a/apps")
+    assert "FoldersOverlap: spec.baseFolder: 'clusters/a/apps' overlaps 'clusters/a'" in told
+    assert "FoldersOverlap" in destination("around", "clusters", repo="again")
+    assert destination("beside", "clusters/ab") == ""
+    assert destination("branch", "clusters/a", branch="dev") == ""
+    assert "BranchNotAllowed" in destination("closed", "elsewhere", branch="release")
+    assert destination("early", "clusters/a") == "", "a destination does not overlap itself"
+
+    told = desk.apply("GitRepoConfig", "mirror", **{**repository, "allowedBranches": ["main"]})
+    assert "Warning: BranchNotAllowed" in told
+    rule = [{"resources": ["deployments", "deployments/scale"]}]
+    told = desk.apply("WatchRule", "all", destinationRef={"name": "nowhere"}, rules=rule)
+    assert "Warning: FieldIgnored" in told
+    assert "Warning: DestinationNotFound" in told
+    assert "Error" not in told
+
+
+def test_nobody_approves_in_anothers_name(desk: Desk) -> None:
+    desk.allow("alice", "carol")
+    desk.apply("Stoker", "plant", git=GIT, approval={"required": True, "teams": ["developers", "owners"]})
+    at = "stoker.io/approved-at=2026-03-02T08:15:00Z"
+    assert "ApproverMismatch" in desk.annotate("stoker/plant", "stoker.io/approved-by=bob", at, user="alice")
+    assert "ApproverMismatch" in desk.annotate("stoker/plant", "approved-by=carol", at, user="carol")
+    assert "ApproverMismatch" in desk.annotate("stoker/plant", at, user="alice")
+    assert desk.annotate("stoker/plant", "stoker.io/approved-by=alice", at, user="alice") == ""
+    later = "stoker.io/approved-ref=v3"
+    assert "ApproverMismatch" in desk.annotate("stoker/plant", later, user="carol")
+    another = f"stoker.io/approved-plan={'b' * 64}"
+    assert "ApproverMismatch" in desk.annotate("stoker/plant", another, user="carol")
+    assert desk.annotate("stoker/plant", another, user="alice") == ""
+    assert desk.annotate("stoker/plant", "example.net/other=1", user="carol") == ""
+    withdrawn = ("stoker.io/approved-by-", "stoker.io/approved-at-")
+    assert desk.annotate("stoker/plant", *withdrawn, user="carol") == ""
+    # A plan alone is the consent to deletions of one gateway, and no approval.
+    assert desk.annotate("stoker/plant", f"stoker.io/approved-plan={'c' * 64}", user="carol") == ""
+    forged = {"stoker.io/approved-by": "bob"}
+    assert "ApproverMismatch" in desk.apply("Stoker", "new", user="alice", annotations=forged, git=GIT)
+
+
+def test_an_object_that_became_invalid_can_still_be_annotated_and_deleted(
+    desk: Desk, kinds: ClusterAccess
+) -> None:
+    """Rules may become stricter, and a finalizer has to be removed all the same."""
+    base: dict[str, Any] = {"gateway": {"port": 0}, "agent": {"resources": {"limits": {"cpu": "4"}}}}
+    desk.apply("IgnitionSyncBase", "base", **base)
+    heir: dict[str, Any] = {
+        "git": GIT,
+        "inheritsFrom": {"name": "base"},
+        "agent": {"resources": {"requests": {"cpu": "3"}}},
+    }
+    assert "Error" not in desk.apply("IgnitionSync", "heir", **heir)
+    desk.apply("IgnitionSyncBase", "base", gateway={"port": 0}, agent={"resources": {"limits": {"cpu": "1"}}})
+    path = f"/apis/sync.ignition.io/v1alpha1/namespaces/{desk.namespace}/ignitionsyncs/heir"
+    found: Any = kinds.request("GET", path).json()
+    found["metadata"]["finalizers"] = ["example.net/held"]
+    assert kinds.request("PUT", path, found).status == 200
+    assert kinds.request("DELETE", path).status == 200
+    found = kinds.request("GET", path).json()
+    found["metadata"]["finalizers"] = []
+    assert kinds.request("PUT", path, found).status == 200
+    assert kinds.request("GET", path).status == 404
+
+
+def key() -> dict[str, Any]:
+    return {"apiKeySecretRef": {"name": "gateway", "key": "apiKey"}}

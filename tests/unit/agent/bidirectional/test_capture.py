@@ -1,0 +1,281 @@
+"""What is remembered, held, packed and told of a gateway's own changes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.bidirectional import holds as holding
+from stoker.agent.bidirectional import state as remembering
+from stoker.agent.bidirectional.outbox_packing import Unfit, packed
+from stoker.agent.bidirectional.state import Captured, Refused, Sent
+from stoker.agent.bidirectional.local_changes import MOST_MODES, UNREAD, Sight
+from stoker.agent.bidirectional.types import next_id
+from stoker.agent.bidirectional.status import Standing
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.status.fields import held_projects, standing
+from stoker.domain.intent.files import Excludes
+from stoker.domain.paths import RelPath
+from stoker.domain.protocol import (
+    Action,
+    ChangedFile,
+    ChangesAnswer,
+    ChangeSet,
+    ChangesResult,
+    OwnChanges,
+    SyncStatus,
+)
+from stoker.domain.protocol.changes import Chunk, decode
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.plan.ledger import Ledger, record
+from stoker.domain.git_objects import FileVersion, Held, blob_of
+from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
+from stoker.engine.layout.reverse_map import Allowed
+from stoker.fs.apply_plan import Applied
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.exec_bit_support import keeps_modes
+from stoker.fs.watch.paths import Noticed
+from stoker.testing.manual_clock import ManualClock
+
+COMMIT = CommitId("1" * 40)
+OURS, MINE, GITS = (FileVersion(blob_of(text)) for text in (b"ours", b"mine", b"git's"))
+SENT = Captured(
+    recorded={"old": "x"}, sent=Sent("20260101-000000", {"a": MINE.blob, "b": ""}), last_id="20260101-000000"
+)
+
+
+def test_an_answer_to_the_set_on_its_way_says_of_each_file_what_became_of_it() -> None:
+    answer = ChangesAnswer("20260101-000000", refused=("b",), message="it is protected")
+    after = SENT.answered(answer)
+    assert (after.sent, dict(after.recorded)) == (None, {"old": "x", "a": MINE.blob})
+    assert after.why_refused("b", "") == "it is protected"
+    assert after.why_refused("b", "another content") is None
+    none = SENT.answered(replace(answer, result=ChangesResult.REFUSED, refused=()))
+    assert (set(none.refused), dict(none.recorded)) == ({"a", "b"}, {"old": "x"})
+
+
+@pytest.mark.parametrize("answer", [None, ChangesAnswer("20260101-000001")])
+def test_an_answer_to_another_set_says_nothing(answer: ChangesAnswer | None) -> None:
+    assert SENT.answered(answer) is SENT
+
+
+def test_what_was_refused_is_asked_again_once_when_a_request_is_over() -> None:
+    first = ChangesAnswer("20260101-000000", refused=("b",), message="the request is full")
+    over = replace(first, over=first.id)
+    refused = SENT.answered(first)
+    assert refused.answered(first) is refused
+    again = refused.answered(over)
+    assert (again.refused, again.recorded) == ({}, refused.recorded)
+    assert again.answered(over) is again
+    unread = SENT.answered(over)  # it was closed before the answer was read
+    assert (unread.refused, dict(unread.recorded), unread.sent) == ({}, {"old": "x", "a": MINE.blob}, None)
+    on_its_way = refused.sending(Sent("20260101-000001", {"c": MINE.blob}))
+    assert on_its_way.answered(over).refused == {}
+    later = ChangesAnswer("20260101-000001", refused=("c",), message="it is protected", over=first.id)
+    assert set(on_its_way.answered(later).refused) == {"c"}, "the answer before was never read"
+    told = on_its_way.answered(later)
+    assert told.answered(later) is told
+
+
+def test_what_is_no_longer_a_change_is_forgotten() -> None:
+    memory = Captured(
+        settings="s", recorded={"a": "1", "b": "2", "c": "3"}, refused={"d": Refused("4", "large")}
+    )
+    after = memory.knowing({"a": "1", "b": "other", "d": "4"}, undone={"c"})
+    assert (dict(after.recorded), set(after.refused)) == ({"a": "1", "c": "3"}, {"d"})
+    assert after.without(["a"]).recorded == {"c": "3"}
+    assert after.under("s") is after
+    assert after.under("other").refused == {}
+
+
+def test_what_is_remembered_is_read_again_and_what_is_damaged_counts_as_nothing(tmp_path: Path) -> None:
+    with DataFolder.opened(tmp_path) as folder:
+        assert remembering.load(folder) == Captured()
+        memory = replace(SENT, refused={"ü": Refused("1", "too large")}, settings="x", over="20260101-000000")
+        remembering.save(folder, memory)
+        assert remembering.load(folder) == memory
+        place = tmp_path / ".sync-state" / remembering.NAME
+        assert place.stat().st_mode & 0o777 == 0o600
+        for text in (b"", b"{", b"[]", b'{"edition": 2}', b'{"edition": 1, "sent": 3}', b"\xff"):
+            place.write_bytes(text)
+            assert remembering.load(folder) == Captured()
+        place.unlink()
+        os.mkfifo(place)
+        assert remembering.load(folder) == Captured()
+
+
+def test_ids_only_grow() -> None:
+    clock = ManualClock()
+    first = next_id(clock, "")
+    second = next_id(clock, first)
+    third = next_id(clock, second)
+    assert (second, third) == (f"{first}-1", f"{first}-2")
+    assert next_id(clock, "29990101-000000") == "29990101-000000-1"  # the clock was set back
+
+
+def plan(*actions: Write | Delete | SetMode) -> Plan:
+    return Plan(
+        writes=tuple(one for one in actions if isinstance(one, Write)),
+        modes=tuple(one for one in actions if isinstance(one, SetMode)),
+        deletions=tuple(one for one in actions if isinstance(one, Delete)),
+    )
+
+
+WRITE = Write(RelPath("p/a"), GITS, replaces=True)
+PROGRAM = GITS._replace(executable=True)
+LEDGER = Ledger(files={"p/a": record(OURS), "v/resource.json": record(OURS), "v/view.json": record(OURS)})
+
+
+@pytest.mark.parametrize(
+    ("action", "there", "recorded", "holds", "held"),
+    [
+        (WRITE, MINE, "", (), True),
+        (WRITE, MINE, MINE.blob, (), False),
+        (WRITE, MINE, GITS.blob, (), True),
+        (WRITE, MINE, MINE.blob, ("p/a",), True),
+        (WRITE, GITS, "", (), False),
+        (WRITE, None, "", (), False),
+        (WRITE, None, "x", (), True),
+        (Delete(RelPath("p/a")), MINE, "x", (), True),
+        (Delete(RelPath("p/a")), None, "x", (), False),
+        (WRITE, GITS._replace(executable=True), "", (), True),
+        (SetMode(RelPath("p/a"), GITS), MINE, "x", (), False),
+        (SetMode(RelPath("p/a"), GITS), PROGRAM, GITS.blob, (), True),
+        (SetMode(RelPath("p/a"), GITS), PROGRAM, f"{GITS.blob}+x", (), False),
+        (SetMode(RelPath("p/a"), GITS), PROGRAM, f"{GITS.blob}+x", ("p/a",), True),
+    ],
+)
+def test_a_change_is_held_until_git_has_exactly_that(
+    action: Write | Delete | SetMode,
+    there: FileVersion | None,
+    recorded: str,
+    holds: tuple[str, ...],
+    held: bool,
+) -> None:
+    memory = Captured(recorded={"p/a": recorded})
+    found = holding.held_in(plan(action), {"p/a": there}, LEDGER, holds, memory.has)
+    assert bool(found) is held
+    assert all(one.reason is Reason.CHANGE_HELD for one in found)
+    assert holding.still_held(found, {"p/a": there}, holds, memory.has)
+    if held and not holds:
+        assert not holding.still_held(found, {}, (), memory.has)
+
+
+def test_what_nobody_changed_is_not_held_and_a_resource_is_held_whole() -> None:
+    memory = Captured()
+    writes = [Write(RelPath(f"v/{name}"), GITS, True) for name in ("resource.json", "view.json")]
+    assert holding.held_in(plan(WRITE, *writes), {}, LEDGER, (), memory.has) == ()
+    (held,) = holding.held_in(plan(WRITE, *writes), {"v/view.json": MINE}, LEDGER, (), memory.has)
+    assert held.place == "v"
+    assert plan(WRITE, *writes).holding([held], LEDGER).writes == (WRITE,)
+
+
+def changed(path: str, content: bytes) -> ChangedFile:
+    return ChangedFile(path, f"s/{path}", Action.WRITTEN, "", blob_of(content), content)
+
+
+def test_what_does_not_fit_goes_with_the_next_set_by_whole_folders() -> None:
+    files = tuple(changed(f"f{n}/{name}", os.urandom(1_500_000)) for n in range(4) for name in ("a", "b"))
+    whole = ChangeSet("20260101-000000", "filler", COMMIT, files)
+    now, chunks = packed(whole)
+    assert now.files == files[:4]
+    assert decode(map(Chunk.parse, chunks)) == now
+    one_folder = tuple(changed(f"f0/{n}", os.urandom(1_500_000)) for n in range(6))
+    assert packed(replace(whole, files=one_folder))[0].files == one_folder[:3]
+    with pytest.raises(Unfit, match="more room") as unfit:
+        packed(replace(whole, files=(changed("f0/a", os.urandom(7_500_000)),)))
+    assert unfit.value.path == "f0/a"
+
+
+def test_what_is_said_of_changes() -> None:
+    said = Standing(most=2)
+    assert said.told({}, Captured(), ()) == OwnChanges()
+    changes = {"a": MINE, "b": None, "c": GITS}
+    can = said.sorted(changes, Captured(), "1")
+    assert (can, said.too_many) == (changes, True)
+    told = said.told(changes, Captured(), ())
+    assert told is not None
+    assert (told.pending, told.refused, told.reason) == (3, 0, Reason.CHANGE_REFUSED)
+    said.refuse("a", MINE.blob, "is larger than 5 bytes")
+    assert set(said.sorted(changes, Captured(), "1")) == {"b", "c"}
+    told = said.told(changes, Captured(), ())
+    assert told is not None
+    assert (told.pending, told.refused, told.paths) == (2, 1, ("a", "b", "c"))
+    assert told.message == "a: is larger than 5 bytes"
+    again = said.sorted(changes, Captured(), "2")  # with another commit it may go
+    assert set(again) == {"a", "b", "c"}
+    memory = Captured(recorded={"a": MINE.blob, "b": "", "c": GITS.blob})
+    assert said.told(changes, memory, ()) == OwnChanges()
+
+
+def test_a_place_that_waits_for_git_is_told_apart_from_one_that_waits_for_a_designer() -> None:
+    ours = Held("projects/x/view.json", "why", reason=Reason.CHANGE_HELD)
+    theirs = Held("projects/line", "is open", "anna")
+    report = SyncReport(COMMIT, GitRef("main"), Plan(held=(ours,)), Applied())
+    assert standing(report) == (SyncStatus.SYNCING, Reason.CHANGE_HELD, "projects/x/view.json: why")
+    both = replace(report, plan=Plan(held=(ours, theirs)))
+    assert standing(both)[1:] == (Reason.DESIGNER_SESSION_ACTIVE, "projects/line: is open")
+    assert [one.project for one in held_projects(both.plan.held)] == ["line"]
+
+
+async def test_rights_alone_are_an_edit_unless_everything_has_others(tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    names = [f"p/{number}" for number in range(MOST_MODES + 1)]
+    for name in names:
+        (tmp_path / name).write_text("ours")
+    (tmp_path / "p/new").write_text("mine")
+    ledger = Ledger(files=dict.fromkeys(names, record(OURS)), commit=COMMIT)
+    sight = Sight(Allowed(("p/**",), (), Excludes()))
+    with DataFolder.opened(tmp_path) as data:
+        for name in names[1:]:
+            (tmp_path / name).chmod(0o755)
+        await sight.walk(data, ledger)
+        assert sight.changes(ledger) == {
+            **dict.fromkeys(names[1:], OURS._replace(executable=True)),
+            "p/new": MINE,
+        }
+        (tmp_path / names[0]).chmod(0o700)
+        await sight.look(data, ledger, Noticed(frozenset(names[:1])))
+        assert sight.changes(ledger) == {"p/new": MINE}, "a script went over all of them"
+        sight.modes = False  # as on a share that shows every file as executable
+        await sight.walk(data, ledger)
+        assert sight.changes(ledger) == {"p/new": MINE}
+
+
+def test_whether_rights_are_kept_is_found_out_by_trying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DataFolder.opened(tmp_path) as folder:
+        assert keeps_modes(folder)
+        assert not any((tmp_path / ".sync-state").iterdir())
+        monkeypatch.setattr(os, "fchmod", lambda fd, mode: None)
+        assert not keeps_modes(folder)
+
+
+async def test_what_cannot_be_read_is_known_as_such_until_it_can(tmp_path: Path) -> None:
+    allowed = Allowed(("p/**",), (), Excludes())
+    sight = Sight(allowed)
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/a").write_text("mine")
+    ledger = Ledger(files={"p/a": record(OURS)}, commit=COMMIT)
+    with DataFolder.opened(tmp_path) as folder:
+        sight.unread.add("p/a")  # as a file that was being written
+        await sight.look(folder, ledger, Noticed())
+        assert (sight.unread, sight.changes(ledger)) == (set(), {"p/a": MINE})
+        sight.unread.add("p/gone")
+        await sight.walk(folder, ledger)
+        assert sight.unread == set()
+        (tmp_path / "p/a").unlink()
+        (tmp_path / "p/a").symlink_to("elsewhere")
+        (tmp_path / "p/pipe").parent.mkdir(exist_ok=True)
+        os.mkfifo(tmp_path / "p/pipe")
+        await sight.look(folder, ledger, Noticed(frozenset({"p/a", "p/pipe", "p/../x", "q/a"})))
+        assert sight.unread == set()
+        assert sight.changes(ledger) == {}
+    held = holding.held_in(plan(WRITE), {"p/a": UNREAD}, LEDGER, (), Captured().has)
+    assert [one.place for one in held] == ["p/a"]

@@ -1,0 +1,85 @@
+"""What rides with a snapshot, and what anybody may have made of it since."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from stoker.agent.rollback import ledger_facts as remembering
+from stoker.agent.rollback.ledger_facts import facts_of, read, written
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import Ledger
+
+LEDGER = Ledger(
+    mappings=frozenset({"s -> d"}),
+    folders=frozenset({"d", "e"}),
+    kept=frozenset({"d/before"}),
+    excludes=frozenset({"**/*.bak"}),
+    mirrored=frozenset({"d"}),
+    given=frozenset({"0 d/ 1"}),
+    held=frozenset({"c e"}),
+    ref="main",
+    commit="c",
+    settings="these",
+)
+
+
+def packed(said: object) -> bytes:
+    return zlib.compress(json.dumps(said).encode())
+
+
+def said(**more: Any) -> dict[str, Any]:
+    return {"facts": {}, "foreign": [], "owner": "", **more}
+
+
+def test_what_is_written_is_read_again() -> None:
+    found = read(written(LEDGER, ("d/theirs",), "a/Stoker/plant"), "s1")
+    assert found.facts == facts_of(LEDGER)
+    assert found.foreign == {"d/theirs"}
+    assert found.owner == "a/Stoker/plant"
+
+
+def test_one_from_before_owners_were_named_has_none() -> None:
+    assert read(packed({"facts": {}, "foreign": []}), "s1").owner == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no archive",
+        packed(said())[:-6],
+        packed([]),
+        packed({"foreign": []}),
+        packed({"facts": {}}),
+        packed(said(owner=1)),
+        packed(said(facts=[])),
+        packed(said(facts={"unheard of": "x"})),
+        packed(said(facts={"commit": ["c"]})),
+        packed(said(facts={"folders": "d"})),
+        packed(said(facts={"given": [1]})),
+        packed(said(foreign="d/theirs")),
+        packed(said(foreign=[1])),
+        packed(said(foreign=[""])),
+        packed(said(foreign=["../out"])),
+        packed(said(facts={"folders": ["../out"]})),
+        packed(said(facts={"folders": [""]})),
+        packed(said(facts={"kept": ["/etc/passwd"]})),
+        packed(said(facts={"mirrored": ["d/../../out"]})),
+    ],
+)
+def test_what_we_did_not_write_is_refused_by_name(content: bytes) -> None:
+    with pytest.raises(Stalled, match="snapshot s1 does not say") as refused:
+        read(content, "s1")
+    assert refused.value.reason is Reason.SNAPSHOT_CORRUPT
+
+
+def test_what_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = packed(said(foreign=[f"d/{number}" for number in range(1000)]))
+    assert len(read(content, "s1").foreign) == 1000
+    monkeypatch.setattr(remembering, "MAX_BYTES", 5000)
+    with pytest.raises(Stalled, match="larger than anything"):
+        read(content, "s1")

@@ -1,0 +1,38 @@
+"""Where the snapshots of a gateway lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.rollback.storage import Place, owner_of
+from stoker.domain.intent.policies import Bucket, Snapshots, SnapshotStorage
+
+
+@pytest.mark.parametrize(
+    ("owner", "prefix", "where"),
+    [
+        (owner_of("a", "Stoker", "plant"), "", "a/Stoker/plant/filler"),
+        (owner_of("a", "Stoker", "plant"), "x/", "x/a/Stoker/plant/filler"),
+        (owner_of("a", "IgnitionSync", "plant"), "x", "x/a/IgnitionSync/plant/filler"),
+        ("", "x", "x/filler"),
+    ],
+)
+def test_a_bucket_keeps_the_gateways_of_resources_apart(
+    tmp_path: Path, owner: str, prefix: str, where: str
+) -> None:
+    policy = Snapshots(
+        enabled=True,
+        storage=SnapshotStorage.S3,
+        bucket=Bucket("copies", key_prefix=prefix, endpoint="http://x"),
+    )
+    place = Place(tmp_path, "filler", owner=owner)
+    assert place.storage(policy).where == f"s3://copies/{where}"
+    assert place.owner_at(policy) == owner
+
+
+def test_a_data_volume_has_one_gateway_whoever_owns_it(tmp_path: Path) -> None:
+    place, policy = Place(tmp_path, "filler", owner=owner_of("a", "Stoker", "plant")), Snapshots(enabled=True)
+    assert place.storage(policy).where == str(tmp_path / ".sync-state/snapshots/filler")
+    assert place.owner_at(policy) == ""

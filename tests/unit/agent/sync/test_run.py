@@ -1,0 +1,355 @@
+"""What a pass promises around its files: when hooks stand, what is rebuilt, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.sync.hooks import Change
+from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.folder import Keeper, verify
+from stoker.agent.sync.open_source import open_keeper
+from stoker.agent.sync.outcomes import Waiting
+from stoker.domain.clock import SystemClock
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.intent.files import FilePatch, FilesIntent, Mapping, Transforms
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.domain.git_objects import Held, Note
+from stoker.fs.apply_plan import Applied
+from stoker.fs.ledger_store import MANIFEST
+from stoker.fs.stat_stamp import let_rest
+from stoker.git.remote.remote import Remote
+from stoker.git.auth.credentials import Access, always
+from stoker.git.process.runner import GitRunner
+from stoker.git.source.git import GitSource
+from stoker.testing.repositories.bare_repository import WHEN, Repository
+
+FILES = FilesIntent((Mapping("s", "p"),))
+CLOSED = Waiting(Reason.WAITING_FOR_WINDOW)
+
+
+class Plant:
+    """A repository, and a gateway's data folder that follows it."""
+
+    def __init__(self, folder: Path, object_format: str = "sha1") -> None:
+        self.repository = Repository.create(folder / "plant.git", object_format=object_format)
+        self.data = folder / "data"
+        self.data.mkdir()
+        self.job = SyncJob(
+            Source(RepoUrl(self.repository.path.as_uri()), GitRef("main")),
+            FILES,
+            TemplateValues(gateway_name="filler"),
+            self.data,
+            folder / "cache",
+        )
+
+    def keeper(self, *hooks: Hook, files: FilesIntent = FILES, ref: str = "main") -> Keeper:
+        source = self.job.source._replace(ref=GitRef(ref), allow_rewrite=False)
+        return open_keeper(self.job._replace(source=source, files=files), hooks=hooks)
+
+    async def settle(self, keeper: Keeper) -> None:
+        """Until the ledger knows every file so well that the next look need not read it again."""
+        for path in self.data.rglob("*"):
+            let_rest(path.stat().st_ctime_ns)
+        await keeper.sync()
+
+    def files(self, below: str = "") -> dict[str, str]:
+        """What a gateway sees, or what lies in one folder of ours."""
+        found = {str(path.relative_to(self.data)): path for path in self.data.rglob("*") if path.is_file()}
+        return {
+            name: path.read_text()
+            for name, path in found.items()
+            if (name.startswith(below) if below else not name.startswith(".sync-"))
+        }
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Plant:
+    return Plant(tmp_path)
+
+
+class Hook:
+    """Writes down when it was called; `meanwhile` is done as it is entered."""
+
+    def __init__(self, name: str, told: list[str], meanwhile: Callable[[], None] = lambda: None) -> None:
+        self._name = name
+        self._told = told
+        self._meanwhile = meanwhile
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return ()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        self._told.append(f"{self._name} entered")
+        self._meanwhile()
+        yield
+        self._told.append(f"{self._name} left")
+
+    async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
+        self._told.append(f"{self._name} after")
+        return (Note(self._name, "is not sure"),)
+
+
+# --- hooks --------------------------------------------------------------------------------------------------
+
+
+async def test_a_hook_is_entered_when_every_content_is_staged_and_none_is_live(plant: Plant) -> None:
+    seen: list[tuple[list[str], dict[str, str]]] = []
+
+    def look() -> None:
+        seen.append((sorted(plant.files(".sync-staging/").values()), plant.files()))
+
+    plant.repository.commit({"s/a": "one", "s/b": "two"})
+    await plant.keeper(Hook("scan", [], look)).sync()
+    assert seen == [(["one", "two"], {})]
+    assert plant.files() == {"p/a": "one", "p/b": "two"}
+
+
+async def test_every_hook_is_entered_asked_afterwards_and_left_in_the_opposite_order(plant: Plant) -> None:
+    told: list[str] = []
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper(Hook("one", told))
+    keeper.add_hook(Hook("two", told))
+    report = await keeper.sync()
+    assert told == ["one entered", "two entered", "one after", "two after", "two left", "one left"]
+    assert [note.path for note in report.unverified] == ["one", "two"]
+
+
+async def test_a_commit_that_changes_no_file_here_is_remembered_and_calls_no_hook(plant: Plant) -> None:
+    told: list[str] = []
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper(Hook("scan", told))
+    await keeper.sync()
+    told.clear()
+    other = plant.repository.commit({"elsewhere": "1"})
+    assert not (await keeper.sync()).unverified
+    assert told == []
+    assert keeper.ledger is not None
+    assert keeper.ledger.commit == other
+
+
+WHOSE: ContextVar[str] = ContextVar("WHOSE", default="nobody's")
+
+
+async def test_a_hook_knows_the_pass_that_it_is_entered_for(plant: Plant) -> None:
+    """What it logs has to carry the id of the pass."""
+    seen: list[str] = []
+    plant.repository.commit({"s/a": "1"})
+    WHOSE.set("this pass's")
+    await plant.keeper(Hook("scan", [], lambda: seen.append(WHOSE.get()))).sync()
+    assert seen == ["this pass's"]
+
+
+class Waits(Hook):
+    """Is entered only when somebody lets it, and says how its waiting ended."""
+
+    def __init__(self, told: list[str]) -> None:
+        super().__init__("lock", told)
+        self.begun = asyncio.Event()
+
+    @asynccontextmanager
+    async def around(self, change: Change) -> AsyncIterator[None]:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self._told.append("gave up")
+            raise
+        yield
+
+
+async def test_a_pass_that_is_stopped_while_a_hook_waits_gives_up_the_hook_and_changes_nothing(
+    plant: Plant,
+) -> None:
+    told: list[str] = []
+    plant.repository.commit({"s/a": "1"})
+    hook = Waits(told)
+    call = asyncio.ensure_future(plant.keeper(hook).sync())
+    await hook.begun.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert told == ["gave up"]
+    assert plant.files() == {}
+    assert not (plant.data / ".sync-staging").exists()
+
+
+# --- the copy of the source ---------------------------------------------------------------------------------
+
+
+class Broken(GitSource):
+    """A repository whose local copy fails whenever it is fetched into."""
+
+    reason = Reason.GIT_FAILED
+    fetched = 0
+    discarded = 0
+
+    async def fetch(self, commit: CommitId, ref: GitRef) -> None:
+        self.fetched += 1
+        raise Retry("an object is damaged", reason=self.reason)
+
+    def discard(self) -> None:
+        self.discarded += 1
+        super().discard()
+
+
+@pytest.mark.parametrize(
+    ("reason", "fetched", "discarded"), [(Reason.GIT_FAILED, 2, 1), (Reason.SOURCE_UNREACHABLE, 1, 0)]
+)
+async def test_a_damaged_copy_is_built_anew_once_and_one_that_is_only_out_of_reach_stays(
+    plant: Plant, reason: Reason, fetched: int, discarded: int
+) -> None:
+    plant.repository.commit({"s/a": "1"})
+    remote = Remote(GitRunner(plant.job.cache_dir), plant.job.source.url, always(Access()))
+    source = Broken(remote, plant.job.cache_dir, SystemClock())
+    source.reason = reason
+    with pytest.raises(Retry, match="damaged") as failed:
+        await Keeper(plant.job, source).sync()
+    assert failed.value.reason is reason
+    assert (source.fetched, source.discarded) == (fetched, discarded)
+    assert plant.files() == {}
+
+
+async def test_what_a_hook_refuses_is_not_tried_again_within_the_pass(plant: Plant) -> None:
+    told: list[str] = []
+
+    def refuse() -> None:
+        raise Retry("not now")
+
+    plant.repository.commit({"s/a": "1"})
+    with pytest.raises(Retry, match="not now"):
+        await plant.keeper(Hook("scan", told, refuse)).sync()
+    assert told == ["scan entered"]
+
+
+async def test_history_that_was_rewritten_changes_nothing(plant: Plant) -> None:
+    first = plant.repository.commit({"s/a": "1"})
+    plant.repository.commit({"s/a": "2"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    plant.repository.commit({"s/a": "3"}, onto=first)
+    with pytest.raises(StokerError, match=r"rewritten|does not follow|descend"):
+        await keeper.sync()
+    assert plant.files() == {"p/a": "2"}
+
+
+async def test_another_branch_need_not_follow_the_commit_of_the_one_before(plant: Plant) -> None:
+    first = plant.repository.commit({"s/a": "1"})
+    plant.repository.commit({"s/a": "2"})
+    plant.repository.commit({"s/a": "other"}, branch="other", onto=first)
+    await plant.keeper().sync()
+    await plant.keeper(ref="other").sync()
+    assert plant.files() == {"p/a": "other"}
+
+
+# --- what is written, what is left, what is told ------------------------------------------------------------
+
+
+async def test_another_mapping_at_the_same_commit_moves_the_files(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1", "t/b": "2"})
+    await plant.keeper().sync(Wish(walk=False))
+    more = FilesIntent((*FILES.mappings, Mapping("t", "q")))
+    await plant.keeper(files=more).sync(Wish(walk=False))
+    assert plant.files() == {"p/a": "1", "q/b": "2"}
+    await plant.keeper().sync(Wish(walk=False))
+    assert plant.files() == {"p/a": "1"}
+
+
+async def test_a_strangers_file_alone_is_reason_enough_to_act_where_the_source_is_mirrored(
+    plant: Plant,
+) -> None:
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    await plant.settle(keeper)
+    (plant.data / "p/mine").write_text("theirs")
+    (plant.data / "beside").write_text("theirs")
+    assert (await keeper.sync()).done.deleted == ("p/mine",)
+    assert plant.files() == {"p/a": "1", "beside": "theirs"}
+
+
+async def test_a_kept_file_that_its_owner_took_away_is_not_told_of_any_more(plant: Plant) -> None:
+    (plant.data / "p").mkdir()
+    for name in ("stays", "goes"):
+        (plant.data / "p" / name).write_text("theirs")
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper()
+    assert (await keeper.sync()).plan.orphans_kept == ("p/goes", "p/stays")
+    await plant.settle(keeper)
+    (plant.data / "p/goes").unlink()
+    assert (await keeper.sync()).plan.orphans_kept == ("p/stays",)
+    assert plant.files() == {"p/a": "1", "p/stays": "theirs"}
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [
+        Transforms("{{.Timestamp}}"),
+        Transforms(patches=(FilePatch("p/config.json", ((".systemName", "{{.Timestamp}}"),)),)),
+    ],
+    ids=["system name", "patch"],
+)
+async def test_the_time_that_a_content_names_is_that_of_its_commit(
+    plant: Plant, transforms: Transforms
+) -> None:
+    plant.repository.commit({"s/config.json": '{"systemName": "x"}'})
+    await plant.keeper(files=FILES._replace(transforms=transforms)).sync()
+    assert str(WHEN) in plant.files()["p/config.json"]
+
+
+async def test_a_shaped_file_that_was_touched_is_made_again_from_its_source(plant: Plant) -> None:
+    plant.repository.commit({"s/config.json": '{"systemName": "x"}', "s/a": "1"})
+    keeper = plant.keeper(files=FILES._replace(transforms=Transforms("filler")))
+    await keeper.sync()
+    (plant.data / "p/config.json").write_text("{}")
+    await keeper.sync()
+    assert plant.files() == {"p/config.json": '{"systemName": "filler"}', "p/a": "1"}
+
+
+def ledger_file(plant: Plant) -> Path:
+    (found,) = (path for path in (plant.data / ".sync-state").iterdir() if path.name == Path(MANIFEST).name)
+    return found
+
+
+async def test_a_ledger_that_cannot_be_read_is_told_and_is_no_first_contact(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    await plant.keeper().sync()
+    plant.repository.commit({"s/a": "2"})
+    ledger_file(plant).write_bytes(b"damaged")
+    held = await plant.keeper().sync(Wish(waits=CLOSED))
+    assert held.waits == CLOSED
+    assert plant.files() == {"p/a": "1"}
+    report = await plant.keeper().sync()
+    assert [note.path for note in report.errors] == [MANIFEST]
+    assert plant.files() == {"p/a": "2"}
+
+
+async def test_what_waits_to_be_restored_is_not_forgotten_over_a_dry_run(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper()
+    await keeper.sync()
+    (plant.data / "p/a").write_text("theirs")
+    await keeper.sync(Wish(waits=CLOSED))
+    await keeper.sync(Wish(dry_run=True))
+    assert plant.files() == {"p/a": "theirs"}
+    await keeper.sync(Wish(walk=False))
+    assert plant.files() == {"p/a": "1"}
+
+
+async def test_a_folder_whose_repository_has_long_ids_is_verified_by_them(tmp_path: Path) -> None:
+    plant = Plant(tmp_path, "sha256")
+    plant.repository.commit({"s/a": "1"})
+    await plant.keeper().sync()
+    (plant.data / "p/a").touch()
+    assert (await verify(plant.data)).clean
+    (plant.data / "p/a").write_text("2")
+    assert (await verify(plant.data)).drift.modified == ("p/a",)

@@ -1,0 +1,164 @@
+"""Verbs about a cluster mean what kubectl would mean, and watching outlasts a cluster that is away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stoker.cli.exit_codes import Exit
+from stoker.cli.commands import cli
+from stoker.testing.cluster.stub_api_server import kubeconfig_for, played_api
+from stoker.testing.wait_until import eventually
+
+EMPTY: dict[str, Any] = {"metadata": {}, "items": []}
+TO = "--to=" + "1" * 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["status"], "/namespaces/plant/stokers"),
+        (["status", "-n", "other"], "/namespaces/other/stokers"),
+        (["status", "-A"], "v1alpha1/stokers"),
+        (["status", "--name=line"], "/namespaces/plant/stokers/line"),
+        (["history", "--name=line"], "/namespaces/plant/stokers/line"),
+        (["diff", "--name=line"], "/namespaces/plant/stokers/line"),
+        (["plan", "--name=line"], "/namespaces/plant/stokers/line"),
+        (["plan", "--name=line", "-n", "other"], "/namespaces/other/stokers/line"),
+        (["approve", "--name=line"], "/namespaces/plant/stokers/line"),
+        (["pause", "--name=line"], "/namespaces/plant/stokers/line"),
+        (["rollback", "--name=line", TO], "/namespaces/plant/stokers/line"),
+        (["rollback", "--name=line", TO, "--namespace=default"], "/namespaces/default/stokers/line"),
+        (["migrate", "--from-configmap=map"], "/namespaces/plant/configmaps/map"),
+    ],
+)
+def test_who_names_no_namespace_means_that_of_the_context(
+    tmp_path: Path, arguments: list[str], asked: str
+) -> None:
+    paths: list[str] = []
+
+    def answer(path: str, _: dict[str, str]) -> object:
+        paths.append(path)
+        return EMPTY if path.endswith("s") else 404
+
+    with played_api(answer) as address:
+        config = kubeconfig_for(address, tmp_path, namespace="plant")
+        done = CliRunner().invoke(cli, [*arguments, f"--kubeconfig={config}"])
+    assert paths[0].endswith(asked), done.output
+
+
+def test_a_cluster_without_our_kinds_is_not_one_without_resources(tmp_path: Path) -> None:
+    with played_api(lambda *_: 404) as address:
+        config = kubeconfig_for(address, tmp_path)
+        done = CliRunner().invoke(cli, ["status", "-A", f"--kubeconfig={config}"])
+    assert (done.exit_code, done.stdout) == (Exit.WRONG_INPUT, "")
+    assert "this cluster knows no Stoker and no IgnitionSync" in done.stderr
+    with played_api(lambda path, _: EMPTY if path.endswith("/stokers") else 404) as address:
+        config = kubeconfig_for(address, tmp_path)
+        done = CliRunner().invoke(cli, ["status", "-A", f"--kubeconfig={config}"])
+    assert (done.exit_code, done.stdout) == (Exit.DONE, "no resources found\n"), "one of them is enough"
+
+
+def test_a_context_without_a_namespace_means_default(tmp_path: Path) -> None:
+    paths: list[str] = []
+
+    def answer(path: str, _: dict[str, str]) -> object:
+        paths.append(path)
+        return EMPTY
+
+    with played_api(answer) as address:
+        done = CliRunner().invoke(cli, ["status", f"--kubeconfig={kubeconfig_for(address, tmp_path)}"])
+    assert done.stdout == "no resources found\n"
+    assert all("/namespaces/default/" in one for one in paths)
+
+
+def test_a_resource_in_a_file_needs_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`plan -f` needs no cluster, and never looks for one."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    manifest = tmp_path / "line.yaml"
+    spec = {"git": {"repo": "file:///nowhere", "ref": "main"}}
+    head = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "metadata": {"name": "line"}}
+    manifest.write_text(json.dumps({**head, "spec": spec}))
+    done = CliRunner().invoke(cli, ["plan", f"-f{manifest}", f"--data-dir={tmp_path}"])
+    assert "kubeconfig" not in done.output
+    assert "NoMappings" in done.output
+
+
+@pytest.mark.parametrize("flags", [["-o", "json"], ["-ojson"], ["--output", "json"], ["--output=json"]])
+def test_json_may_be_asked_for_as_of_kubectl(tmp_path: Path, flags: list[str]) -> None:
+    with played_api(lambda *_: EMPTY) as address:
+        config = kubeconfig_for(address, tmp_path)
+        done = CliRunner().invoke(cli, ["status", f"--kubeconfig={config}", *flags])
+    assert json.loads(done.stdout) == {"resources": []}
+    refused = CliRunner().invoke(cli, ["status", "line-1", *flags])
+    assert refused.exit_code == Exit.WRONG_INPUT
+    assert json.loads(refused.stdout)["message"].endswith("(line-1). A resource is named by --name")
+
+
+@pytest.mark.parametrize("flag", ["--data-dir=.", "--repo=https://git.example.net/a.git", "-f=line.yaml"])
+def test_a_folder_beside_a_resource_is_not_passed_over_in_silence(flag: str) -> None:
+    for verb in (["rollback", TO], ["plan"]):
+        done = CliRunner().invoke(cli, [*verb, "--name=line", "--kubeconfig=none", flag])
+        assert done.exit_code == Exit.WRONG_INPUT
+        assert f"{flag[:2] if flag[1] == 'f' else flag.partition('=')[0]} is for a folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(403, "RBACDenied"), (401, "Unauthorized"), (500, "APIServerError")]
+)
+def test_a_cluster_that_does_not_let_us_is_told_apart_from_a_guard(
+    tmp_path: Path, status: int, reason: str
+) -> None:
+    with played_api(lambda *_: status) as address:
+        config = kubeconfig_for(address, tmp_path)
+        for verb in ("status", "pause", "approve", "history"):
+            done = CliRunner().invoke(cli, [verb, "--name=line", f"--kubeconfig={config}", "-o", "json"])
+            assert (done.exit_code, json.loads(done.stdout)["reason"]) == (Exit.UNREACHABLE, reason)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[verb, "--name=typo"] for verb in ("status", "history", "diff", "plan", "approve", "pause", "resume")]
+    + [["rollback", "--name=typo", TO], ["migrate", "--from-gatewaysync=typo"]],
+)
+def test_a_name_that_nobody_has_is_wrong_input(tmp_path: Path, arguments: list[str]) -> None:
+    with played_api(lambda *_: 404) as address:
+        config = kubeconfig_for(address, tmp_path)
+        done = CliRunner().invoke(cli, [*arguments, f"--kubeconfig={config}"])
+    assert (done.exit_code, done.stdout) == (Exit.WRONG_INPUT, "")
+    assert "typo" in done.stderr
+
+
+def test_watching_goes_on_when_the_cluster_is_away_for_a_while(tmp_path: Path) -> None:
+    looks = 0
+
+    def answer(path: str, _: dict[str, str]) -> object:
+        nonlocal looks
+        if not path.endswith("/stokers"):
+            return EMPTY
+        looks += 1
+        if looks == 2:
+            return 500
+        metadata = {"name": "before" if looks < 2 else "after", "namespace": "default"}
+        return {"metadata": {}, "items": [{"metadata": metadata}]}
+
+    log = tmp_path / "log"
+    with played_api(answer) as address, log.open("w") as written:
+        command = [sys.executable, "-m", "stoker", "status", "--watch", "--output=json"]
+        command.append(f"--kubeconfig={kubeconfig_for(address, tmp_path)}")
+        with subprocess.Popen(command, stdout=written, stderr=subprocess.STDOUT) as watching:
+            try:
+                eventually(lambda: '"after"' in log.read_text(), 60.0, log.read_text)
+            finally:
+                watching.terminate()
+    first, away, back, last = log.read_text().splitlines()
+    assert [json.loads(one)["resources"][0]["name"] for one in (first, last)] == ["before", "after"]
+    assert away.startswith("stoker status: APIServerError: ")
+    assert away.endswith("; it is asked again")
+    assert back == "stoker status: the cluster answers again"

@@ -1,0 +1,95 @@
+"""What the doctor makes of what it was told: differences of schemas, and the API server's own words."""
+
+from __future__ import annotations
+
+import pytest
+
+from stoker.cli.doctor.admission import refused, unanswered
+from stoker.cli.doctor.checks import ClientConfig, Service, Webhook
+from stoker.cli.doctor.api_server import difference
+from stoker.domain.findings import Mark
+from stoker.domain.reasons import Reason
+from stoker.kube.client.errors import Forbidden, ServerError
+
+OURS = {
+    "properties": {
+        "kind": {"type": "string"},
+        "spec": {
+            "properties": {
+                "git": {"properties": {"repo": {"description": "one"}, "ref": {}}},
+                "mappings": {"items": {"properties": {"source": {}}}},
+                "vars": {"additionalProperties": {"properties": {"value": {}}}},
+            }
+        },
+    }
+}
+WEBHOOKS = [Webhook("approve.stoker.io of a configuration", ClientConfig(service=Service("home", "hooks")))]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "lacking"),
+    [
+        ({"properties": {}}, ("spec",)),
+        ({"properties": {"spec": {"properties": {}}}}, ("spec.git", "spec.mappings", "spec.vars")),
+        (
+            {
+                "properties": {
+                    "spec": {"properties": {"git": {"properties": {"repo": {}}}, "mappings": {}, "vars": {}}}
+                }
+            },
+            ("spec.git.ref", "spec.mappings[].source", "spec.vars[].value"),
+        ),
+        (OURS, ()),
+    ],
+)
+def test_of_a_block_that_is_missing_the_block_alone_is_named(
+    theirs: dict[str, object], lacking: tuple[str, ...]
+) -> None:
+    assert difference(OURS, theirs).lacking == lacking
+    assert difference(theirs, OURS).unknown == lacking
+
+
+def test_what_is_only_described_otherwise_is_no_difference() -> None:
+    other = {"properties": {"spec": {"properties": {"git": {"description": "another"}}, "type": "object"}}}
+    assert difference({"properties": {"spec": {"properties": {"git": {}}}}}, other) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("tls: failed to verify certificate: x509: certificate has expired", Reason.CERTIFICATE_NOT_TRUSTED),
+        ("dial tcp 10.0.0.1:443: connect: connection refused", Reason.SERVICE_UNREACHABLE),
+        ('no endpoints available for service "hooks"', Reason.SERVICE_UNREACHABLE),
+    ],
+)
+def test_what_the_api_server_says_of_a_webhook_that_it_could_not_ask(said: str, reason: Reason) -> None:
+    words = (
+        f'Internal error occurred: failed calling webhook "approve.stoker.io": failed to call webhook: {said}'
+    )
+    found = unanswered(ServerError(words, status=500), WEBHOOKS)
+    assert (found.mark, found.reason) == (Mark.WRONG, reason)
+    assert "-n home " in found.mend
+
+
+def test_another_failure_of_the_api_server_is_not_the_webhooks() -> None:
+    with pytest.raises(ServerError):
+        unanswered(ServerError("etcdserver: request timed out", status=500), WEBHOOKS)
+
+
+@pytest.mark.parametrize(
+    ("said", "mark"),
+    [
+        ('admission webhook "approve.stoker.io" denied the request: you are not nobody', Mark.WELL),
+        (
+            'admission webhook "policy.example.net" denied the request: stokers.stoker.io wants an owner',
+            Mark.UNTRIED,
+        ),
+        (
+            'admission webhook "policy.example.net" denied: admission webhook "approve.stoker.io" denied it',
+            Mark.UNTRIED,
+        ),
+    ],
+)
+def test_only_a_refusal_of_our_own_webhook_shows_that_it_is_asked(said: str, mark: Mark) -> None:
+    error = Forbidden(f"create stokers: {said}", status=403, reason=Reason.REJECTED)
+    assert refused(error, "plant").mark is mark

@@ -1,0 +1,78 @@
+"""What the controller sees of the cluster, and what it says when it sees nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from structlog.testing import capture_logs
+
+from stoker.controller.cache.informers import Observed, Scope
+from stoker.controller.cache.store import Shelf
+from stoker.domain.clock import SystemClock
+from stoker.domain.shards import Shard
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.watch.store import ObjectKey
+from stoker.testing.wait_until import eventually_async
+
+
+async def test_a_kind_that_cannot_be_listed_is_named_in_the_log() -> None:
+    """Nothing is worked on before every kind has been listed, so somebody must be able to find out why."""
+
+    async def denied(request: web.Request) -> web.Response:
+        message = f'User "stoker" cannot list {request.path}'
+        return web.json_response({"kind": "Status", "message": message}, status=403)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", denied)
+    async with (
+        TestServer(app) as server,
+        Client(ClusterConfig(str(server.make_url("/")).rstrip("/"))) as client,
+    ):
+        observed = Observed(client, Scope("operator"), SystemClock())
+        with capture_logs() as lines:
+            running = asyncio.create_task(observed.run())
+            await eventually_async(lambda: len(lines) >= 10, 10, "every kind has been asked for")
+            running.cancel()
+            await asyncio.wait([running])
+    assert {line["reason"] for line in lines} == {"RBACDenied"}
+    ours = ("stokers.", "ignitionsyncs.", "ignitionsyncbases.", "syncprofiles.")
+    others = ("pods", "configmaps", "secrets", "roles.", "rolebindings.")
+    for kind in (*ours, *others):
+        assert any(line["error"].startswith(f"list {kind}") for line in lines), kind
+
+
+def test_a_shard_asks_for_its_own_namespaces_where_they_are_named() -> None:
+    """Whom a webhook may call is known on every replica: resources, bases and Secrets are seen everywhere."""
+    names = [f"plant-{number}" for number in range(12)]
+    shard = Shard.parse("1/3")
+    observed = Observed(
+        Client(ClusterConfig("http://127.0.0.1:9")), Scope("home", names, shard=shard), SystemClock()
+    )
+    mine = {name for name in names if shard.has(name)}
+    assert mine
+    assert mine != set(names)
+    everywhere: tuple[Shelf[Any], ...] = (*observed.resources.values(), observed.bases, observed.secrets)
+    for shelf in everywhere:
+        assert {each.namespace for each in shelf.reflectors} == set(names)
+    own: tuple[Shelf[Any], ...] = (observed.profiles, observed.pods, observed.maps, observed.roles)
+    for shelf in (*own, observed.bindings):
+        assert {each.namespace for each in shelf.reflectors} == mine
+    assert [each.namespace for each in observed.pause.reflectors] == ["home"]
+
+
+def test_a_shard_keeps_only_its_own_objects_where_all_namespaces_are_watched() -> None:
+    shard = Shard.parse("1/3")
+    observed = Observed(
+        Client(ClusterConfig("http://127.0.0.1:9")), Scope("home", shard=shard), SystemClock()
+    )
+    (maps,) = observed.maps.reflectors
+    (secrets,) = observed.secrets.reflectors
+    raw = b'{"metadata":{"name":"map","uid":"u","resourceVersion":"1"}}'
+    for name in (f"plant-{number}" for number in range(12)):
+        key = ObjectKey(name, "map")
+        assert (maps.store.read(key, "u", "1", raw) is not None) == shard.has(name)
+        assert secrets.store.read(key, "u", "1", raw) is not None

@@ -1,0 +1,125 @@
+"""What was written a moment ago, until the watch shows it or something newer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable
+
+import msgspec
+
+from stoker.controller.cache.objects import SeenMap, keep_map
+from stoker.controller.cache.store import Shelf
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client.errors import NotFound
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.watch.store import Change, ObjectKey
+
+KEY = ObjectKey("plant", "map")
+
+
+def raw(version: int, **data: str) -> bytes:
+    meta = {"name": "map", "namespace": "plant", "uid": "u", "resourceVersion": str(version)}
+    return json.dumps({"metadata": meta, "data": data}).encode()
+
+
+class Watched:
+    """A shelf whose watch is told line by line what to show."""
+
+    def __init__(self) -> None:
+        client = Client(ClusterConfig("http://nobody.test"))
+        self.reflector = Reflector(client, CONFIG_MAPS, keep=keep_map)
+        self.shelf: Shelf[SeenMap] = Shelf([self.reflector], keep_map)
+        self.echoes: list[bool] = []
+        self.reflector.listen(self._on_change)
+        self.reflector._watching.listed("1")
+
+    def _on_change(self, change: Change[SeenMap]) -> None:
+        self.echoes.append(self.shelf.is_echo(change))
+
+    def shows(self, kind: str, content: bytes) -> None:
+        line = b'{"type":"%s","object":%s}' % (kind.encode(), content)
+        for change in self.reflector._watching.line(line):
+            self.reflector._deliver(change)
+
+    async def write(self, content: bytes, meanwhile: bytes | None = None, kind: str = "MODIFIED") -> None:
+        """The server takes a write; the watch may be quicker than its answer."""
+
+        async def answered() -> msgspec.Raw:
+            if meanwhile is not None:
+                self.shows(kind, meanwhile)
+            return msgspec.Raw(content)
+
+        await self.shelf.write(KEY, answered())
+
+    @property
+    def data(self) -> dict[str, str] | None:
+        seen = self.shelf.get(KEY)
+        return None if seen is None else seen.data
+
+
+async def test_a_write_counts_before_the_watch_shows_it() -> None:
+    it = Watched()
+    it.shows("ADDED", raw(2, a="old"))
+    await it.write(raw(3, a="new"))
+    assert it.data == {"a": "new"}
+    it.shows("MODIFIED", raw(3, a="new"))
+    assert it.data == {"a": "new"}
+    assert it.echoes == [False, True], "our own write is no news"
+    it.shows("MODIFIED", raw(4, a="theirs"))
+    assert it.data == {"a": "theirs"}
+    assert it.echoes[-1] is False
+
+
+async def test_two_writes_in_a_row_are_not_undone_by_the_first_of_them() -> None:
+    it = Watched()
+    it.shows("ADDED", raw(2, a="old"))
+    await it.write(raw(3, a="one"))
+    await it.write(raw(4, a="two"))
+    it.shows("MODIFIED", raw(3, a="one"))
+    assert it.data == {"a": "two"}
+    it.shows("MODIFIED", raw(4, a="two"))
+    assert it.data == {"a": "two"}
+
+
+async def test_a_watch_that_was_quicker_than_the_answer_is_right() -> None:
+    it = Watched()
+    it.shows("ADDED", raw(2, a="old"))
+    await it.write(raw(3, a="new"), meanwhile=raw(5, a="later"))
+    assert it.data == {"a": "later"}
+    await it.write(raw(6, a="last"), meanwhile=raw(7), kind="DELETED")
+    assert it.data is None, "what was deleted meanwhile is gone"
+
+
+async def test_what_was_made_and_deleted_by_somebody_is_gone() -> None:
+    it = Watched()
+    await it.write(raw(3, a="made"))
+    assert it.data == {"a": "made"}
+    it.shows("ADDED", raw(3, a="made"))
+    it.shows("DELETED", raw(4, a="made"))
+    assert it.data is None
+
+
+async def test_what_we_deleted_is_gone_before_the_watch_says_so() -> None:
+    it = Watched()
+    it.shows("ADDED", raw(2, a="old"))
+
+    async def gone() -> None:
+        raise NotFound("no such map", status=404)
+
+    request: Awaitable[None] = gone()
+    await it.shelf.remove(KEY, request)
+    assert it.data is None
+    it.shows("DELETED", raw(3, a="old"))
+    assert it.data is None
+    it.shows("ADDED", raw(4, a="anew"))
+    assert it.data == {"a": "anew"}
+
+
+async def test_a_new_term_believes_the_watch_alone() -> None:
+    it = Watched()
+    it.shows("ADDED", raw(2, a="old"))
+    await it.write(raw(3, a="new"))
+    it.shelf.forget_writes()
+    assert it.data == {"a": "old"}

@@ -1,0 +1,116 @@
+"""What agents are told, and when it changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stoker.api.to_intent import Settled, intent_for, settle
+from stoker.api.manifests.codec import from_wire
+from stoker.api.kinds.stoker import Stoker
+from stoker.controller.owned.metadata import Delivery, Installation, delivery, instructions
+from stoker.controller.rollout import Release
+from stoker.controller.cache.gateways import Fleet
+from stoker.controller.spec.load import Understood
+from stoker.domain.protocol import Metadata
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+
+URL = RepoUrl("https://git.test/plant.git")
+MAIN, V1 = GitRef("main"), GitRef("v1")
+OLD, NEW = CommitId("a" * 40), CommitId("b" * 40)
+TOLD = Metadata(commit=OLD, ref=MAIN, trigger="webhook", triggered_at="then", git_url=URL)
+
+
+@pytest.mark.parametrize(
+    ("found", "ref", "published", "expected"),
+    [
+        pytest.param(OLD, MAIN, None, Delivery(OLD, MAIN, "polling", "now"), id="the first time"),
+        pytest.param(OLD, MAIN, TOLD, Delivery(OLD, MAIN, "webhook", "then"), id="nothing new"),
+        pytest.param(NEW, MAIN, TOLD, Delivery(NEW, MAIN, "polling", "now"), id="a new commit"),
+        pytest.param(OLD, V1, TOLD, Delivery(OLD, V1, "polling", "now"), id="another name of the same"),
+        pytest.param(None, V1, TOLD, Delivery(OLD, MAIN, "webhook", "then"), id="not found: all stays"),
+        pytest.param(None, MAIN, None, Delivery(None, MAIN), id="nothing is known"),
+        pytest.param(
+            None,
+            MAIN,
+            replace(TOLD, git_url=RepoUrl("https://git.test/other.git")),
+            Delivery(None, MAIN),
+            id="the commit of another repository means nothing here",
+        ),
+    ],
+)
+def test_commit_and_ref_change_together_or_not_at_all(
+    found: CommitId | None, ref: GitRef, published: Metadata | None, expected: Delivery
+) -> None:
+    assert delivery(found, ref, URL, published, trigger="polling", now="now") == expected
+
+
+def understood(annotations: dict[str, str] | None = None, **spec: Any) -> Understood:
+    meta = {"name": "line", "namespace": "plant", "generation": 3, "annotations": annotations or {}}
+    git = {"repo": str(URL), "ref": "main", **spec.pop("git", {})}
+    settled: Settled[Any] = settle(from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker))
+    return Understood(settled, intent_for(settled), (), (), ())
+
+
+def told(known: Understood, **more: Any) -> Metadata:
+    what = Delivery(OLD, MAIN, "spec", "now")
+    installation = Installation(cluster_name="north", require_known_hosts=True)
+    return instructions(
+        known, Fleet(), what, Release(), {}, paused=more.pop("paused", False), installation=installation
+    )
+
+
+def test_every_key_is_there_and_can_be_read_again() -> None:
+    key = {"name": "gateway", "key": "apiKey"}
+    login = {"token": {"secretRef": {"name": "forge", "key": "token"}}}
+    made = told(
+        understood(git={"auth": login}, gateway={"apiKeySecretRef": key}, excludePatterns=["a/{b,c}", "d"])
+    )
+    data = made.data()
+    assert Metadata.parse(data) == made
+    assert {name: data[name] for name in ("commit", "ref", "trigger", "triggeredAt", "gitURL")} == {
+        "commit": OLD,
+        "ref": "main",
+        "trigger": "spec",
+        "triggeredAt": "now",
+        "gitURL": URL,
+    }
+    assert (data["authType"], data["authSecretName"], data["authSecretKey"]) == ("token", "forge", "token")
+    assert (data["apiKeySecret"], data["apiKeySecretKey"]) == ("gateway", "apiKey")
+    assert (data["gatewayPort"], data["gatewayTLS"]) == ("8043", "true"), "what is unset is made concrete"
+    assert (data["paused"], data["terminating"], data["protocolVersion"]) == ("false", "false", "1")
+    assert data["excludePatterns"] == "a/{b,c},d"
+    spec = json.loads(data["agentSpec"])
+    assert (spec["clusterName"], spec["requireKnownHosts"]) == ("north", True)
+
+
+def test_a_request_changes_nothing_for_the_agents_and_an_approval_does() -> None:
+    plain = told(understood())
+    asked = told(
+        understood({"stoker.io/requested-at": "2026-03-02T08:00:00Z", "stoker.io/requested-ref": "v1"})
+    )
+    approved = told(understood({"stoker.io/approved-plan": "0123456789abcdef"}))
+    assert asked == plain
+    assert approved != plain
+
+
+def test_agents_never_learn_of_an_app_or_of_alarms() -> None:
+    app = {"appId": 1, "installationId": 2, "privateKeySecretRef": {"name": "app", "key": "pem"}}
+    alarm = {"enabled": True, "webhooks": [{"type": "slack", "url": "https://hooks.test/canary"}]}
+    made = told(understood(git={"auth": {"githubApp": app}}, alerting=alarm))
+    text = json.dumps(made.data())
+    assert "canary" not in text
+    assert "pem" not in text
+    assert (made.auth_type, made.auth_secret and made.auth_secret.name) == ("token", "stoker-git-token-line")
+
+
+def test_a_way_back_is_told_with_the_value_as_its_id() -> None:
+    made = told(understood(rollback={"toCommit": str(NEW)}))
+    assert made.rollback is not None
+    assert (made.rollback.id, made.rollback.to_commit) == (NEW, NEW)
+    snapshot = told(understood(rollback={"toSnapshot": "gw-2026"}))
+    assert snapshot.rollback is not None
+    assert snapshot.rollback.to_snapshot == "gw-2026"

@@ -1,0 +1,104 @@
+"""How long a requested ref counts (C-053)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from stoker.api.to_intent.requests import requests_of
+from stoker.api.spec.status import RequestedRef
+from stoker.controller.spec.effective_ref import (
+    Effective,
+    asked_by,
+    asked_in,
+    effective_ref,
+    without_request,
+)
+from stoker.domain.intent.requests import RefRequest
+from stoker.domain.refs import GitRef
+from stoker.webhooks.receiver.decide import Wish
+from stoker.webhooks.receiver.payloads import Caller
+
+MAIN, V1, V2 = GitRef("main"), GitRef("v1"), GitRef("v2")
+EIGHT = datetime(2026, 3, 2, 8, tzinfo=UTC)
+AT = "2026-03-02T08:00:00.000000Z"
+
+
+def record(ref: str, spec_ref: str, at: str | None = AT) -> RequestedRef:
+    return RequestedRef(ref=ref, at=at, spec_ref=spec_ref)
+
+
+@pytest.mark.parametrize(
+    ("spec", "request_", "recorded", "expected"),
+    [
+        pytest.param(MAIN, None, None, Effective(MAIN), id="nothing was asked for"),
+        pytest.param(MAIN, None, record("v1", "main"), Effective(MAIN), id="it was taken back"),
+        pytest.param(
+            MAIN, RefRequest(V1, EIGHT), None, Effective(V1, record("v1", "main")), id="a new one counts"
+        ),
+        pytest.param(
+            MAIN,
+            RefRequest(V1, EIGHT),
+            record("v1", "main"),
+            Effective(V1, record("v1", "main")),
+            id="it goes on counting",
+        ),
+        pytest.param(
+            V2,
+            RefRequest(V1, EIGHT),
+            record("v1", "main"),
+            Effective(V2, expired=True),
+            id="the spec changed after it",
+        ),
+        pytest.param(
+            V2,
+            RefRequest(MAIN, EIGHT),
+            record("v1", "main"),
+            Effective(MAIN, record("main", "v2")),
+            id="one that came after the change counts",
+        ),
+        pytest.param(
+            V2,
+            RefRequest(V1, datetime(2026, 3, 2, 9, tzinfo=UTC)),
+            record("v1", "main"),
+            Effective(V1, record("v1", "v2", "2026-03-02T09:00:00.000000Z")),
+            id="the same ref asked for anew counts",
+        ),
+        pytest.param(
+            MAIN, RefRequest(V1), None, Effective(V1, record("v1", "main", None)), id="without a time"
+        ),
+    ],
+)
+def test_a_request_counts_until_the_spec_changes_after_it(
+    spec: GitRef, request_: RefRequest | None, recorded: RequestedRef | None, expected: Effective
+) -> None:
+    assert effective_ref(spec, request_, recorded) == expected
+
+
+def test_who_asked_is_told_from_the_annotations() -> None:
+    said = {"stoker.io/requested-at": AT, "stoker.io/requested-by": "webhook", "other/requested-by": "x"}
+    assert asked_in(said, "stoker.io") == ("", AT, "webhook", "", "")
+    assert asked_by(said, "stoker.io") == "webhook"
+    assert asked_by({"stoker.io/requested-by": "alice"}, "stoker.io") == "manual"
+    assert asked_by({"stoker.io/requested-source": "argocd"}, "stoker.io") == "webhook"
+    by_hand = {"stoker.io/requested-at": AT, "stoker.io/requested-by": "alice"}
+    for hour, by in (("07", "manual"), ("09", "webhook")):
+        nudged = {**by_hand, "stoker.io/nudged-at": f"2026-03-02T{hour}:00:00.000000Z"}
+        assert asked_by(nudged, "stoker.io") == by
+    on_the_page = {"stoker.io/nudged-at": AT, "stoker.io/nudged-source": "dashboard"}
+    assert asked_by(on_the_page, "stoker.io") == "manual", "a person and no git server"
+
+
+def test_a_nudge_does_not_bring_an_outlived_request_back_to_life() -> None:
+    requested = {"stoker.io/requested-ref": "v1", "stoker.io/requested-at": AT}
+    nudged = requested | Wish(Caller.GITHUB).annotations("stoker.io", datetime(2026, 3, 2, 9, tzinfo=UTC))
+    assert asked_in(nudged, "stoker.io") != asked_in(requested, "stoker.io")
+    request, _ = requests_of(nudged, "stoker.io")
+    assert effective_ref(V2, request.ref, record("v1", "main")) == Effective(V2, expired=True)
+
+
+def test_what_takes_a_request_away_leaves_nothing_of_it() -> None:
+    assert set(without_request("stoker.io")) == {
+        f"stoker.io/requested-{one}" for one in ("ref", "at", "by", "source")
+    }

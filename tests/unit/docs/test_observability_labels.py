@@ -1,0 +1,67 @@
+"""The words of docs/observability.md beside its names of metrics: of labels, conditions and log lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stoker.agent.sync.outcomes import Result as PassResult
+from stoker.api.registry import KINDS
+from stoker.domain.intent.delivery import AlertKind
+from stoker.kube.runtime.result import Consequence
+from stoker.dashboard.metrics import Login, Ordered
+from stoker.dashboard.view_models import Action
+from stoker.webhooks.receiver.responses import UNKNOWN_CALLER
+from stoker.webhooks.receiver.responses import Result as CallResult
+from stoker.webhooks.receiver.payloads import Caller
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "observability.md").read_text()
+
+# Words that a label may have, where the code has them as an enumeration.
+WORDS = {
+    ("ignition_sync_reconcile_total", "result"): Consequence,
+    ("ignition_sync_syncs_total", "result"): PassResult,
+    ("ignition_sync_webhook_received_total", "source"): (*Caller, UNKNOWN_CALLER),
+    ("ignition_sync_webhook_received_total", "result"): CallResult,
+    ("ignition_sync_alerts_total", "kind"): AlertKind,
+    ("ignition_sync_dashboard_logins_total", "result"): Login,
+    ("ignition_sync_dashboard_orders_total", "kind"): Action,
+    ("ignition_sync_dashboard_orders_total", "result"): Ordered,
+}
+
+
+@pytest.mark.parametrize(("metric", "label"), WORDS, ids=str)
+def test_the_page_has_every_word_of_a_label(metric: str, label: str) -> None:
+    row = re.search(rf"^\| `{metric}` \| `{label}` \| (.+) \|$", PAGE, re.MULTILINE)
+    assert row, "the table of results has it"
+    assert row[1].split(", ") == [str(word) for word in WORDS[metric, label]]
+
+
+def test_the_page_and_the_reference_know_the_same_conditions_of_each_kind() -> None:
+    section = PAGE.partition("\n## Conditions\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([A-Z]\w+) \| ([^|]+) \|", section, re.MULTILINE)
+    with_status = [kind for kind in KINDS if kind.conditions]
+    for kind in with_status:
+        told = {name for name, of in rows if _is_of(kind.name, of)}
+        known = {str(name) for name, text in kind.conditions.items() if not text.endswith("reserved.")}
+        assert told == known, kind.name
+
+
+def _is_of(kind: str, kinds: str) -> bool:
+    """Whether the page means this kind: `all kinds`, `all kinds but X`, or a list."""
+    named = re.findall(r"\b[A-Z]\w+", kinds)
+    return kind not in named if kinds.startswith("all kinds") else kind in named
+
+
+def test_the_page_has_every_log_event_however_its_logger_is_come_by() -> None:
+    """The table is made from the syntax tree; this looks at the text, and so at what that may have missed."""
+    call = re.compile(
+        r'(?<!`)(?:\blog|get_logger\(__name__\))\.(?:debug|info|warning|error|exception)\(\s*"([^"]+)"'
+    )
+    files = [file for file in (ROOT / "src" / "stoker").rglob("*.py") if "testing" not in file.parts]
+    said = {name for file in files for name in call.findall(file.read_text())}
+    assert len(said) > 100
+    assert sorted(name for name in said if f"\n| `{name}` | " not in PAGE) == []

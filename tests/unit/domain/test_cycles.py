@@ -1,0 +1,55 @@
+"""Circles are found and named; diamonds are no circles."""
+
+import pytest
+
+from stoker.domain.cycles import cycle_from, refuse_cycle
+from stoker.domain.errors import InvalidValue
+from stoker.domain.reasons import Reason
+
+
+def test_a_chain_is_no_circle() -> None:
+    assert cycle_from("a", {"a": ["b"], "b": ["c"]}) == ()
+
+
+def test_a_diamond_is_no_circle() -> None:
+    assert cycle_from("top", {"top": ["left", "right"], "left": ["end"], "right": ["end"]}) == ()
+
+
+def test_the_same_dependency_twice_is_no_circle() -> None:
+    assert cycle_from("a", {"a": ["b", "b"]}) == ()
+
+
+def test_a_missing_name_is_no_circle() -> None:
+    assert cycle_from("a", {"a": ["gone"]}) == ()
+    assert cycle_from("gone", {}) == ()
+
+
+def test_something_may_not_wait_for_itself() -> None:
+    assert cycle_from("a", {"a": ["a"]}) == ("a", "a")
+
+
+def test_a_circle_is_named_in_its_order() -> None:
+    assert cycle_from("a", {"a": ["b"], "b": ["c"], "c": ["a"]}) == ("a", "b", "c", "a")
+
+
+def test_a_circle_further_on_is_found_and_named_without_the_way_to_it() -> None:
+    waits = {"start": ["x"], "x": ["ok", "y"], "y": ["z"], "z": ["y"], "ok": []}
+    assert cycle_from("start", waits) == ("y", "z", "y")
+
+
+def test_a_circle_that_cannot_be_reached_is_somebody_elses() -> None:
+    assert cycle_from("a", {"a": [], "b": ["c"], "c": ["b"]}) == ()
+
+
+def test_a_long_chain_does_not_overflow() -> None:
+    waits = {str(n): [str(n + 1)] for n in range(20_000)}
+    assert cycle_from("0", waits) == ()
+    waits["20000"] = ["0"]
+    assert len(cycle_from("0", waits)) == 20_002
+
+
+def test_the_refusal_tells_the_whole_circle() -> None:
+    with pytest.raises(InvalidValue) as refusal:
+        refuse_cycle("a", {"a": ["b"], "b": ["a"]}, what="SyncProfile")
+    assert refusal.value.reason is Reason.DEPENDENCY_CYCLE
+    assert refusal.value.message == "SyncProfile 'a' can never begin: a waits for b waits for a"

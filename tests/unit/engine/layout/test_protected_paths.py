@@ -1,0 +1,86 @@
+"""Places that stay as they are, whatever a repository holds or anybody configures."""
+
+import pytest
+
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.files import Excludes
+from stoker.engine.match.globs import Batch
+from stoker.engine.layout.protected_paths import Protection
+
+NOTHING_SAID = Protection(Excludes())
+API_KEY = "config/resources/core/ignition/api-token/mine/config.json"
+
+THE_GATEWAYS_OWN = [
+    ".sync-staging/0",
+    "projects/.sync-staging/0",
+    ".sync-state/journal",
+    "projects/.sync-state/journal",
+    ".resources/x",
+    "projects/Line/.resources/deep/x",
+    ".uuid",
+    "metro-keystore/x",
+    "keystore/x",
+    "certificates/supplemental/x",
+    "logs/wrapper",
+    "wrapper.log",
+    "backups/x",
+    "db/config.idb",
+    "metricsdb/x",
+    "jar-cache/x",
+    "config/local/x",
+    "config/resources/local/x",
+]
+
+
+@pytest.mark.parametrize("spelt", [str, str.upper])
+@pytest.mark.parametrize("path", THE_GATEWAYS_OWN)
+def test_what_the_gateway_keeps_for_itself_is_neither_delivered_nor_touched(
+    path: str, spelt: type[str]
+) -> None:
+    place = spelt(path)
+    places = Batch([place, "projects/a"])
+    assert NOTHING_SAID.undelivered(places) == {place: "is a place that the gateway keeps for itself"}
+    assert NOTHING_SAID.covering(places) == NOTHING_SAID.sparing(places) == {place}
+    assert NOTHING_SAID.covers(place)
+    assert NOTHING_SAID.spares(place)
+
+
+@pytest.mark.parametrize("path", ["projects/logs/x", "projects/x.log", "config/resources/core/x", "db.json"])
+def test_a_name_like_one_of_the_gateways_elsewhere_is_anybodys(path: str) -> None:
+    places = Batch([path])
+    assert not NOTHING_SAID.undelivered(places)
+    assert not NOTHING_SAID.covering(places)
+    assert not NOTHING_SAID.covers(path)
+
+
+def test_what_is_excluded_stays_and_is_said_to_be_excluded() -> None:
+    protection = Protection(Excludes(patterns=("p/x", "logs/")))
+    places = Batch(["logs/a", "p/a", "p/x"])
+    assert protection.undelivered(places) == {"logs/a": "is excluded", "p/x": "is excluded"}
+    assert protection.covering(places) == protection.sparing(places) == {"logs/a", "p/x"}
+    assert protection.covers("p/x")
+    assert not protection.covers("p/a")
+
+
+def test_what_somebody_made_mandatory_stays_and_stops_a_repository_that_has_it() -> None:
+    protection = Protection(Excludes(mandatory=("p/x",)))
+    places = Batch(["p/a", "p/x"])
+    with pytest.raises(Stalled, match="p/x"):
+        protection.undelivered(places)
+    assert protection.covering(places) == protection.sparing(places) == {"p/x"}
+    assert protection.covers("p/x")
+    assert protection.spares("p/x")
+    assert Protection(Excludes(patterns=("p/",), mandatory=("p/x",))).undelivered(places) == {
+        "p/a": "is excluded",
+        "p/x": "is excluded",
+    }
+
+
+@pytest.mark.parametrize("path", [API_KEY, API_KEY.upper()])
+def test_an_api_key_of_others_stays_and_ours_is_delivered(path: str) -> None:
+    places = Batch([path])
+    assert NOTHING_SAID.sparing(places) == {path}
+    assert NOTHING_SAID.spares(path)
+    assert not NOTHING_SAID.covers(path)
+    assert not NOTHING_SAID.covering(places)
+    assert not NOTHING_SAID.undelivered(places)

@@ -1,0 +1,124 @@
+"""Guards: what stops a plan, and what a person can approve."""
+
+import pytest
+
+from stoker.domain.intent.files import DeletionPolicy, Excludes
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.guards import why_stalled
+from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.live import Live, LiveEntry, LiveKind
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.domain.git_objects import FileVersion, blob_of
+from stoker.engine.plan.planner import plan
+from stoker.engine.plan.plan import Plan
+from stoker.engine.layout.protected_paths import Protection
+
+POLICY = DeletionPolicy()
+VERSION = FileVersion(blob_of(b"1"))
+QUIET = Live(walked=True)
+
+
+def desired(
+    *paths: str,
+    delivered: tuple[str, ...] = ("s -> d",),
+    undelivered: tuple[str, ...] = (),
+    missed: tuple[str, ...] = (),
+) -> Desired:
+    return Desired(
+        files=dict.fromkeys(sorted(paths), VERSION),
+        managed=Managed(folders=frozenset({RelPath("d")})),
+        protection=Protection(Excludes()),
+        delivered=frozenset(delivered),
+        undelivered=frozenset(undelivered),
+        missed={place: f"t -> {place}" for place in missed},
+    )
+
+
+def wrote(*paths: str, mappings: frozenset[str] = frozenset()) -> Ledger:
+    kept = dict.fromkeys(paths, record(VERSION))
+    return Ledger(kept, mappings=mappings, folders=frozenset({"d"}), mirrored=frozenset({"d"}))
+
+
+def judged(wanted: Desired, ledger: Ledger | None, live: Live = QUIET) -> tuple[Plan, str, Reason | None]:
+    made = plan(wanted, live, ledger, POLICY)
+    stalled = why_stalled(made, wanted, ledger, POLICY)
+    return (
+        made,
+        stalled.message if stalled is not None else "",
+        stalled.reason if stalled is not None else None,
+    )
+
+
+def many(count: int) -> list[str]:
+    return [f"d/{number}" for number in range(count)]
+
+
+def test_more_deletions_than_the_budget_stall_until_exactly_this_plan_is_approved() -> None:
+    ledger = wrote("d/a", *many(51))
+    wanted = desired("d/a")
+    made, message, reason = judged(wanted, ledger)
+    assert reason is Reason.DELETION_BUDGET_EXCEEDED
+    assert f"approve plan {made.digest}" in message
+    assert why_stalled(made, wanted, ledger, POLICY, approved="0" * 64) is not None
+    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is None
+
+
+@pytest.mark.parametrize(("deleted", "kept"), [(50, 0), (51, 51), (51, 50), (100, 100)])
+def test_few_files_or_a_small_part_of_them_stay_within_the_budget(deleted: int, kept: int) -> None:
+    staying = [f"d/stay{number}" for number in range(kept)] + ["d/a"]
+    made, message, _ = judged(desired(*staying), wrote(*many(deleted), *staying))
+    assert len(made.removals) == deleted
+    assert not message
+
+
+def test_files_of_others_count_against_the_budget_too() -> None:
+    strangers = Live({path: LiveEntry(LiveKind.FILE) for path in many(51)}, walked=True)
+    made, _, reason = judged(desired("d/a"), wrote("d/a"), strangers)
+    assert len(made.removals) == 51
+    assert reason is Reason.DELETION_BUDGET_EXCEEDED
+
+
+def test_a_mapping_that_gives_nothing_loses_nothing_at_its_destination_unless_that_is_approved() -> None:
+    ledger, wanted = wrote("d/a", "e/ours"), desired("d/a", missed=("e", "d"))
+    made, message, reason = judged(wanted, ledger)
+    assert reason is Reason.SOURCE_EMPTY
+    assert "t -> e gives no file" in message
+    assert "e/ours" in message
+    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is None
+
+
+def test_what_another_mapping_manages_may_go_from_the_destination_of_one_that_gives_nothing() -> None:
+    made, message, _ = judged(desired("d/a", missed=("d", "e")), wrote("d/a", "d/gone", "f/gone"))
+    assert [delete.path for delete in made.deletions] == ["d/gone", "f/gone"]
+    assert not message
+
+
+def test_a_mapping_that_gave_files_before_and_gives_none_now_stalls_until_that_is_approved() -> None:
+    ledger = wrote("d/a", "e/core", mappings=frozenset({"t -> e"}))
+    wanted = desired("d/a", undelivered=("t -> e",), missed=("e",))
+    made, message, reason = judged(wanted, ledger)
+    assert reason is Reason.SOURCE_EMPTY
+    assert "t -> e gave files before" in message
+    assert made.digest in message
+    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is None
+    assert "t -> e" not in made.facts.mappings, "the next pass asks no more"
+
+
+def test_a_mapping_that_never_gave_files_may_be_absent() -> None:
+    wanted = desired("d/a", undelivered=("t -> e",))
+    for ledger in (None, wrote("d/a", mappings=frozenset({"s -> d"}))):
+        assert not judged(wanted, ledger)[1]
+
+
+@pytest.mark.parametrize("ledger", [None, wrote("d/a")])
+def test_a_source_that_gives_nothing_at_all_changes_nothing_whoever_approves(ledger: Ledger | None) -> None:
+    wanted = desired(delivered=(), undelivered=("s -> d",))
+    made, message, reason = judged(wanted, ledger)
+    assert reason is Reason.SOURCE_EMPTY
+    assert "give no file" in message
+    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is not None
+
+
+def test_where_nothing_was_written_there_is_nothing_to_lose() -> None:
+    assert not judged(desired(delivered=(), undelivered=("s -> d",)), Ledger())[1]

@@ -1,0 +1,128 @@
+"""The value that everybody reads: what a digest names, and what a plan is without some of its parts."""
+
+from dataclasses import replace
+
+import pytest
+
+from stoker.domain.paths import RelPath
+from stoker.engine.plan.ledger import STAT, Ledger, record
+from stoker.domain.git_objects import FileVersion, Held, Note, blob_of
+from stoker.engine.plan.plan import Delete, Facts, Plan, SetMode, Write
+
+ONE = FileVersion(blob_of(b"1"))
+TWO = FileVersion(blob_of(b"2"))
+
+
+def write(path: str, version: FileVersion = ONE, *, replaces: bool = False) -> Write:
+    return Write(RelPath(path), version, replaces)
+
+
+def delete(path: str) -> Delete:
+    return Delete(RelPath(path))
+
+
+WHOLE = Plan(
+    clearings=(delete("p/clear"), delete("q/clear")),
+    writes=(write("p/add"), write("p/modify", replaces=True), write("q/add")),
+    modes=(SetMode(RelPath("p/mode"), ONE), SetMode(RelPath("q/mode"), ONE)),
+    deletions=(delete("p/delete"), delete("q/delete"), delete("pq/delete")),
+    orphans_kept=(RelPath("p/theirs"),),
+    facts=Facts(kept=frozenset({"p/theirs", "p/other"})),
+)
+
+
+def paths(plan: Plan) -> list[str]:
+    return [action.path for action in plan.actions]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Plan(writes=(write("a"),)), Plan(writes=(write("b"),))),
+        (Plan(writes=(write("a", ONE),)), Plan(writes=(write("a", TWO),))),
+        (Plan(writes=(write("a"),)), Plan(writes=(write("a", FileVersion(ONE.blob, executable=True)),))),
+        (Plan(writes=(write("a"),)), Plan(modes=(SetMode(RelPath("a"), ONE),))),
+        (Plan(writes=(write("a"),)), Plan(deletions=(delete("a"),))),
+        (Plan(deletions=(delete("a"), delete("b"))), Plan(deletions=(delete("adelete b"),))),
+        (Plan(deletions=(delete("a"),)), Plan(deletions=(delete("a"), delete("b")))),
+        (Plan(), Plan(clearings=(delete("a"),))),
+    ],
+    ids=["path", "content", "mode", "verb", "deletion", "names run together", "one more", "clearing"],
+)
+def test_two_plans_that_do_different_things_have_different_digests(one: Plan, other: Plan) -> None:
+    assert one.digest != other.digest
+
+
+def test_rewrites_are_those_of_files_that_are_there_and_removals_are_all_that_goes() -> None:
+    assert [one.path for one in WHOLE.rewrites] == ["p/modify", "p/mode", "q/mode"]
+    assert [one.path for one in WHOLE.removals] == [
+        "p/clear",
+        "q/clear",
+        "p/delete",
+        "q/delete",
+        "pq/delete",
+    ]
+
+
+def test_with_orphans_they_go_in_order_and_nobody_is_asked_again() -> None:
+    more = WHOLE.with_orphans()
+    assert [one.path for one in more.deletions] == ["p/delete", "p/theirs", "pq/delete", "q/delete"]
+    assert more.orphans_kept == ()
+    assert more.facts.kept == {"p/other"}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        Plan(refused=(Note("a", "is refused"),)),
+        Plan(conflicts=(Note("a", "is in the way"),)),
+        Plan(lingering=True),
+        Plan(held=(Held("p", "somebody works there"),)),
+    ],
+    ids=["refused", "conflict", "lingering", "held"],
+)
+def test_a_plan_that_leaves_something_out_does_not_deliver_all(left: Plan) -> None:
+    assert not left.delivers_all
+    assert Plan(skipped=(Note("a", "is excluded"),)).delivers_all
+
+
+def test_of_a_place_that_is_held_nothing_happens_and_the_rest_goes_on() -> None:
+    held = Held("p", "somebody works there")
+    made = WHOLE.holding([held], Ledger(commit="c" * 40))
+    assert paths(made) == ["q/clear", "q/add", "q/mode", "q/delete", "pq/delete"]
+    assert made.held == (held,)
+    assert made.facts.held == {f"{'c' * 40} p"}
+    assert made.facts.kept == WHOLE.facts.kept
+    assert WHOLE.holding([], Ledger()) is WHOLE
+
+
+def test_a_place_that_stays_held_is_still_at_the_commit_at_which_it_was_left() -> None:
+    before = Ledger(commit="b" * 40, held=frozenset({f"{'a' * 40} p"}))
+    made = WHOLE.holding([Held("p", "x"), Held("q", "x")], before)
+    assert made.facts.held == {f"{'a' * 40} p", f"{'b' * 40} q"}
+    assert WHOLE.holding([Held("p", "x")], None).facts.held == {" p"}
+
+
+def test_what_means_the_same_is_not_written_and_is_remembered_as_it_lies_there() -> None:
+    stat = STAT.pack(1, 2, 3, 4, 0)
+    known = replace(WHOLE, remembered={"p/known": record(TWO)})
+    made = known.adopting({"p/modify": stat, "p/nowhere": stat})
+    assert [one.path for one in made.writes] == ["p/add", "q/add"]
+    assert made.remembered == {"p/known": record(TWO), "p/modify": record(ONE, stat)}
+
+
+def test_machines_are_told_what_is_done_to_each_file() -> None:
+    told = WHOLE.as_json()["actions"]
+    assert isinstance(told, list)
+    assert [one["action"] for one in told] == [
+        "delete",
+        "delete",
+        "add",
+        "modify",
+        "add",
+        "mode",
+        "mode",
+        "delete",
+        "delete",
+        "delete",
+    ]

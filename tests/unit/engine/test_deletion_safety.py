@@ -1,0 +1,257 @@
+"""Promises on which deletions rest: what is managed, what is kept, and a short way that says no less."""
+
+import pytest
+
+from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind, Orphans, WhenMissing
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.paths import RelPath
+from stoker.engine.layout.layout import Layout
+from stoker.engine.plan.ledger import STAT, Ledger, record, stat_of, version_of
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.transform.three_way_text_merge import merge3
+from stoker.engine.layout.incremental_collisions import may_clash
+from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, TreeChange, blob_of
+from stoker.engine.transform.transform import Transforming
+
+Files = dict[str, str]
+
+
+def version(text: str, *, executable: bool = False) -> FileVersion:
+    return FileVersion(blob_of(text.encode()), executable)
+
+
+def tree(files: Files, *refused: Refusal) -> Tree:
+    return Tree({path: version(text) for path, text in files.items()}, refused)
+
+
+def layout(*mappings: Mapping, excludes: tuple[str, ...] = ()) -> Layout:
+    return Layout(FilesIntent(mappings, excludes=Excludes(excludes)), TemplateValues())
+
+
+def ledger_of(laid: Layout, files: Files, *more: str) -> Ledger:
+    """After a complete pass over these files; `more` are paths that it names besides."""
+    desired = laid.map(tree(files))
+    return Ledger(
+        {path: record(one) for path, one in desired.files.items()}
+        | dict.fromkeys(more, record(version("1"))),
+        mappings=desired.delivered,
+        folders=frozenset(desired.managed.folders),
+        given=desired.given,
+        settings=laid.settings,
+        complete=True,
+    )
+
+
+def traced(laid: Layout, before: Files, after: Files, *more: str) -> Desired | None:
+    """The short way from one commit to the next."""
+
+    def at(files: Files, path: str) -> FileVersion | None:
+        return version(files[path]) if path in files else None
+
+    paths = [path for path in sorted({**before, **after}) if before.get(path) != after.get(path)]
+    changes = [TreeChange(path, at(before, path), at(after, path)) for path in paths]
+    answers = {path: version(after[path]) for path in laid.questions(changes) if path in after}
+    return laid.map_changes(changes, answers, ledger_of(laid, before, *more))
+
+
+# --- the short way ------------------------------------------------------------------------------------------
+
+
+def test_the_short_way_says_of_what_changed_all_that_the_whole_commit_says() -> None:
+    laid = layout(
+        Mapping("s", "d", orphans=Orphans.OWNED),
+        Mapping("t", "e"),
+        Mapping("none", "f"),
+        excludes=("**/*.bak",),
+    )
+    before = {"s/a": "1", "s/b": "1", "s/old.bak": "1", "t/c": "1", "t/d": "1"}
+    after = {"s/a": "2", "s/b": "1", "s/old.bak": "2", "s/new.bak": "1", "t/c": "1"}
+    short, whole = traced(laid, before, after), laid.map(tree(after))
+    assert short is not None
+    assert short.files == {"d/a": whole.files["d/a"]}
+    assert short.removed == {"e/d"}
+    assert set(short.skipped) == {Note("d/new.bak", "is excluded"), Note("d/old.bak", "is excluded")}
+    assert set(short.skipped) <= set(whole.skipped)
+    for name in ("managed", "given", "delivered", "undelivered", "missed", "orphans", "settings", "excludes"):
+        assert getattr(short, name) == getattr(whole, name), name
+    assert whole.missed == {"f": "none -> f"}
+    assert whole.orphans == {"d": Orphans.OWNED}
+
+
+def test_the_short_way_removes_nothing_that_is_excluded_although_the_ledger_names_it() -> None:
+    laid = layout(Mapping("s", "d"), excludes=("**/*.bak",))
+    short = traced(laid, {"s/a": "1", "s/x.bak": "1"}, {"s/a": "2"}, "d/x.bak")
+    assert short is not None
+    assert short.removed == frozenset()
+
+
+def test_a_path_that_becomes_too_long_below_its_destination_needs_all_of_the_commit() -> None:
+    deep = "s/" + "/".join(["d" * 100] * 39)
+    assert RelPath(deep)
+    laid = layout(Mapping("s", "e" * 200))
+    assert traced(laid, {"s/a": "1"}, {"s/a": "1", deep: "1"}) is None
+
+
+def test_a_file_whose_place_a_stand_in_would_take_is_never_just_removed() -> None:
+    laid = layout(Mapping("c", "x"), Mapping("ext", "x", when_missing=WhenMissing.CONFIG_MODE))
+    before, after = {"c/config-mode.json": "{}", "c/a": "1"}, {"c/a": "1"}
+    assert "x/config-mode.json" in laid.map(tree(after)).files
+    assert traced(laid, before, after) is None
+
+
+def test_a_change_in_a_collection_that_is_there_goes_the_short_way() -> None:
+    laid = layout(Mapping("ext", "x", when_missing=WhenMissing.CONFIG_MODE))
+    short = traced(laid, {"ext/a": "1"}, {"ext/a": "2"})
+    assert short is not None
+    assert short.files == {"x/a": version("2")}
+
+
+def test_of_several_files_that_give_way_the_short_way_takes_the_same_as_the_long_one() -> None:
+    laid = layout(
+        Mapping("core", "d"),
+        Mapping("one", "d", gives_way=("mode.json",)),
+        Mapping("two", "d", gives_way=("mode.json",)),
+    )
+    others = {"core/a": "1", "one/b": "1", "two/c": "1", "one/mode.json": "one", "two/mode.json": "two"}
+    after = others
+    short, whole = traced(laid, {"core/mode.json": "core", **others}, after), laid.map(tree(after))
+    assert short is not None
+    assert short.files == {"d/mode.json": version("one")}
+    assert whole.files["d/mode.json"] == version("one")
+    assert short.given == whole.given, "a file counts for its mapping although it gives way"
+
+
+def test_a_mapping_for_a_file_says_nothing_of_a_longer_name() -> None:
+    laid = layout(Mapping("s/a", "x", MappingKind.FILE), Mapping("t", "d"))
+    short = traced(laid, {"s/a": "1", "t/b": "1"}, {"s/a": "1", "s/ab": "2", "t/b": "2"})
+    assert short is not None
+    assert short.files == {"d/b": version("2")}
+    assert laid.routes[0].origin("x/below") is None
+
+
+# --- names --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["Line 1 (old)", "C++", "a.b[1]", "x|y"])
+def test_a_name_in_a_folder_whose_own_name_looks_like_a_pattern_is_noticed(folder: str) -> None:
+    there = [f"{folder}/view", f"{folder}/other"]
+    assert may_clash([f"{folder}/View"], frozenset(), there)
+    assert not may_clash([f"{folder}/new"], frozenset(), there)
+
+
+# --- managed and kept places --------------------------------------------------------------------------------
+
+
+def test_a_managed_place_holds_itself_and_what_lies_in_it_and_nothing_beside() -> None:
+    managed = Managed.of({"d/", "x/one.json"})
+    assert all(managed.hold(path) for path in ("d", "d/a", "d/a/b", "x/one.json"))
+    assert not any(managed.hold(path) for path in ("da", "x", "x/two.json", "x/one.json.bak"))
+
+
+def test_what_is_taken_out_later_adds_to_what_was_kept_and_named_before() -> None:
+    link = Refusal("s/q/bad", RelPath("s/q/bad"), RefusalKind.AMBIGUOUS)
+    desired = layout(Mapping("s", "d")).map(tree({"s/a": "1", "s/p/big": "pointer"}, link))
+    without = desired.without({"d/p/big": "is none"})
+    assert without.kept == {"d/q/bad", "d/p/big"}
+    assert without.incomplete == {"d/q", "d/p"}
+    assert [note.path for note in without.refused] == ["s/q/bad", "d/p/big"]
+
+
+def test_a_shaped_file_stays_executable_and_one_that_was_taken_out_does_not_come_back() -> None:
+    given = Tree({"s/run": version("1", executable=True), "s/a": version("1")})
+    desired = layout(Mapping("s", "d")).map(given).without({"d/a": "is none"})
+    derived = desired.derived({"d/run": version("2").blob, "d/a": version("2").blob})
+    assert derived.files == {"d/run": version("2", executable=True)}
+
+
+# --- the whole commit ---------------------------------------------------------------------------------------
+
+
+def test_a_folder_gives_nothing_of_its_neighbours_however_alike_their_names_are() -> None:
+    neighbours = ("line1", "line10", "line1-old", "line1.bak", "line1 (2)", "line", "line1:x", "line10/line1")
+    source = tree({f"{folder}/a": folder for folder in neighbours})
+    assert layout(Mapping("line1", "d")).map(source).files == {"d/a": version("line1")}
+
+
+def test_beside_names_that_collide_nothing_is_told_to_be_complete() -> None:
+    source = tree({"s/r/View": "1", "s/r/view": "2", "s/r/resource.json": "3", "s/q/resource.json": "4"})
+    desired = layout(Mapping("s", "d")).map(source)
+    assert desired.incomplete == {"d/r"}
+
+
+def test_where_a_name_is_none_its_folder_is_not_complete() -> None:
+    bad = Refusal("s/r/..", RelPath("s/r"), RefusalKind.BAD_NAME)
+    desired = layout(Mapping("s", "d")).map(tree({"s/r/resource.json": "1"}, bad))
+    assert desired.kept == {"d/r"}
+    assert desired.incomplete == {"d/r"}
+
+
+def test_a_file_whose_place_would_be_none_keeps_all_of_the_destination() -> None:
+    deep = "/".join(["d" * 100] * 39)
+    desired = layout(Mapping("s", "e" * 200)).map(tree({f"s/{deep}": "1", "s/a": "2"}))
+    assert list(desired.files) == [f"{'e' * 200}/a"]
+    assert desired.kept == {"e" * 200}
+
+
+@pytest.mark.parametrize(
+    ("files", "refused"),
+    [
+        ({"here/ext": "a file"}, ()),
+        ({}, (Refusal("here", RelPath("here"), RefusalKind.SYMLINK),)),
+        ({}, (Refusal("here/ext", RelPath("here/ext"), RefusalKind.SUBMODULE),)),
+    ],
+    ids=["a file", "below a symlink", "a submodule"],
+)
+def test_a_source_of_which_the_commit_has_anything_is_not_stood_in_for(
+    files: Files, refused: tuple[Refusal, ...]
+) -> None:
+    laid = layout(Mapping("s", "d"), Mapping("here/ext", "x", when_missing=WhenMissing.CONFIG_MODE))
+    assert list(laid.map(tree({"s/a": "1", **files}, *refused)).files) == ["d/a"]
+
+
+def test_a_bad_name_beside_a_missing_source_is_not_in_its_way() -> None:
+    laid = layout(Mapping("s", "d"), Mapping("here/ext", "x", when_missing=WhenMissing.CONFIG_MODE))
+    bad = Refusal("here/..", RelPath("here"), RefusalKind.BAD_NAME)
+    assert list(laid.map(tree({"s/a": "1"}, bad)).files) == ["d/a", "x/config-mode.json"]
+
+
+def test_a_file_that_a_later_mapping_lays_over_a_template_is_none() -> None:
+    values = TemplateValues(gateway_name="gw")
+    intent = FilesIntent((Mapping("t", "d", template=True), Mapping("s", "d")))
+    laid = Layout(intent, values, Transforming(intent.transforms, values))
+    desired = laid.map(tree({"t/a": "{{.GatewayName}}", "t/b": "{{.GatewayName}}", "s/b": "{{.Mine}}"}))
+    assert list(desired.recipes) == ["d/a"]
+    assert desired.recipes["d/a"].apply(b"{{.GatewayName}}") == b"gw"
+
+
+# --- the ledger ---------------------------------------------------------------------------------------------
+
+
+def test_a_place_that_is_held_is_at_its_own_commit_and_every_other_at_that_of_the_ledger() -> None:
+    ledger = Ledger(held=frozenset({"aaa projects/Line 1", "bbb projects/Line"}), commit="ccc")
+    places = ("projects/Line 1", "projects/Line", "projects/1")
+    assert [ledger.held_at(place) for place in places] == ["aaa", "bbb", "ccc"]
+
+
+@pytest.mark.parametrize("executable", [True, False])
+def test_what_the_ledger_keeps_of_a_file_is_what_was_written(executable: bool) -> None:
+    stat = STAT.pack(1, 2, 3, 4, executable)
+    kept = record(version("1", executable=executable), stat)
+    assert version_of(kept) == version("1", executable=executable)
+    assert stat_of(kept) == stat
+    ledger = Ledger({"d/a": kept})
+    assert ledger.version("d/a") == version("1", executable=executable)
+    assert ledger.version("d/b") is None
+
+
+# --- two changes of one text --------------------------------------------------------------------------------
+
+
+def test_what_both_changed_in_the_same_way_is_merged_once_beside_other_changes() -> None:
+    assert merge3(b"a\nb\nc\n", b"A\nb\nc\n", b"A\nb\nC\n") == b"A\nb\nC\n"
+    assert merge3(b"a\nb\nc\n", b"A\nb\nC\n", b"A\nb\nc\n") == b"A\nb\nC\n"
+
+
+def test_lines_that_come_again_at_the_end_hide_no_contradiction() -> None:
+    base = b"p\nx\nx\n"
+    assert merge3(base, base + b"q\nx\nx\n", base + b"other\n") is None

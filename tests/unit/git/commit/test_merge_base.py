@@ -1,0 +1,92 @@
+"""Where two branches parted, never believed from too little history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.git.remote.remote import Remote
+from stoker.git.auth.credentials import Access
+from stoker.git.process.runner import GitRunner
+from stoker.git.signature.ancestry import DEPTHS
+from stoker.git.commit.merge_base import fork_of
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+
+MAIN, OURS = GitRef("main"), GitRef("refs/heads/ours")
+WHO = {
+    f"GIT_{role}_{key}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for key, value in (("NAME", "a"), ("EMAIL", "a@example.test"), ("DATE", "1767225600 +0000"))
+}
+
+
+async def nothing_needed() -> Access:
+    return Access()
+
+
+class World:
+    """A repository behind a server."""
+
+    def __init__(self, folder: Path, server: GitHttpServer) -> None:
+        self.server = server
+        self.repository = Repository.create(server.root / "r.git")
+        self.remote = Remote(GitRunner(folder / "cache"), RepoUrl(server.url("r.git")), nothing_needed)
+
+    def line(self, count: int) -> CommitId:
+        """That many commits more on the ref, in one go."""
+        began = f"from {self.repository.tip()}\n" if self.repository.has_branch("main") else ""
+        head = "commit refs/heads/main\ncommitter a <a@example.test> 1767225600 +0000\ndata 1\nx\n"
+        commits = [
+            f"{head}{began if not at else ''}M 100644 inline a\ndata 4\n{at:04}\n" for at in range(count)
+        ]
+        self.repository.git("fast-import", "--quiet", stdin="".join(commits).encode())
+        return self.repository.tip()
+
+    def join(self, branch: str, other: str) -> CommitId:
+        """A commit with two parents, which has the tree of the first."""
+        parents = ["-p", branch, "-p", other]
+        made = self.repository.git("commit-tree", f"{branch}^{{tree}}", *parents, "-m", "join", env=WHO)
+        self.repository.set_branch(branch, made.decode().strip())
+        return self.repository.tip(branch)
+
+    async def fork(self) -> CommitId | None:
+        main, ours = self.repository.tip("main"), self.repository.tip("ours")
+        return await fork_of(self.remote, main, MAIN, ours, OURS)
+
+
+@pytest.fixture
+def world(tmp_path: Path, git_http: GitHttpServer) -> World:
+    return World(tmp_path, git_http)
+
+
+async def test_an_old_branch_that_was_merged_late_hides_no_later_meeting(world: World) -> None:
+    began = world.repository.commit({"a": "0"})
+    world.repository.commit({"ours": "1"}, branch="ours", onto=began)
+    world.repository.commit({"feature": "1"}, branch="feature", onto=began)
+    caught_up = world.repository.commit({"a": "1"})
+    world.join("ours", caught_up)
+    world.line(DEPTHS[0] + 10)
+    world.join("main", "feature")
+    assert await world.fork() == caught_up
+
+
+async def test_what_is_near_is_known_without_the_whole_history(world: World) -> None:
+    began = world.line(DEPTHS[0] + 10)
+    world.repository.commit({"ours": "1"}, branch="ours", onto=began)
+    world.repository.commit({"a": "later"})
+    world.server.requests.clear()
+    assert await world.fork() == began
+    near = len(world.server.requests)
+    world.line(DEPTHS[0] + 10)
+    world.server.requests.clear()
+    assert await world.fork() == began
+    assert len(world.server.requests) > near
+
+
+async def test_lines_that_never_met_have_no_fork(world: World) -> None:
+    world.repository.commit({"a": "0"})
+    world.repository.commit({"ours": "1"}, branch="ours")
+    assert await world.fork() is None

@@ -1,0 +1,112 @@
+"""Who is believed, and how much of what they send is taken."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+
+import pytest
+
+from stoker.http_server.request_signatures import authentic, bears, claims_to_know, read_capped, shows, signs_with
+from stoker.domain.secrets import Secret
+
+SECRET = Secret("s3cret")
+BODY = b'{"ref": "refs/heads/main"}'
+
+
+def signature(body: bytes = BODY, key: bytes = b"s3cret") -> str:
+    return hmac.new(key, body, hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Hub-Signature-256": f"sha256={signature()}"},
+        {"X-Hub-Signature": f"sha256={signature()}"},
+        {"X-Gitea-Signature": signature()},
+        {"X-Forgejo-Signature": signature()},
+        {"X-Gogs-Signature": signature().upper()},
+        {"X-Gitlab-Token": "s3cret"},
+        {"Authorization": "Bearer s3cret"},
+        {"Authorization": "bearer  s3cret"},
+    ],
+)
+def test_every_forge_is_believed_that_knows_the_secret(headers: dict[str, str]) -> None:
+    assert authentic(headers, BODY, SECRET)
+    assert not authentic(headers, BODY, Secret("another"))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-Hub-Signature-256": ""},
+        {"X-Hub-Signature-256": "sha256="},
+        {"X-Hub-Signature-256": f"sha256={signature(b'other')}"},
+        {"X-Hub-Signature-256": f"sha1={signature()}"},
+        {"X-Gitlab-Token": ""},
+        {"X-Gitlab-Token": "s3cre"},
+        {"X-Gitlab-Token": "s\xe9cret"},
+        {"Authorization": "Basic s3cret"},
+        {"Authorization": "s3cret"},
+        {"X-Hub-Signature-256": "\udcff"},
+    ],
+)
+def test_nobody_else_is(headers: dict[str, str]) -> None:
+    assert not authentic(headers, BODY, SECRET)
+
+
+def test_each_way_to_know_a_secret_is_its_own() -> None:
+    signed = {"X-Hub-Signature-256": f"sha256={signature()}"}
+    assert signs_with(signed, BODY, SECRET)
+    assert not shows(signed, SECRET)
+    assert not bears(signed, SECRET)
+    assert bears({"Authorization": "Bearer s3cret"}, SECRET)
+    assert shows({"X-Gitlab-Token": "s3cret"}, SECRET)
+
+
+@pytest.mark.parametrize(
+    ("headers", "claims"),
+    [
+        ({}, False),
+        ({"X-Hub-Signature-256": ""}, False),
+        ({"X-GitHub-Event": "push"}, False),
+        ({"X-Gitea-Signature": "x"}, True),
+        ({"X-Gitlab-Token": "x"}, True),
+        ({"Authorization": "Basic x"}, True),
+    ],
+)
+def test_a_request_without_any_proof_is_told_before_its_body_is_read(
+    headers: dict[str, str], claims: bool
+) -> None:
+    assert claims_to_know(headers) is claims
+
+
+async def test_no_more_is_taken_than_was_agreed() -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield b"x" * 10
+
+    assert await read_capped(endless(), 25) is None
+    assert taken == 3
+
+
+@pytest.mark.parametrize("size", [0, 24, 25])
+async def test_what_fits_is_taken_whole(size: int) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(size):
+            yield b"x"
+
+    assert await read_capped(chunks(), 25) == b"x" * size
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"X-Hub-Signature-256": f"sha256={signature(key=b'')}"}, {"Authorization": "Bearer "}]
+)
+def test_an_empty_secret_is_known_to_nobody(headers: dict[str, str]) -> None:
+    assert not authentic(headers, BODY, Secret(""))

@@ -1,0 +1,51 @@
+"""Tag providers that are not ours, and types that a parent has."""
+
+from __future__ import annotations
+
+from stoker.domain.intent.files import Excludes, FilesIntent, InheritedTypes, Mapping
+from stoker.engine.match.globs import Globs
+from stoker.ignition.content.tags import leaves_only, of_mqtt_engine, parents_of, without_providers
+
+ENGINE = "com.cirruslink.mqtt.engine.gateway"
+PROVIDERS = ["default", "System", "MQTT Engine", "mqtt-engine 2", "edge", "my mqtt"]
+FILES = FilesIntent((Mapping("s", "d"),), excludes=Excludes(("x",), ("y",)))
+TYPES = "config/resources/core/ignition/tag-type-definition"
+
+
+def test_the_providers_of_mqtt_engine_are_told_by_their_name_where_the_module_is() -> None:
+    assert of_mqtt_engine([ENGINE], PROVIDERS) == {"MQTT Engine", "mqtt-engine 2"}
+    assert of_mqtt_engine(["Perspective", "MQTT Engine"], PROVIDERS) == {"MQTT Engine", "mqtt-engine 2"}
+    assert of_mqtt_engine(["com.cirruslink.mqtt.transmission.gateway"], PROVIDERS) == frozenset()
+    assert of_mqtt_engine([], PROVIDERS) == frozenset()
+
+
+def test_nothing_of_an_excluded_provider_is_synced() -> None:
+    excludes = without_providers(FILES, {"MQTT Engine"}).excludes
+    assert excludes == Excludes(("x", "**/tag-*/MQTT Engine/"), ("y",))
+    globs = Globs(excludes.patterns)
+    assert globs.matches(f"{TYPES}/MQTT Engine/Motor/udts.json")
+    assert not globs.matches(f"{TYPES}/MQTT Engine 2/Motor/udts.json")
+    assert without_providers(FILES, ()) == FILES
+
+
+def test_a_providers_name_is_no_pattern_and_one_that_is_no_folder_is_left_out() -> None:
+    names = {"a*[b]{c}?", "../up", "a/b", "", "x\n", "."}
+    excludes = without_providers(FILES, names).excludes
+    assert len(excludes.patterns) == 2
+    globs = Globs(excludes.patterns)
+    assert globs.matches(f"{TYPES}/a*[b]{{c}}?/udts.json")
+    assert not globs.matches(f"{TYPES}/axbc1/udts.json")
+
+
+def test_every_provider_in_which_people_keep_types_may_be_a_parent() -> None:
+    assert parents_of("edge", PROVIDERS, [ENGINE]) == ("default", "my mqtt")
+    assert parents_of("default", ["default", "System"], []) == ()
+
+
+def test_types_of_a_parent_are_left_out_of_the_providers_folder() -> None:
+    files = leaves_only(FILES, "edge", {"Motor", "_types_/Pumps/Gear"})
+    assert files.transforms.inherited_types == InheritedTypes(
+        f"{TYPES}/edge", frozenset({"Motor", "Pumps/Gear"})
+    )
+    assert files.excludes == FILES.excludes
+    assert leaves_only(FILES, "edge", ()) is FILES

@@ -1,0 +1,96 @@
+"""What is owed to a gateway outlives the process, and cannot be made to lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stoker.domain.errors import Retry
+from stoker.domain.reasons import Reason
+from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.pending_work import MARK, Debt, ScanDebt
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / ".sync-state"
+
+
+@pytest.fixture
+def debts(state: Path) -> ScanDebt:
+    return ScanDebt(Marks(state))
+
+
+ALL_OF_IT = Debt(
+    scan=False,
+    gone=frozenset({"projects/Line 1"}),
+    modules=frozenset({"user-lib/modules/x.modl"}),
+    quarantined=frozenset({"com.example.sick"}),
+    lock_ends=1767225600.5,
+)
+
+
+def test_nothing_is_owed_at_first_and_looking_leaves_no_trace(debts: ScanDebt, state: Path) -> None:
+    assert debts.owed() is None
+    debts.settle()
+    assert not state.exists()
+
+
+def test_what_is_owed_is_found_by_the_next_process(debts: ScanDebt, state: Path) -> None:
+    debts.remember(ALL_OF_IT)
+    assert ScanDebt(Marks(state)).owed() == ALL_OF_IT
+    assert (state / MARK).stat().st_mode & 0o777 == 0o600
+    assert state.stat().st_mode & 0o777 == 0o700
+    assert [one.name for one in state.iterdir()] == [MARK]
+    debts.settle()
+    assert debts.owed() is None
+
+
+def test_what_is_owed_adds_up(debts: ScanDebt) -> None:
+    debts.remember(ALL_OF_IT)
+    debts.incur(
+        Debt(gone=frozenset({"projects/B"}), quarantined=frozenset({"com.example.new"}), lock_ends=1.0)
+    )
+    assert debts.owed() == Debt(
+        scan=True,
+        gone=frozenset({"projects/Line 1", "projects/B"}),
+        modules=ALL_OF_IT.modules,
+        quarantined=frozenset({"com.example.sick"}),
+        lock_ends=ALL_OF_IT.lock_ends,
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"gone": 7, "lockEnds": "x"}']
+)
+def test_a_mark_that_cannot_be_read_still_means_a_scan(debts: ScanDebt, state: Path, content: bytes) -> None:
+    state.mkdir()
+    (state / MARK).write_bytes(content)
+    assert debts.owed() == Debt()
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(debts: ScanDebt, state: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    state.symlink_to(elsewhere)
+    with pytest.raises(Retry) as refused:
+        debts.incur()
+    assert refused.value.reason is Reason.DATA_VOLUME_FAILED
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_link_in_place_of_a_mark_is_not_followed(debts: ScanDebt, state: Path, tmp_path: Path) -> None:
+    state.mkdir()
+    (tmp_path / "precious").write_text("mine")
+    (state / f"{MARK}.new").symlink_to(tmp_path / "precious")
+    with pytest.raises(Retry):
+        debts.incur()
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_a_mark_that_is_already_so_is_not_written_again(debts: ScanDebt, state: Path) -> None:
+    debts.incur()
+    before = (state / MARK).stat().st_ino
+    debts.incur()
+    assert (state / MARK).stat().st_ino == before

@@ -1,0 +1,211 @@
+"""Which reports become Events, and when they are due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from stoker.domain.reasons import Reason
+from stoker.kube.events.series import EventType, Fate, Limits, ObjectRef, Report, Series, SeriesBook
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def about(name: str = "line-1") -> ObjectRef:
+    return ObjectRef("stoker.io/v1alpha1", "Stoker", name, "plant", f"uid-of-{name}")
+
+
+def report(message: str = "no route", name: str = "line-1") -> Report:
+    return Report(about(name), EventType.WARNING, Reason.SOURCE_UNREACHABLE, message)
+
+
+class Desk:
+    """A book, and the time at which it is used."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.book = SeriesBook(limits or Limits())
+        self.now = 0.0
+
+    def accept(self, what: Report) -> Fate:
+        return self.book.accept(what, self.now, START + timedelta(seconds=self.now))
+
+    def write(self) -> Series:
+        """Write the series that is due first, which must be due by now."""
+        series = self.book.next()
+        assert series is not None
+        assert series.due <= self.now
+        self.book.wrote(series, series.count, self.now)
+        return series
+
+    def due(self) -> float | None:
+        series = self.book.next()
+        return None if series is None else series.due
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_the_first_report_is_due_at_once(desk: Desk) -> None:
+    desk.now = 7.0
+    desk.accept(report())
+    assert desk.due() == 7.0
+
+
+def test_equal_reports_are_one_series_that_counts(desk: Desk) -> None:
+    for second in range(5):
+        desk.now = float(second)
+        assert desk.accept(report()) is Fate.ACCEPTED
+    series = desk.write()
+    assert (series.count, len(desk.book)) == (5, 1)
+    assert (series.first, series.last) == (START, START + timedelta(seconds=4))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        report("another message"),
+        report(name="line-2"),
+        Report(about(), EventType.NORMAL, Reason.SOURCE_UNREACHABLE, "no route"),
+        Report(about(), EventType.WARNING, Reason.REF_NOT_FOUND, "no route"),
+    ],
+)
+def test_reports_that_differ_in_anything_are_different_series(desk: Desk, other: Report) -> None:
+    desk.accept(report())
+    desk.accept(other)
+    assert desk.book.pending == 2
+
+
+def test_what_is_written_is_not_due_until_it_is_reported_again(desk: Desk) -> None:
+    desk.accept(report())
+    desk.write()
+    assert desk.due() is None
+    desk.accept(report())
+    assert desk.due() == 30.0
+
+
+def test_a_steady_report_is_written_ever_more_seldom(desk: Desk) -> None:
+    writes = []
+    for second in range(3600):
+        desk.now = float(second)
+        desk.accept(report())
+        due = desk.due()
+        if due is not None and due <= desk.now:
+            desk.write()
+            writes.append(second)
+    assert writes[:7] == [0, 30, 90, 210, 450, 750, 1050]
+    assert len(writes) == 15
+    assert len(desk.book) == 1
+
+
+def test_reports_during_a_write_are_still_owed_after_it(desk: Desk) -> None:
+    desk.accept(report())
+    series = desk.book.next()
+    assert series is not None
+    count = series.count
+    desk.accept(report())
+    desk.book.wrote(series, count, desk.now)
+    assert desk.due() == 30.0
+
+
+def test_after_a_silence_the_same_report_is_a_new_series(desk: Desk) -> None:
+    desk.accept(report())
+    first = desk.write()
+    desk.now = 600.0
+    desk.accept(report())
+    second = desk.write()
+    assert second is not first
+    assert (second.count, second.first) == (1, START + timedelta(seconds=600))
+
+
+def test_a_series_that_could_not_be_written_does_not_end_with_the_window(desk: Desk) -> None:
+    desk.accept(report())
+    desk.now = 5000.0
+    desk.accept(report())
+    assert desk.write().count == 2
+
+
+def test_a_series_that_the_server_refused_is_forgotten(desk: Desk) -> None:
+    desk.accept(report())
+    series = desk.book.next()
+    assert series is not None
+    desk.book.drop(series)
+    assert (len(desk.book), desk.book.pending) == (0, 0)
+
+
+def test_an_object_that_keeps_saying_new_things_runs_out_of_credit(desk: Desk) -> None:
+    fates = [desk.accept(report(f"failure {number}")) for number in range(30)]
+    assert fates == [Fate.ACCEPTED] * 25 + [Fate.RATE_LIMITED] * 5
+    desk.now = 299.0
+    assert desk.accept(report("too early")) is Fate.RATE_LIMITED
+    desk.now = 300.0
+    assert desk.accept(report("one more")) is Fate.ACCEPTED
+    assert desk.accept(report("and another")) is Fate.RATE_LIMITED
+
+
+def test_credit_grows_back_to_the_burst_and_not_beyond() -> None:
+    desk = Desk(Limits(capacity=100_000))
+    for number in range(25):
+        desk.accept(report(f"{number}"))
+    desk.now = 1e6
+    fates = [desk.accept(report(f"later {number}")) for number in range(30)]
+    assert fates.count(Fate.ACCEPTED) == 25
+
+
+def test_repetitions_cost_no_credit(desk: Desk) -> None:
+    for _ in range(1000):
+        desk.accept(report())
+    fates = [desk.accept(report(f"failure {number}")) for number in range(25)]
+    assert fates.count(Fate.ACCEPTED) == 24
+
+
+def test_one_noisy_object_takes_nothing_from_another(desk: Desk) -> None:
+    for number in range(30):
+        desk.accept(report(f"failure {number}"))
+    assert desk.accept(report(name="line-2")) is Fate.ACCEPTED
+
+
+def test_what_finds_no_room_is_refused_while_nothing_can_be_written() -> None:
+    desk = Desk(Limits(capacity=10))
+    fates = [desk.accept(report(name=f"line-{number}")) for number in range(15)]
+    assert fates == [Fate.ACCEPTED] * 10 + [Fate.FULL] * 5
+    assert desk.accept(report(name="line-3")) is Fate.ACCEPTED  # it has its place already
+    assert len(desk.book) == 10
+
+
+def test_series_that_are_written_make_room_the_most_silent_first() -> None:
+    desk = Desk(Limits(capacity=3))
+    for name in ("a", "b", "c"):
+        desk.accept(report(name=name))
+        desk.write()
+    desk.accept(report(name="a"))
+    desk.now = 30.0
+    desk.write()
+    assert desk.accept(report(name="d")) is Fate.ACCEPTED
+    desk.write()
+    assert len(desk.book) == 3
+    desk.accept(report(name="a"))
+    desk.now = 100.0
+    assert desk.write().count == 3  # its series was kept, that of b had to go
+
+
+def test_series_that_are_over_all_make_room_together() -> None:
+    desk = Desk(Limits(capacity=10))
+    for number in range(10):
+        desk.accept(report(name=f"line-{number}"))
+        desk.write()
+    desk.now = 601.0
+    desk.accept(report(name="new"))
+    assert len(desk.book) == 1
+
+
+def test_the_credits_of_many_objects_take_bounded_room() -> None:
+    desk = Desk(Limits(capacity=10, burst=1))
+    for number in range(100):
+        desk.accept(report(name=f"line-{number}"))
+        desk.write()
+    assert len(desk.book) <= 10
+    assert desk.accept(report("again", name="line-99")) is Fate.RATE_LIMITED
+    assert desk.accept(report("again", name="line-0")) is Fate.ACCEPTED  # forgotten, so it starts anew

@@ -1,0 +1,367 @@
+"""The controller loop: what comes after a pass, and what a bad pass must not do to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
+from stoker.domain.reasons import Reason
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.runtime.controller import Controller, PassRecord, Result
+from stoker.kube.client.errors import Forbidden, TooManyRequests
+from stoker.kube.runtime.result import Consequence
+from stoker.kube.runtime.workqueue import WorkQueue
+from stoker.telemetry.logs import pass_id
+from stoker.testing.manual_clock import ManualClock
+
+Ending = Callable[[], Awaitable[Result]]
+
+
+@dataclass
+class Bench:
+    """A controller over keys whose passes end as the test says."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    endings: dict[str, Ending] = field(default_factory=dict)
+    passes: list[str] = field(default_factory=list)
+    records: list[PassRecord[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.queue: WorkQueue[str] = WorkQueue(clock=self.clock, backoff=Backoff(0.5, 300.0, 0.0))
+
+    async def reconcile(self, key: str) -> Result:
+        self.passes.append(key)
+        ending = self.endings.get(key)
+        return Result() if ending is None else await ending()
+
+    def raises(self, key: str, *errors: BaseException | None) -> None:
+        """Each pass of the key ends with the next of these, and all later ones with the last."""
+        left = list(errors)
+
+        async def end() -> Result:
+            error = left.pop(0) if len(left) > 1 else left[0]
+            if error is not None:
+                raise error
+            return Result()
+
+        self.endings[key] = end
+
+    def hangs(self, key: str) -> asyncio.Event:
+        """The pass ends when the event is set."""
+        release = asyncio.Event()
+
+        async def end() -> Result:
+            await release.wait()
+            return Result()
+
+        self.endings[key] = end
+        return release
+
+    def controller(
+        self, *, workers: int = 5, timeout: float = 300.0, stalled_recheck: float | None = 600.0
+    ) -> Controller[str]:
+        return Controller(
+            "bench",
+            self.queue,
+            self.reconcile,
+            workers=workers,
+            timeout=timeout,
+            stalled_recheck=stalled_recheck,
+            clock=self.clock,
+            on_pass=self.records.append,
+        )
+
+    async def settle(self) -> None:
+        await self.clock.advance(0.0)
+
+    @property
+    def last(self) -> PassRecord[str]:
+        return self.records[-1]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@asynccontextmanager
+async def running(controller: Controller[str]) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(controller.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+TOO_MANY = TooManyRequests("get x: busy", status=429, after=7.0)
+
+
+async def test_what_the_api_server_refuses_is_tried_again_soon_and_then_as_any_stall(bench: Bench) -> None:
+    """One that has just been started refuses everybody for a second or two."""
+    no = Forbidden("update x: no", status=403)
+    bench.raises("a", no, no, no, None, no, Stalled("x is missing"), None)
+    async with running(bench.controller(stalled_recheck=1.5)):
+        bench.queue.add("a")
+        await bench.clock.advance(3.0)
+        assert [one.comes_back_after for one in bench.records] == [0.5, 1.0, 1.5, None]
+        assert {one.consequence for one in bench.records[:3]} == {Consequence.STALLED}
+        bench.queue.add("a")
+        await bench.clock.advance(2.0)
+        assert [one.comes_back_after for one in bench.records[4:]] == [0.5, 1.5, None]
+
+
+async def test_a_pass_that_is_done_comes_back_only_on_a_change(bench: Bench) -> None:
+    async with running(bench.controller()):
+        bench.queue.add("a")
+        await bench.clock.advance(10_000.0)
+        assert bench.passes == ["a"]
+        bench.queue.add("a")
+        await bench.settle()
+        assert bench.passes == ["a", "a"]
+    assert (bench.last.consequence, bench.last.reason, bench.last.comes_back_after) == ("done", None, None)
+
+
+async def test_a_pass_that_asks_for_a_time_comes_back_then(bench: Bench) -> None:
+    async def end() -> Result:
+        return Result(after=60.0)
+
+    bench.endings["a"] = end
+    async with running(bench.controller()):
+        bench.queue.add("a")
+        await bench.clock.advance(59.0)
+        assert bench.passes == ["a"]
+        await bench.clock.advance(2.0)
+        assert bench.passes == ["a", "a"]
+    assert (bench.last.consequence, bench.last.comes_back_after) == ("again", 60.0)
+
+
+async def test_a_pass_that_waits_comes_back_after_the_time_it_named(bench: Bench) -> None:
+    bench.raises("a", Wait("still cloning", after=5.0), None)
+    async with running(bench.controller()):
+        bench.queue.add("a")
+        await bench.clock.advance(4.0)
+        assert bench.passes == ["a"]
+        await bench.clock.advance(1.0)
+        assert bench.passes == ["a", "a"]
+    assert bench.records[0].reason is Reason.WAITING
+
+
+async def test_a_stalled_key_is_counted_and_looked_at_again_only_slowly(bench: Bench) -> None:
+    bench.raises("a", InvalidValue("the ref is no ref"))
+    async with running(bench.controller(stalled_recheck=600.0)):
+        bench.queue.add("a")
+        await bench.clock.advance(599.0)
+        assert bench.passes == ["a"]
+        assert (bench.last.consequence, bench.last.reason) == ("stalled", Reason.INVALID_VALUE)
+        await bench.clock.advance(1.0)
+        assert bench.passes == ["a", "a"]
+
+
+async def test_a_stalled_key_can_be_left_alone_until_something_changes(bench: Bench) -> None:
+    bench.raises("a", Stalled("act"))
+    async with running(bench.controller(stalled_recheck=None)):
+        bench.queue.add("a")
+        await bench.clock.advance(100_000.0)
+        assert bench.passes == ["a"]
+        bench.queue.add("a")
+        await bench.settle()
+        assert bench.passes == ["a", "a"]
+
+
+async def test_a_failing_key_comes_back_with_growing_pauses_until_it_is_well(bench: Bench) -> None:
+    bench.raises("a", Retry("1"), Retry("2"), Retry("3"), None)
+    async with running(bench.controller()):
+        bench.queue.add("a")
+        await bench.clock.advance(10.0)
+    assert [record.comes_back_after for record in bench.records] == [0.5, 1.0, 2.0, None]
+    assert bench.queue.failures("a") == 0
+
+
+async def test_the_server_decides_how_long_to_stay_away(bench: Bench) -> None:
+    bench.raises("a", TOO_MANY, None)
+    async with running(bench.controller()):
+        bench.queue.add("a")
+        await bench.clock.advance(6.9)
+        assert bench.passes == ["a"]
+        await bench.clock.advance(0.2)
+        assert bench.passes == ["a", "a"]
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), ExceptionGroup("both", [OSError(), Stalled("no")])])
+async def test_a_crash_is_logged_with_its_traceback_and_retried(bench: Bench, error: Exception) -> None:
+    bench.raises("a", error, None)
+    with capture_logs() as lines:
+        async with running(bench.controller()):
+            bench.queue.add("a")
+            await bench.clock.advance(1.0)
+    assert bench.passes == ["a", "a"]
+    assert bench.records[0].reason is Reason.INTERNAL_ERROR
+    [line] = [line for line in lines if line["log_level"] == "error"]
+    assert line["event"] == "pass.ended"
+    assert isinstance(line["exc_info"], KeyError | OSError)
+
+
+async def test_errors_that_say_what_they_ask_for_are_one_line_without_a_traceback(bench: Bench) -> None:
+    bench.raises("a", Retry("the forge is away", reason=Reason.SOURCE_UNREACHABLE), None)
+    with capture_logs() as lines:
+        async with running(bench.controller()):
+            bench.queue.add("a")
+            await bench.clock.advance(1.0)
+    [line] = lines
+    assert (line["log_level"], line["reason"], line["error"], line["comes_back_after"]) == (
+        "warning",
+        "SourceUnreachable",
+        "the forge is away",
+        0.5,
+    )
+    assert "exc_info" not in line
+
+
+async def test_a_hanging_pass_and_a_crashing_one_do_not_hold_up_the_others(bench: Bench) -> None:
+    bench.hangs("stuck")
+    bench.raises("bad", ZeroDivisionError())
+    async with running(bench.controller(workers=2)):
+        for key in ("stuck", "bad", "a", "b", "c"):
+            bench.queue.add(key)
+        await bench.settle()
+        assert bench.passes == ["stuck", "bad", "a", "b", "c"]
+
+
+async def test_no_more_passes_run_at_once_than_there_are_workers(bench: Bench) -> None:
+    releases = [bench.hangs(key) for key in "abcdef"]
+    async with running(bench.controller(workers=5)):
+        for key in "abcdef":
+            bench.queue.add(key)
+        await bench.settle()
+        assert bench.passes == ["a", "b", "c", "d", "e"]
+        releases[2].set()
+        await bench.settle()
+        assert bench.passes[-1] == "f"
+
+
+async def test_a_pass_that_takes_too_long_is_cut_off_and_retried(bench: Bench) -> None:
+    bench.hangs("a")
+    async with running(bench.controller(timeout=300.0)):
+        bench.queue.add("a")
+        await bench.clock.advance(299.0)
+        assert bench.records == []
+        await bench.clock.advance(1.0)
+        assert (bench.last.consequence, bench.last.reason) == ("retry", Reason.PASS_INTERRUPTED)
+        assert bench.last.seconds == 300.0
+        await bench.clock.advance(0.5)
+        assert bench.passes == ["a", "a"]
+
+
+async def test_a_time_out_inside_a_pass_is_not_taken_for_the_end_of_its_time(bench: Bench) -> None:
+    bench.raises("a", TimeoutError())
+    async with running(bench.controller()):
+        bench.queue.add("a")
+        await bench.settle()
+    assert bench.records[0].reason is Reason.INTERNAL_ERROR
+
+
+async def test_a_cancellation_that_leaks_out_of_a_pass_does_not_end_the_worker(bench: Bench) -> None:
+    bench.raises("a", asyncio.CancelledError(), None)
+    async with running(bench.controller(workers=1)):
+        bench.queue.add("a")
+        bench.queue.add("b")
+        await bench.clock.advance(1.0)
+    assert bench.passes == ["a", "b", "a"]
+
+
+async def test_a_hook_that_fails_does_not_end_the_worker(bench: Bench) -> None:
+    def fail(record: PassRecord[str]) -> None:
+        raise RuntimeError(record.key)
+
+    controller = Controller("bench", bench.queue, bench.reconcile, workers=1, clock=bench.clock, on_pass=fail)
+    with capture_logs() as lines:
+        async with running(controller):
+            bench.queue.add("a")
+            bench.queue.add("b")
+            await bench.settle()
+    assert bench.passes == ["a", "b"]
+    assert [line["event"] for line in lines] == ["pass.uncounted"] * 2
+
+
+async def test_every_pass_has_an_id_of_its_own(bench: Bench) -> None:
+    ids: list[str | None] = []
+
+    async def note() -> Result:
+        ids.append(pass_id())
+        return Result()
+
+    bench.endings = {"a": note, "b": note}
+    async with running(bench.controller()):
+        for key in ("a", "b"):
+            bench.queue.add(key)
+        await bench.settle()
+        bench.queue.add("a")
+        await bench.settle()
+    assert len(set(ids)) == 3
+    assert None not in ids
+
+
+async def test_a_stop_lets_the_running_pass_finish_and_begins_no_other(bench: Bench) -> None:
+    release = bench.hangs("slow")
+    controller = bench.controller(workers=1)
+    async with running(controller) as task:
+        bench.queue.add("slow")
+        bench.queue.add("next")
+        await bench.settle()
+        stopping = asyncio.create_task(controller.stop(grace=30.0))
+        await bench.clock.advance(29.0)
+        assert not stopping.done()
+        release.set()
+        await stopping
+        await asyncio.wait_for(task, 5)
+    assert bench.passes == ["slow"]
+    assert [record.consequence for record in bench.records] == ["done"]
+
+
+async def test_a_stop_takes_no_key_that_a_worker_was_just_woken_for(bench: Bench) -> None:
+    controller = bench.controller(workers=1)
+    async with running(controller) as task:
+        await bench.settle()
+        bench.queue.add("a")
+        await controller.stop()
+        await asyncio.wait_for(task, 5)
+    assert bench.passes == []
+
+
+async def test_after_the_grace_running_passes_are_cancelled(bench: Bench) -> None:
+    bench.hangs("stuck")
+    controller = bench.controller()
+    async with running(controller) as task:
+        bench.queue.add("stuck")
+        await bench.settle()
+        stopping = asyncio.create_task(controller.stop(grace=30.0))
+        await bench.clock.advance(30.0)
+        await stopping
+        await asyncio.wait_for(task, 5)
+    assert bench.records == []
+    assert bench.queue.snapshot().in_flight == 0
+
+
+async def test_stopping_a_controller_that_never_ran_is_no_error(bench: Bench) -> None:
+    controller = bench.controller()
+    await controller.stop()
+    await asyncio.wait_for(controller.run(), 5)
+    assert bench.passes == []
+
+
+async def test_cancelling_ends_it_at_once(bench: Bench) -> None:
+    bench.hangs("stuck")
+    async with running(bench.controller()) as task:
+        bench.queue.add("stuck")
+        await bench.settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert bench.queue.snapshot().in_flight == 0

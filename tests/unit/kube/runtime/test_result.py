@@ -1,0 +1,48 @@
+"""What the end of a pass means: a table of sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
+from stoker.domain.reasons import Reason
+from stoker.kube.client.errors import Conflict, NotFound, TooManyRequests
+from stoker.kube.runtime.result import Consequence, Result, Verdict, judge, understood
+
+NOT_FOUND = NotFound("get x: gone", status=404)
+TOO_MANY = TooManyRequests("get x: busy", status=429, after=7.0)
+CONFLICT = Conflict("replace x: changed", status=409)
+
+
+@pytest.mark.parametrize(
+    ("ended", "verdict"),
+    [
+        (Result(), Verdict(Consequence.DONE)),
+        (Result(after=60.0), Verdict(Consequence.AGAIN, 60.0)),
+        (Wait("cloning", after=5.0), Verdict(Consequence.WAIT, 5.0)),
+        (Stalled("no"), Verdict(Consequence.STALLED)),
+        (InvalidValue("no"), Verdict(Consequence.STALLED)),
+        (Misconfigured("no"), Verdict(Consequence.STALLED)),
+        (NOT_FOUND, Verdict(Consequence.STALLED)),
+        (Retry("later"), Verdict(Consequence.RETRY)),
+        (TOO_MANY, Verdict(Consequence.RETRY, 7.0)),
+        (CONFLICT, Verdict(Consequence.RETRY)),
+        (StokerError("neither"), Verdict(Consequence.ERROR)),
+    ],
+)
+def test_every_end_of_a_pass_has_one_consequence(ended: Result | StokerError, verdict: Verdict) -> None:
+    assert judge(ended) == verdict
+
+
+def test_of_several_errors_the_most_urgent_counts() -> None:
+    stalled, wait, retry = Stalled("a"), Wait("b", after=1.0), Retry("c")
+    assert understood(ExceptionGroup("", [stalled, wait])) is wait
+    assert understood(ExceptionGroup("", [retry, ExceptionGroup("", [wait, stalled])])) is retry
+    assert understood(ExceptionGroup("", [stalled])) is stalled
+    assert understood(ExceptionGroup("", [retry, KeyError("x")])).reason is Reason.INTERNAL_ERROR
+
+
+def test_the_text_of_a_foreign_exception_is_not_repeated() -> None:
+    error = understood(ValueError("token hunter2 is bad"))
+    assert error.message == "an unforeseen ValueError; the log has its traceback"
+    assert isinstance(error.__cause__, ValueError)

@@ -1,0 +1,164 @@
+"""Why an object is, or is not, in git: one sentence for each case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
+from stoker.kube.client.resources import Resource
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef
+from stoker.reverser.selection.explain import Around, Explanation, Target, explain
+from stoker.reverser.selection.labels import Requirement, Selector
+from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
+from stoker.reverser.selection.selection import select
+
+TO = DestinationRef("system", "prod")
+CLOSED = DestinationRef("system", "closed")
+VERBS = frozenset({"list", "watch"})
+CATALOG = Catalog(
+    tuple(
+        prefer_first(
+            [
+                Served(Resource("", "v1", plural, plural, namespaced=True), VERBS)
+                for plural in ("configmaps", "secrets", "services", "serviceaccounts", "pods")
+            ]
+        )
+    )
+)
+WEB = Selector((Requirement("app", "In", frozenset({"web"})),))
+
+
+def rule(name: str, *resources: str, **more: Any) -> Rule:
+    source = RuleRef("WatchRule", "shop", name)
+    return Rule(
+        source, **{"destination": TO, "namespaced": True, "namespace": "shop", **more},
+        resources=tuple(map(Named.of, resources)),
+    )  # fmt: skip
+
+
+RULES = [
+    rule("maps", "configmaps", "pods", "widgets"),
+    rule("secrets", "secrets"),
+    rule("closed", "secrets", destination=CLOSED),
+    rule("labelled", "services", labels=WEB),
+    rule("spaces", "services", namespace="", namespace_labels=WEB),
+    rule("last-rites", "services", operations=frozenset({Operation.DELETE})),
+    rule("lost", "serviceaccounts", destination=DestinationRef("system", "gone")),
+]
+SELECTION = select(RULES, CATALOG)
+AROUND = Around(
+    targets={TO: Target("clusters/prod", SecretPolicy.REDACT), CLOSED: Target("x", SecretPolicy.EXCLUDE)},
+    own=frozenset({SecretRef("shop", "login")}),
+    namespace_labels={"app": "db"},
+)
+
+
+def said(resource: str, name: str = "a", namespace: str = "shop", **obj: Any) -> Explanation:
+    return explain(obj, ObjectKey("", "v1", resource, namespace, name), SELECTION, AROUND)
+
+
+def test_a_written_object_names_its_file_and_its_rule() -> None:
+    assert said("configmaps") == Explanation(
+        True,
+        (
+            (
+                "core/v1/configmaps/shop/a is in system/prod at "
+                "clusters/prod/core/v1/configmaps/shop/a.yaml; "
+                "selected by WatchRule shop/maps rules[0]"
+            ),
+        ),
+    )
+
+
+def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
+    explanation = said("secrets")
+    assert explanation.written
+    assert explanation.lines == (
+        (
+            "core/v1/secrets/shop/a is in system/prod at clusters/prod/core/v1/secrets/shop/a.yaml, Redact; "
+            "selected by WatchRule shop/secrets rules[0]"
+        ),
+        "core/v1/secrets/shop/a is left out of system/closed: its secretPolicy is Exclude",
+    )
+
+
+@pytest.mark.parametrize(
+    ("explanation", "lines"),
+    [
+        (said("pods"), ["core/v1/pods/shop/a is left out: its kind is excluded from every rule"]),
+        (said("endpoints2"), ["core/v1/endpoints2/shop/a is left out: no rule names its kind"]),
+        (
+            said("configmaps", namespace="ops"),
+            [
+                (
+                    "core/v1/configmaps/ops/a is left out: WatchRule shop/maps rules[0] "
+                    "looks into namespace shop only"
+                )
+            ],
+        ),
+        (
+            said("configmaps", "kube-root-ca.crt"),
+            [
+                (
+                    "core/v1/configmaps/shop/kube-root-ca.crt is left out: "
+                    "the control plane puts it into every namespace"
+                )
+            ],
+        ),
+        (
+            said("secrets", "login"),
+            ["core/v1/secrets/shop/login is left out: the reverser itself uses it to log in or to sign"],
+        ),
+        (
+            said("services"),
+            [
+                (
+                    "core/v1/services/shop/a is left out: WatchRule shop/labelled rules[0] "
+                    "asks for objects with the label app In (web)"
+                ),
+                (
+                    "core/v1/services/shop/a is left out: WatchRule shop/spaces rules[0] "
+                    "asks for namespaces with the label app In (web)"
+                ),
+                (
+                    "core/v1/services/shop/a is left out: WatchRule shop/last-rites rules[0] "
+                    "has operations in which neither CREATE nor UPDATE is"
+                ),
+            ],
+        ),
+        (
+            said("serviceaccounts"),
+            [
+                (
+                    "core/v1/serviceaccounts/shop/a is selected by WatchRule shop/lost rules[0], "
+                    "whose destination system/gone is not there"
+                )
+            ],
+        ),
+        (
+            said("widgets"),
+            [
+                (
+                    "core/v1/widgets/shop/a is left out: WatchRule shop/maps rules[0] "
+                    "does not select its kind in version v1"
+                ),
+                "WatchRule shop/maps rules[0]: widgets is not served; it is watched as soon as it is",
+            ],
+        ),
+    ],
+)
+def test_an_object_without_a_file_has_a_reason(explanation: Explanation, lines: list[str]) -> None:
+    assert not explanation.written
+    assert list(explanation.lines) == lines
+
+
+def test_labels_of_a_namespace_may_be_unknown() -> None:
+    key = ObjectKey("", "v1", "services", "ops", "a")
+    lines = explain({}, key, SELECTION, Around(targets=AROUND.targets)).lines
+    assert (
+        "core/v1/services/ops/a is left out: WatchRule shop/spaces rules[0] "
+        "asks for labels of its namespace, which are not known"
+    ) in lines

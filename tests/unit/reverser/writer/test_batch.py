@@ -1,0 +1,227 @@
+"""When changes become commits, which ones, and what happens when there is no room or no way."""
+
+from __future__ import annotations
+
+import pytest
+
+from stoker.reverser.authors.attribution import Observed
+from stoker.reverser.authors.facts import User
+from stoker.reverser.writer.batch import Batcher, Cadence, Capacity, Change, Limits, Planned, plan
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.preset import GroupResource
+from stoker.reverser.selection.rules import Operation
+
+ALICE, BOB = User("alice"), User("bob")
+
+
+def change(
+    name: str,
+    author: User | None = None,
+    content: bytes | None = b"x",
+    *,
+    at: float = 0.0,
+    operation: Operation | None = None,
+    observed: Observed | None = None,
+) -> Change:
+    done = operation or (Operation.UPDATE if content is not None else Operation.DELETE)
+    key = ObjectKey("", "v1", "configmaps", "shop", name)
+    return Change(key, f"{name}.yaml", content, done, at, author, observed)
+
+
+def told(commits: tuple[Planned, ...] | list[Planned]) -> list[tuple[str | None, dict[str, bytes | None]]]:
+    return [
+        (commit.author and commit.author.name, {each.path[:-5]: each.content for each in commit.changes})
+        for commit in commits
+    ]
+
+
+def test_consecutive_changes_of_one_author_are_one_commit() -> None:
+    changes = [change("a", ALICE), change("b", ALICE), change("c", BOB), change("d", BOB)]
+    assert told(plan(changes, Limits())) == [
+        ("alice", {"a": b"x", "b": b"x"}),
+        ("bob", {"c": b"x", "d": b"x"}),
+    ]
+
+
+def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
+    changes = [change("a", ALICE, b"1"), change("a", BOB, b"2"), change("a", ALICE, b"3")]
+    assert told(plan(changes, Limits())) == [
+        ("alice", {"a": b"1"}),
+        ("bob", {"a": b"2"}),
+        ("alice", {"a": b"3"}),
+    ]
+
+
+def test_an_unknown_author_is_nobody_else() -> None:
+    changes = [change("a", ALICE, b"1"), change("a", None, b"2"), change("a", ALICE, b"3")]
+    assert [author for author, _ in told(plan(changes, Limits()))] == ["alice", None, "alice"]
+
+
+@pytest.mark.parametrize(
+    ("operations", "outcome"),
+    [
+        (["CREATE", "UPDATE"], "CREATE"),
+        (["UPDATE", "UPDATE"], "UPDATE"),
+        (["UPDATE", "DELETE"], "DELETE"),
+        (["DELETE", "CREATE"], "UPDATE"),
+        (["CREATE", "DELETE"], "DELETE"),
+    ],
+)
+def test_the_last_state_of_an_object_counts_within_a_commit(operations: list[str], outcome: str) -> None:
+    changes = [
+        change("a", ALICE, None if each == "DELETE" else str(n).encode(), at=n, operation=Operation(each))
+        for n, each in enumerate(operations)
+    ]
+    (commit,) = plan(changes, Limits())
+    (only,) = commit.changes
+    assert (only.operation, only.content, only.at) == (outcome, changes[-1].content, 0)
+
+
+def test_a_commit_holds_no_more_files_and_bytes_than_it_may() -> None:
+    files = plan([change(f"n{n}") for n in range(7)], Limits(max_files=3))
+    assert [len(commit.changes) for commit in files] == [3, 3, 1]
+    size = plan([change(f"n{n}", content=b"x" * 40) for n in range(5)], Limits(max_bytes=100))
+    assert [len(commit.changes) for commit in size] == [2, 2, 1]
+    large = plan([change("a"), change("b", content=b"x" * 500), change("c")], Limits(max_bytes=100))
+    assert [[each.path for each in commit.changes] for commit in large] == [
+        ["a.yaml"],
+        ["b.yaml"],
+        ["c.yaml"],
+    ]
+    same = plan([change("a", content=b"x" * 60) for _ in range(50)], Limits(max_bytes=100))
+    assert len(same) == 1
+
+
+def test_what_waits_is_due_after_the_first_change_has_waited_long_enough() -> None:
+    batcher = Batcher()
+    assert batcher.due_at() is None
+    for n in range(100):
+        batcher.add(change("a", content=str(n).encode(), at=100.0 + n))
+        assert batcher.due_at() == 120.0  # a drip does not put it off
+    batcher.settle(batcher.take())
+    assert batcher.due_at() is None
+
+
+def test_enough_files_or_bytes_are_due_at_once_and_so_is_everything_with_no_wait() -> None:
+    batcher = Batcher(Limits(max_files=3))
+    batcher.add(change("a", at=5.0))
+    batcher.add(change("a", at=6.0))
+    batcher.add(change("b", at=7.0))
+    assert batcher.due_at() == 25.0
+    batcher.add(change("c", at=8.0))
+    assert batcher.due_at() == 5.0
+    heavy = Batcher(Limits(max_bytes=10))
+    heavy.add(change("a", content=b"x" * 10, at=5.0))
+    assert heavy.due_at() == 5.0
+    eager = Batcher(Limits(max_wait=0.0))
+    eager.add(change("a", at=5.0))
+    assert eager.due_at() == 5.0
+
+
+def test_a_full_queue_takes_nothing_more_and_loses_nothing() -> None:
+    batcher = Batcher(Limits(max_wait=1000.0), Capacity(changes=3, size=1000))
+    assert [batcher.add(change(f"n{n}", at=float(n))) for n in range(5)] == [True, True, True, False, False]
+    assert batcher.is_full
+    assert batcher.due_at() == 0.0  # or it would wait for ever
+    taken = batcher.take()
+    assert not batcher.add(change("n3"))  # on its way is not done
+    assert len(batcher) == 3
+    batcher.settle(taken)
+    assert batcher.add(change("n3"))
+    assert len(batcher) == 1
+
+
+def test_a_change_larger_than_the_queue_passes_through_an_empty_one() -> None:
+    batcher = Batcher(capacity=Capacity(changes=10, size=100))
+    assert batcher.add(change("big", content=b"x" * 1_500_000))
+    assert not batcher.add(change("small"))
+    batcher.settle(batcher.take())
+    assert not batcher.is_full
+
+
+def test_what_could_not_be_pushed_waits_in_front_with_its_authors() -> None:
+    batcher = Batcher()
+    batcher.add(change("a", ALICE, b"1"))
+    batcher.add(change("b", BOB, b"2"))
+    taken = batcher.take()
+    batcher.add(change("a", BOB, b"3"))
+    assert batcher.put_back(taken) == ()
+    assert len(batcher) == 3
+    assert told(batcher.take()) == [("alice", {"a": b"1"}), ("bob", {"b": b"2", "a": b"3"})]
+
+
+def test_what_cannot_be_written_is_handed_back_and_the_rest_goes_on() -> None:
+    batcher = Batcher()
+    for name in ("a", "b", "c"):
+        batcher.add(change(name, ALICE))
+    taken = batcher.take()
+    refused = batcher.put_back(taken, refused={"b.yaml"})
+    assert [each.path for each in refused] == ["b.yaml"]
+    assert told(batcher.take()) == [("alice", {"a": b"x", "c": b"x"})]
+    assert len(batcher) == 2
+
+
+def test_the_author_is_asked_for_when_changes_are_taken_and_then_kept() -> None:
+    seen = Observed(GroupResource("", "configmaps"), "u", "1", Operation.UPDATE, "blob")
+    batcher = Batcher()
+    batcher.add(change("a", observed=seen))
+    batcher.add(change("b", BOB, observed=seen))
+    batcher.add(change("c"))
+    asked: list[Observed] = []
+
+    def author_of(observed: Observed) -> User | None:
+        asked.append(observed)
+        return ALICE
+
+    taken = batcher.take(author_of)
+    assert told(taken) == [("alice", {"a": b"x"}), ("bob", {"b": b"x"}), (None, {"c": b"x"})]
+    assert len(asked) == 1
+    batcher.put_back(taken)
+    # By now the fact may be forgotten; who it was is not.
+    assert [author for author, _ in told(batcher.take(lambda _: None))] == ["alice", "bob", None]
+
+
+def test_commits_are_pushed_at_once_or_as_the_repository_wants() -> None:
+    assert Cadence().due_at(5.0, 1) == 5.0
+    assert Cadence(interval=10.0).due_at(5.0, 1) == 15.0
+    assert Cadence(interval=10.0, max_commits=3).due_at(5.0, 2) == 15.0
+    assert Cadence(interval=10.0, max_commits=3).due_at(5.0, 3) == 5.0
+
+
+def test_a_change_waits_a_moment_for_the_fact_of_another_replica_and_nothing_overtakes_it() -> None:
+    first = Observed(GroupResource("", "configmaps"), "u", "1", Operation.UPDATE, "blob")
+    second = first._replace(uid="v")
+    batcher = Batcher(Limits(max_wait=0.0))
+    batcher.add(change("listed", at=1.0))
+    batcher.add(change("a", observed=first, at=1.0))
+    batcher.add(change("b", observed=second, at=1.02))
+    known = {second: BOB}
+    taken = batcher.take(known.get, now=1.03, patience=0.05)
+    assert told(taken) == [(None, {"listed": b"x"})]
+    assert batcher.due_at() == pytest.approx(1.04)  # it is asked about again soon
+    known[first] = ALICE
+    assert told(batcher.take(known.get, now=1.04, patience=0.05)) == [
+        ("alice", {"a": b"x"}),
+        ("bob", {"b": b"x"}),
+    ]
+    assert batcher.due_at() is None
+    batcher.add(change("c", observed=first._replace(uid="w"), at=2.0))
+    assert batcher.take(known.get, now=2.01, patience=0.05) == ()
+    assert told(batcher.take(known.get, now=2.05, patience=0.05)) == [(None, {"c": b"x"})]
+    assert len(batcher) == 4
+
+
+def test_what_is_not_settled_has_an_age_until_it_is() -> None:
+    batcher = Batcher()
+    assert batcher.unsettled_since() is None
+    batcher.add(change("a", ALICE, at=5.0))
+    batcher.add(change("b", ALICE, at=6.0))
+    first = batcher.take()
+    batcher.add(change("c", ALICE, at=9.0))
+    assert batcher.unsettled_since() == 5.0, "on its way is not there"
+    batcher.put_back(first)
+    assert batcher.unsettled_since() == 5.0
+    batcher.settle(batcher.take())
+    assert batcher.unsettled_since() is None
+    batcher.add(change("d", ALICE, at=12.0))
+    assert batcher.unsettled_since() == 12.0

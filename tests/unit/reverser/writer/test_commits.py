@@ -1,0 +1,89 @@
+"""Planned commits as git gets them, and how they are cut."""
+
+from __future__ import annotations
+
+from stoker.domain.refs import RepoUrl
+from stoker.git.commit.types import FileEdit
+from stoker.reverser.authors.facts import User
+from stoker.reverser.writer.batch import Change, Planned
+from stoker.reverser.writer.commits import Made, Maker
+from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
+from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.destinations import ConfigRef, Destination, Place
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.rules import DestinationRef, Operation
+from stoker.testing.manual_clock import ManualClock
+
+MAKER = Maker(Origin("uid", "system", "gitops-reverser", "pod-0"))
+MARKER = marker_path("base")
+
+
+def box() -> Outbox:
+    place, url = Place("git.example.com/a", "main"), RepoUrl("https://git.example.com/a")
+    to = Destination(DestinationRef("s", "d"), "uid", ConfigRef("s", "r"), url, place, "base")
+    return Outbox(to, ManualClock(), wake=lambda: None)
+
+
+def planned(*names: str, author: User | None = None) -> Planned:
+    return Planned(
+        author,
+        tuple(
+            Change(
+                ObjectKey("", "v1", "configmaps", "shop", name), f"base/{name}", b"x", Operation.CREATE, 1.0
+            )
+            for name in names
+        ),
+    )
+
+
+def paths(made: list[Made]) -> list[list[str]]:
+    return [[edit.path for edit in each.commit.edits] for each in made]
+
+
+def test_the_first_commit_of_a_folder_that_is_free_brings_the_marker() -> None:
+    outbox = box()
+    made = MAKER.made(outbox, [planned("a"), planned("b")], [], at=1.0, when=5)
+    assert paths(made) == [[MARKER, "base/a"], ["base/b"]]
+    assert paths(MAKER.made(outbox, [planned("c")], made, at=1.0, when=5)) == [["base/c"]]
+
+
+def test_a_folder_of_ours_or_of_another_gets_no_marker() -> None:
+    for standing in (Standing.OURS, Standing.THEIRS):
+        outbox = box()
+        outbox.marker = Marked(standing)
+        assert paths(MAKER.made(outbox, [planned("a")], [], at=1.0, when=5)) == [["base/a"]]
+
+
+def test_an_author_is_named_and_the_controller_commits() -> None:
+    plans = [planned("a", author=User("alice")), planned("b")]
+    alice, nobody = MAKER.made(box(), plans, [], at=1.0, when=5)
+    assert alice.commit.author.name == "alice"
+    assert nobody.commit.author == nobody.commit.committer == alice.commit.committer
+    assert "X-ConfigButler-Author: alice" in alice.commit.message
+
+
+def test_commits_are_cut_into_smaller_ones_with_the_same_changes_in_order() -> None:
+    made = MAKER.made(box(), [planned("a", "b", "c"), planned("d")], [], at=1.0, when=5)
+    cut = MAKER.cut(made, 2)
+    assert paths(cut) == [[MARKER, "base/a", "base/b"], ["base/c"], ["base/d"]]
+    assert {each.commit.when for each in cut} == {5}
+
+
+def test_a_sealer_adds_what_belongs_to_a_commit() -> None:
+    class Sealer:
+        path = "base/.configbutler/digests"
+
+        def load(self, content: bytes | None) -> None:
+            raise NotImplementedError
+
+        def sealed(self, path: str, plain: object) -> bytes:
+            raise NotImplementedError
+
+        def joined(self, edits: tuple[FileEdit, ...]) -> tuple[FileEdit, ...]:
+            return (FileEdit(self.path, b"%d" % len(edits)),)
+
+    outbox = box()
+    outbox.sealer = Sealer()
+    (made,) = MAKER.made(outbox, [planned("a")], [], at=1.0, when=5)
+    assert made.commit.edits[-1] == FileEdit("base/.configbutler/digests", b"2")

@@ -1,0 +1,106 @@
+"""What is an orphan, and what is never called one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
+from stoker.kube.client.resources import Resource
+from stoker.reverser.writer.prune import Sweep, sweep
+from stoker.reverser.manifest.path import ObjectKey, place
+from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
+from stoker.reverser.selection.selection import Selection, Watched, select
+
+TO = DestinationRef("system", "prod")
+BASE = "clusters/prod"
+VERBS = frozenset({"list", "watch"})
+MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+WEB = Resource("example.test", "v2", "webs", "Web", namespaced=True)
+
+
+def selection(
+    *, rules: list[Rule] | None = None, complete: bool = True, served: Any = (MAPS, WEB)
+) -> Selection:
+    gone = () if complete else (Unavailable("down.test/v1", "it is down"),)
+    catalog = Catalog(tuple(prefer_first([Served(each, VERBS) for each in served])), gone)
+    return select(rules if rules is not None else [rule("configmaps"), rule("webs.example.test")], catalog)
+
+
+def rule(name: str, **more: Any) -> Rule:
+    source = RuleRef("WatchRule", "shop", "r")
+    return Rule(source, TO, (Named.of(name),), namespaced=True, namespace="shop", **more)
+
+
+def path(
+    resource: str = "configmaps", name: str = "gone", group: str = "", version: str = "v1", ns: str = "shop"
+) -> str:
+    return place(ObjectKey(group, version, resource, ns, name), BASE)
+
+
+def swept(
+    paths: list[str], chosen: Selection | None = None, *, shows: bool | None = False, cap: int = 500
+) -> Sweep:
+    def is_shown(watched: Watched, key: ObjectKey) -> bool | None:
+        return shows
+
+    return sweep(paths, BASE, TO, chosen or selection(), is_shown, cap)
+
+
+def test_a_file_that_its_list_does_not_show_is_an_orphan() -> None:
+    found = swept([path()])
+    assert [orphan.path for orphan in found.orphans] == [path()]
+    assert not found.orphans[0].unknown_kind
+
+
+def test_a_living_object_keeps_its_file() -> None:
+    assert swept([path()], shows=True).found == 0
+
+
+def test_a_list_that_is_not_in_says_nothing() -> None:
+    found = swept([path()], shows=None)
+    assert (found.found, found.undecided) == (0, 1)
+
+
+def test_foreign_files_are_never_looked_at() -> None:
+    foreign = [f"{BASE}/README.md", f"{BASE}/core/v1/configmaps/shop/x.txt", "elsewhere/core/v1/a/b/c.yaml"]
+    assert swept([*foreign, f"{BASE}/.configbutler/owner.yaml"]).found == 0
+
+
+def test_a_rule_that_went_leaves_its_files() -> None:
+    assert swept([path("services")]).found == 0
+    assert swept([path()], selection(rules=[])).found == 0
+
+
+def test_another_namespace_is_not_ours() -> None:
+    assert swept([path(ns="elsewhere")]).found == 0
+
+
+def test_a_rule_without_delete_keeps_files() -> None:
+    keeping = rule("configmaps", operations=frozenset({Operation.CREATE}))
+    assert swept([path()], selection(rules=[keeping])).found == 0
+
+
+def test_a_kind_that_is_gone_takes_its_files_along_only_after_a_complete_discovery() -> None:
+    things = [path("things", group="down.test")]
+    rules = [rule("things.down.test")]
+    found = swept(things, selection(rules=rules, served=(MAPS,)), shows=None)
+    assert [orphan.unknown_kind for orphan in found.orphans] == [True]
+    assert swept(things, selection(rules=rules, served=(MAPS,), complete=False), shows=None).found == 0
+
+
+def test_a_file_of_an_older_version_is_judged_by_the_list_of_the_version_of_now() -> None:
+    old = path("webs", group="example.test", version="v1")
+    asked: list[str] = []
+
+    def shows(watched: Watched, key: ObjectKey) -> bool | None:
+        asked.append(watched.resource.version)
+        return False
+
+    assert sweep([old], BASE, TO, selection(), shows).found == 1
+    assert asked == ["v2"]
+
+
+def test_no_more_than_the_cap_go_at_once_in_the_order_of_their_paths() -> None:
+    found = swept([path(name=f"n{n}") for n in (3, 1, 2)], cap=2)
+    assert [orphan.key.name for orphan in found.orphans] == ["n1", "n2"]
+    assert (found.found, found.more) == (3, True)

@@ -1,0 +1,102 @@
+"""What a request comes to for one resource."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from stoker.api.to_intent.requests import requests_of
+from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.requests import RefRequest, Requests
+from stoker.domain.refs import GitRef
+from stoker.webhooks.receiver.decide import Wish, decide
+from stoker.webhooks.receiver.index import Known
+from stoker.webhooks.receiver.payloads import Asked, Caller, Pushed
+
+WHO = Identity(FrontDoor.STOKER, "site1", "plant")
+NOON = datetime(2026, 3, 2, 12, 0, 0, 250_000, tzinfo=UTC)
+TAG = GitRef("2.0.0")
+
+
+def follows(ref: str, *allowed: str) -> Known:
+    return Known(WHO, GitRef(ref), allowed or ("*",))
+
+
+def pushes(branch: str) -> Asked:
+    return Asked(Caller.GITHUB, pushed=(Pushed(GitRef(branch), "c" * 40),))
+
+
+@pytest.mark.parametrize("followed", ["main", "refs/heads/main"])
+def test_a_push_of_the_branch_that_is_followed_is_worth_a_look(followed: str) -> None:
+    decision = decide(pushes("main"), follows(followed))
+    assert decision.wish == Wish(Caller.GITHUB, None, "c" * 40)
+    assert decision.ref == "main"
+
+
+@pytest.mark.parametrize("followed", ["1.9.0", "develop", "refs/tags/main", "main2"])
+def test_a_push_of_any_other_branch_moves_nobody(followed: str) -> None:
+    decision = decide(pushes("main"), follows(followed))
+    assert decision.wish is None
+    assert decision.reason == f"a push of branch main is no news here: {followed} is followed"
+
+
+def test_a_push_of_the_branch_that_is_followed_needs_no_permission() -> None:
+    assert decide(pushes("main"), follows("main", "v*")).wish is not None
+
+
+@pytest.mark.parametrize(
+    ("ref", "allowed", "taken"),
+    [
+        ("2.0.0", (), True),
+        ("release/2.0", (), True),
+        ("release/2.0", ("*",), True),
+        ("2.0.0", ("2.*",), True),
+        ("3.0.0", ("2.*",), False),
+        ("3.0.0", ("2.*", "3.*"), True),
+        ("release/2.0", ("release/*",), True),
+        ("release/a/b", ("release/*",), False),
+        ("release/a/b", ("release/**",), True),
+        ("release/2.0", ("2.*",), False),
+        ("v2", ("{v1,v2}",), True),
+        ("2.0.0", ("[",), False),
+    ],
+)
+def test_a_ref_is_taken_where_a_glob_allows_it(ref: str, allowed: tuple[str, ...], taken: bool) -> None:
+    decision = decide(Asked(Caller.GENERIC, GitRef(ref)), follows("main", *allowed))
+    assert (decision.wish is not None) is taken
+    assert bool(decision.reason) is not taken
+    assert taken or "spec.webhook.allowedRefs" in decision.reason
+
+
+def test_a_tag_that_is_not_allowed_does_not_hide_the_branch_beside_it() -> None:
+    asked = Asked(Caller.BITBUCKET, TAG, pushed=(Pushed(GitRef("main")),))
+    assert decide(asked, follows("main", "v*")).wish == Wish(Caller.BITBUCKET, None)
+    assert decide(asked, follows("main")).wish == Wish(Caller.BITBUCKET, TAG)
+
+
+def test_what_asks_for_nothing_keeps_its_reason() -> None:
+    decision = decide(Asked(Caller.GITHUB, nothing="a ping"), follows("main"))
+    assert (decision.wish, decision.ref, decision.reason) == (None, "", "a ping")
+
+
+def test_the_annotations_are_what_the_controller_reads() -> None:
+    written = Wish(Caller.GITHUB, TAG).annotations("stoker.io", NOON)
+    assert written == {
+        "stoker.io/requested-ref": "2.0.0",
+        "stoker.io/requested-at": "2026-03-02T12:00:00.250000Z",
+        "stoker.io/requested-by": "webhook",
+        "stoker.io/requested-source": "github",
+    }
+    assert requests_of(written, "stoker.io") == (
+        Requests(ref=RefRequest(TAG, NOON, "webhook", "github")),
+        (),
+    )
+
+
+def test_a_nudge_leaves_the_requested_ref_as_it_is() -> None:
+    written = Wish(Caller.GITLAB).annotations("sync.ignition.io", NOON)
+    assert set(written) == {
+        "sync.ignition.io/nudged-at",
+        "sync.ignition.io/nudged-source",
+    }

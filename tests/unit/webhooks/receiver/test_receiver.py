@@ -1,0 +1,537 @@
+"""The receiver over real HTTP: what is answered, what is read, and what it causes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import hmac
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from stoker.domain.errors import Misconfigured, Retry, StokerError
+from stoker.domain.intent.intent import FrontDoor, Identity
+from stoker.domain.intent.source import SecretKey
+from stoker.domain.refs import GitRef
+from stoker.domain.secrets import Secret
+from stoker.kube.client.errors import Forbidden, NotFound
+from stoker.http_server import connections
+from stoker.telemetry.metrics import Metrics
+from stoker.testing.certificates import Authority
+from stoker.testing.wait_until import eventually_async
+from stoker.webhooks.receiver.caller_auth import Keys
+from stoker.webhooks.receiver.index import Index, Known
+from stoker.webhooks.receiver.receiver import Receiver, Settings
+
+PLANT = "/webhook/site1/plant"
+HMAC, TOKEN = SecretKey("hook", "hmac-key"), SecretKey("hook", "token")
+WHO = Identity(FrontDoor.STOKER, "site1", "plant")
+TWIN = Identity(FrontDoor.IGNITION_SYNC, "site1", "plant")
+KNOWN = Known(WHO, GitRef("main"), hmac_key=HMAC, bearer=TOKEN)
+BODY = b'{"ref": "2.0.0"}'
+PUSH = json.dumps({"ref": "refs/heads/main", "before": "0" * 40, "after": "a" * 40}).encode()
+
+
+def signed(body: bytes = BODY, key: str = "k3y") -> dict[str, str]:
+    return {"X-Hub-Signature-256": "sha256=" + hmac.new(key.encode(), body, hashlib.sha256).hexdigest()}
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        found = json.loads(self.text)
+        assert isinstance(found, dict)
+        return found
+
+
+@dataclass
+class Stage:
+    """A receiver, what it knows, and what it caused."""
+
+    settings: Settings = field(default_factory=lambda: Settings(address="127.0.0.1:0"))
+    index: Index = field(default_factory=Index)
+    secrets: dict[SecretKey, Secret] = field(
+        default_factory=lambda: {HMAC: Secret("k3y"), TOKEN: Secret("t0ken")}
+    )
+    operator: Keys = field(default_factory=Keys)
+    written: list[tuple[Identity, dict[str, str]]] = field(default_factory=list)
+    failure: StokerError | None = None
+    hold: asyncio.Event | None = None
+    listed: bool = True
+    tls: ssl.SSLContext | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+    looked_up: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.index.put(KNOWN)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Stage:
+        self.receiver = await self._stack.enter_async_context(
+            Receiver(
+                self.find,
+                lambda _, key: self.secrets.get(key),
+                self.annotate,
+                operator_keys=lambda: self.operator,
+                settings=self.settings,
+                metrics=self.metrics,
+                tls=self.tls,
+                ready=lambda: self.listed,
+            )
+        )
+        self.session = await self._stack.enter_async_context(aiohttp.ClientSession())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def find(self, namespace: str, name: str) -> tuple[Known, ...]:
+        self.looked_up.append((namespace, name))
+        return self.index.find(namespace, name)
+
+    async def annotate(self, who: Identity, annotations: Mapping[str, str]) -> None:
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.written.append((who, dict(annotations)))
+
+    async def post(
+        self,
+        body: Any = BODY,
+        path: str = PLANT,
+        headers: Mapping[str, str] | None = None,
+        method: str = "POST",
+        scheme: str = "http",
+        **options: Any,
+    ) -> Said:
+        given = signed(body) if headers is None else headers
+        url = f"{scheme}://127.0.0.1:{self.receiver.port}{path}"
+        kind = {"Content-Type": "application/json"}
+        async with self.session.request(
+            method, url, data=body, headers={**kind, **given}, **options
+        ) as answer:
+            return Said(answer.status, answer.headers, await answer.text())
+
+    def counted(self, **labels: str) -> float:
+        wanted = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
+        for line in self.metrics.page([]).decode().splitlines():
+            if line.startswith(f"ignition_sync_webhook_received_total{{{wanted}}}"):
+                return float(line.split()[-1])
+        return 0.0
+
+
+@pytest_asyncio.fixture
+async def stage() -> AsyncIterator[Stage]:
+    async with Stage() as made:
+        yield made
+
+
+async def test_a_signed_request_is_accepted_and_becomes_annotations(stage: Stage) -> None:
+    said = await stage.post()
+    assert said.status == 202
+    assert said.json == {"accepted": True, "ref": "2.0.0"}
+    ((who, annotations),) = stage.written
+    assert who == WHO
+    at = annotations.pop("stoker.io/requested-at")
+    assert at.endswith("Z")
+    assert annotations == {
+        "stoker.io/requested-ref": "2.0.0",
+        "stoker.io/requested-by": "webhook",
+        "stoker.io/requested-source": "generic",
+    }
+
+
+async def test_a_push_of_another_branch_is_answered_with_the_reason_and_changes_nothing(stage: Stage) -> None:
+    body = b'{"ref": "refs/heads/feature", "before": "", "after": ""}'
+    said = await stage.post(body)
+    assert said.status == 202
+    assert said.json == {
+        "accepted": False,
+        "ref": "feature",
+        "reason": "a push of branch feature is no news here: main is followed",
+    }
+    assert stage.written == []
+
+
+async def test_a_push_of_the_branch_that_is_followed_is_a_nudge_without_a_ref(stage: Stage) -> None:
+    assert (await stage.post(b'{"ref": "refs/heads/main"}')).json == {"accepted": True, "ref": "main"}
+    assert set(stage.written[0][1]) == {
+        "stoker.io/nudged-at",
+        "stoker.io/nudged-source",
+    }
+
+
+async def test_a_ref_that_is_not_allowed_is_not_taken(stage: Stage) -> None:
+    stage.index.put(Known(WHO, GitRef("main"), ("v*",), hmac_key=HMAC))
+    said = await stage.post()
+    assert (said.status, said.json["accepted"]) == (202, False)
+    assert "allowedRefs" in said.json["reason"]
+    assert stage.written == []
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Authorization": "Bearer t0ken"}, {"X-Gitlab-Token": "k3y"}, {"X-Gitea-Signature": "…"}]
+)
+async def test_each_proof_is_taken(stage: Stage, headers: dict[str, str]) -> None:
+    if "X-Gitea-Signature" in headers:
+        headers = {"X-Gitea-Signature": signed()["X-Hub-Signature-256"].removeprefix("sha256=")}
+    assert (await stage.post(headers=headers)).status == 202
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-Hub-Signature-256": "sha256=" + "0" * 64},
+        {"X-Hub-Signature-256": "sha1=" + "0" * 40},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic dDBrZW4="},
+        {"X-Gitlab-Token": "wrong"},
+        signed(b'{"ref": "2.0.1"}'),
+    ],
+)
+async def test_strangers_get_the_same_answer_whether_the_resource_exists_or_not(
+    stage: Stage, headers: dict[str, str]
+) -> None:
+    answers = [await stage.post(path=path, headers=headers) for path in (PLANT, "/webhook/no/where")]
+    assert [one.status for one in answers] == [401, 401]
+    assert answers[0].text == answers[1].text
+    assert answers[0].headers.keys() == answers[1].headers.keys()
+    assert stage.written == []
+
+
+async def test_only_who_knows_the_operators_key_learns_that_there_is_nothing(stage: Stage) -> None:
+    stage.operator = Keys(hmac=Secret("operators"))
+    assert (await stage.post(path="/webhook/no/where")).status == 401
+    said = await stage.post(path="/webhook/no/where", headers=signed(key="operators"))
+    assert said.status == 404
+    assert said.json == {"accepted": False, "reason": "there is no no/where to ask for"}
+    assert (await stage.post(headers=signed(key="operators"))).status == 202
+
+
+async def test_no_credential_at_all_is_a_401_for_everybody(stage: Stage) -> None:
+    stage.index.put(Known(WHO, GitRef("main")))
+    for headers in ({}, signed(key=""), {"Authorization": "Bearer "}, {"X-Gitlab-Token": ""}):
+        assert (await stage.post(headers=headers)).status == 401
+
+
+async def test_a_resource_that_is_turned_off_or_deleted_has_no_route(stage: Stage) -> None:
+    stage.operator = Keys(hmac=Secret("operators"))
+    stage.index.put(Known(WHO, GitRef("main"), hmac_key=HMAC, enabled=False))
+    assert (await stage.post()).status == 401
+    assert (await stage.post(headers=signed(key="operators"))).status == 404
+    stage.index.forget(WHO)
+    assert (await stage.post()).status == 401
+
+
+async def test_a_rotated_secret_counts_from_the_next_request_on(stage: Stage) -> None:
+    stage.secrets[HMAC] = Secret("rotated")
+    assert (await stage.post()).status == 401
+    assert (await stage.post(headers=signed(key="rotated"))).status == 202
+    del stage.secrets[HMAC]
+    assert (await stage.post(headers=signed(key="rotated"))).status == 401
+
+
+async def test_of_two_kinds_with_one_name_kind_chooses_and_the_key_otherwise(stage: Stage) -> None:
+    stage.index.put(Known(TWIN, GitRef("main"), hmac_key=HMAC))
+    assert (await stage.post(path=f"{PLANT}?kind=IgnitionSync")).status == 202
+    assert (await stage.post(path=f"{PLANT}?kind=stoker")).status == 202
+    assert [who for who, _ in stage.written] == [TWIN, WHO]
+    assert "sync.ignition.io/requested-ref" in stage.written[0][1]
+    assert (await stage.post(b'{"ref": "3.0.0"}')).status == 202
+    assert {who for who, _ in stage.written[2:]} == {WHO, TWIN}
+    assert (await stage.post(path=f"{PLANT}?kind=Pod")).status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/", "POST", 404),
+        ("/webhook", "POST", 404),
+        ("/webhook/site1", "POST", 404),
+        ("/webhook/site1/plant/", "POST", 404),
+        ("/webhook/site1/plant/x", "POST", 404),
+        ("/webhook/Site1/plant", "POST", 404),
+        ("/webhook/site1/..%2f..", "POST", 404),
+        ("/webhook/site1/" + "a" * 64, "POST", 404),
+        (PLANT, "GET", 405),
+        (PLANT, "PUT", 405),
+        ("/webhook/no/where", "DELETE", 405),
+    ],
+)
+async def test_there_is_nothing_else(stage: Stage, path: str, method: str, status: int) -> None:
+    said = await stage.post(path=path, method=method)
+    assert said.status == status
+    assert said.headers.get("Allow") == ("POST" if status == 405 else None)
+    assert stage.looked_up == []
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data"])
+async def test_only_json_is_taken(stage: Stage, kind: str) -> None:
+    said = await stage.post(headers={**signed(), "Content-Type": kind})
+    assert said.status == 415
+    assert said.json["reason"] == "the content type must be application/json"
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/vnd.github+json"])
+async def test_json_has_several_names(stage: Stage, kind: str) -> None:
+    assert (await stage.post(headers={**signed(), "Content-Type": kind})).status == 202
+
+
+async def test_a_body_without_a_type_is_taken_for_json(stage: Stage) -> None:
+    url = f"http://127.0.0.1:{stage.receiver.port}{PLANT}"
+    async with stage.session.post(
+        url, data=BODY, headers=signed(), skip_auto_headers=["Content-Type"]
+    ) as answer:
+        assert answer.status == 202
+
+
+async def test_a_compressed_body_is_never_unpacked(stage: Stage) -> None:
+    bomb = gzip.compress(b" " * 50_000_000)
+    said = await stage.post(bomb, headers={**signed(bomb), "Content-Encoding": "gzip"})
+    assert said.status == 415
+
+
+async def test_a_body_that_cannot_be_read_is_a_400_to_who_is_believed(stage: Stage) -> None:
+    for body in (b"", b"no json", b"{}", b'{"ref": "--upload-pack=x"}', b'{"ref": "a", "ref": "b"}'):
+        said = await stage.post(body)
+        assert said.status == 400
+        assert len(said.json["reason"]) > 10
+    assert (await stage.post(b"no json", headers={})).status == 401
+    assert stage.written == []
+
+
+async def test_a_large_body_is_refused_before_it_is_read(stage: Stage) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
+    head = (
+        f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k3y\r\nContent-Length: {(1 << 20) + 1}\r\n\r\n"
+    )
+    writer.write(head.encode())
+    try:
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)  # not one byte of the body was sent
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_a_body_of_unknown_length_is_capped(stage: Stage) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b"x" * (64 * 1024)
+
+    with suppress(aiohttp.ClientError):  # it may hang up while we are still sending
+        assert (await stage.post(endless(), headers={"X-Gitlab-Token": "k3y"})).status == 413
+    assert stage.written == []
+
+
+async def test_a_body_of_just_the_size_is_taken(stage: Stage) -> None:
+    body = b'{"ref": "2.0.0"' + b" " * ((1 << 20) - 16) + b"}"
+    assert len(body) == 1 << 20
+    assert (await stage.post(body)).status == 202
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    async with Stage(Settings(address="127.0.0.1:0", body_seconds=0.2)) as stage:
+        reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
+        writer.write(
+            f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n\r\n".encode()
+        )
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 5)
+        writer.close()
+        await writer.wait_closed()
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_so_many_bodies_are_read_at_once_and_no_more() -> None:
+    async with Stage(Settings(address="127.0.0.1:0", bodies_at_once=2)) as stage:
+        head = f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n\r\n".encode()
+        slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
+        for _, writer in slow:
+            writer.write(head)
+        await eventually_async(lambda: stage.receiver._reading == 2, 5, "two bodies being read")
+        said = await stage.post()
+        assert said.status == 429
+        assert said.headers["Retry-After"] == "1"
+        for _, writer in slow:
+            writer.close()
+            await writer.wait_closed()
+        await eventually_async(lambda: stage.receiver._reading == 0, 10, "nothing being read")
+        assert (await stage.post()).status == 202
+
+
+async def test_who_fails_too_often_is_told_when_to_come_back() -> None:
+    async with Stage(Settings(address="127.0.0.1:0", failures_per_minute=5)) as stage:
+        wrong = {"X-Gitlab-Token": "wrong"}
+        statuses = [(await stage.post(headers=wrong)).status for _ in range(8)]
+        assert statuses == [401] * 5 + [429] * 3
+        said = await stage.post()
+        assert said.status == 429
+        assert 1 <= int(said.headers["Retry-After"]) <= 12
+        assert stage.counted(source="unknown", result="limited") == 4
+        assert len(stage.looked_up) == 5
+
+
+async def test_unsigned_requests_do_not_starve_signed_ones_from_the_same_address() -> None:
+    async with Stage(Settings(address="127.0.0.1:0", failures_per_minute=5)) as stage:
+        statuses = [(await stage.post(headers={})).status for _ in range(20)]
+        assert statuses == [401] * 5 + [429] * 15
+        assert [(await stage.post(PUSH)).status for _ in range(20)] == [202] * 20
+        assert stage.looked_up == [("site1", "plant")] * 20
+
+
+async def test_what_a_believed_sender_gets_wrong_is_not_counted_against_it() -> None:
+    async with Stage(Settings(address="127.0.0.1:0", failures_per_minute=3)) as stage:
+        assert [(await stage.post(b"rubbish")).status for _ in range(10)] == [400] * 10
+
+
+async def test_behind_a_trusted_proxy_sources_are_told_apart() -> None:
+    settings = Settings(
+        address="127.0.0.1:0", failures_per_minute=2, trusted_proxies=("127.0.0.0/8", "::1/128")
+    )
+    async with Stage(settings) as stage:
+        bad = {"X-Gitlab-Token": "wrong", "X-Forwarded-For": "203.0.113.9"}
+        assert [(await stage.post(headers=bad)).status for _ in range(3)] == [401, 401, 429]
+        assert (await stage.post(headers={**signed(), "X-Forwarded-For": "198.51.100.4"})).status == 202
+
+
+async def test_many_equal_requests_at_once_are_one_write(stage: Stage) -> None:
+    answers = await asyncio.gather(*(stage.post(PUSH) for _ in range(50)))
+    assert {one.status for one in answers} == {202}
+    assert len(stage.written) == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Retry("it is away"), 503),
+        (Forbidden("RBAC says no", status=403), 503),
+        (NotFound("gone", status=404), 404),
+    ],
+)
+async def test_what_could_not_be_written_is_not_called_accepted(
+    stage: Stage, failure: StokerError, status: int
+) -> None:
+    stage.failure = failure
+    said = await stage.post()
+    assert said.status == status
+    assert said.json["accepted"] is False
+    assert said.headers.get("Retry-After") == ("5" if status == 503 else None)
+    assert failure.message not in said.text or status == 404
+
+
+async def test_an_api_server_that_does_not_answer_is_a_503_in_time() -> None:
+    async with Stage(Settings(address="127.0.0.1:0", effect_seconds=0.2)) as stage:
+        stage.hold = asyncio.Event()
+        assert (await stage.post()).status == 503
+        stage.hold.set()
+        await eventually_async(lambda: stage.written, 5, "the write that was begun")
+
+
+async def test_until_everything_is_listed_nobody_is_turned_away_for_good(stage: Stage) -> None:
+    stage.listed = False
+    said = await stage.post()
+    assert (said.status, said.headers["Retry-After"]) == (503, "5")
+    stage.listed = True
+    assert (await stage.post()).status == 202
+
+
+async def test_every_request_is_counted_by_sender_and_result(stage: Stage) -> None:
+    await stage.post()
+    await stage.post(headers={**signed(b'{"zen": "x"}'), "X-GitHub-Event": "ping"}, body=b'{"zen": "x"}')
+    await stage.post(headers={"X-GitHub-Event": "push"})
+    await stage.post(b"rubbish")
+    assert stage.counted(source="generic", result="accepted") == 1
+    assert stage.counted(source="github", result="ignored") == 1
+    assert stage.counted(source="unknown", result="unauthorized") == 1
+    assert stage.counted(source="unknown", result="malformed") == 1
+
+
+async def test_no_answer_and_no_log_line_holds_a_secret(
+    stage: Stage, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stage.failure = Retry("away")
+    said = [
+        await stage.post(headers={"Authorization": "Bearer t0ken"}),
+        await stage.post(headers={"X-Gitlab-Token": "wr0ng-t0ken"}),
+    ]
+    shown = "".join(one.text + str(one.headers) for one in said) + "".join(capfd.readouterr())
+    assert "webhook.not_written" in shown
+    assert "t0ken" not in shown
+    assert "k3y" not in shown
+
+
+async def test_tls_is_served_where_a_certificate_is_given(tmp_path: Path) -> None:
+    authority = Authority("webhooks")
+    pair = authority.server().save(tmp_path, "receiver")
+    authority.save(tmp_path)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(pair.certificate, pair.key)
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    async with Stage(tls=serving) as stage:
+        assert (await stage.post(scheme="https", ssl=trusting)).status == 202
+        with pytest.raises(aiohttp.ClientError):
+            await stage.post()
+
+
+async def test_a_port_in_use_is_named(stage: Stage) -> None:
+    with pytest.raises(Misconfigured, match=str(stage.receiver.port)):
+        async with Stage(Settings(address=f"127.0.0.1:{stage.receiver.port}")):
+            pass
+
+
+async def test_an_address_of_0_turns_it_off() -> None:
+    async with Stage(Settings(address="0")) as stage:
+        assert stage.receiver.port is None
+
+
+async def test_who_connects_and_says_nothing_is_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch, stage: Stage
+) -> None:
+    monkeypatch.setattr(connections.CallServer, "first_request_seconds", 0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
+    writer.write(b"POST /webhook/site1/plant HTTP/1.1\r\nHost: ")
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(_to_the_end(reader), 5)
+    writer.close()
+
+
+async def test_there_are_so_many_connections_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, stage: Stage
+) -> None:
+    monkeypatch.setattr(connections.CallServer, "most_connections", 3)
+    held = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(3)]
+    assert await _heard(stage) is None
+    for _, writer in held:
+        writer.close()
+        await writer.wait_closed()
+    assert await eventually_async(lambda: _heard(stage), 5, "a free place")
+
+
+async def _heard(stage: Stage) -> Said | None:
+    try:
+        return await stage.post()
+    except aiohttp.ClientError:
+        return None
+
+
+async def _to_the_end(reader: asyncio.StreamReader) -> None:
+    if not await reader.read():
+        raise ConnectionResetError
