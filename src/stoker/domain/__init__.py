@@ -1,1 +1,1 @@
-"""Values and errors that every room shares; the standard library only."""
+"""Values, errors and reasons that every package shares, on the standard library alone."""

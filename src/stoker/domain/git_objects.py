@@ -129,6 +129,17 @@ def shown(name: str) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+_COMMANDS = str.maketrans({char: f"\\x{ord(char):02x}" for char in "[]#@!"})
+
+
+def inert(name: str) -> str:
+    """A name from outside as it may stand in a commit message or a pull request.
+
+    Forges and CI services act on what they read there: `[skip ci]`, `***NO_CI***`, `closes #1`, `@team`.
+    """
+    return shown(name).translate(_COMMANDS).replace("***", r"\x2a\x2a\x2a")
+
+
 class Note(NamedTuple):
     """One path and one sentence about it, for the report."""
 

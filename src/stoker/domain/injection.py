@@ -37,6 +37,9 @@ MINTED_KEY = "token"
 """The key under which the controller puts the short-lived token of a GitHub App (C-027)."""
 
 
+MANAGED_BY_STOKER = {"app.kubernetes.io/managed-by": "stoker"}
+"""The label of Secrets that our own processes write; they never go to git."""
+
 BUCKET_KEYS = {
     SnapshotStorage.S3: ("accessKeyId", "secretAccessKey", "sessionToken"),
     SnapshotStorage.GCS: ("serviceAccount.json",),
@@ -103,6 +106,14 @@ class Installation:
     """Whether somebody makes the volumes that resources ask for; a pod would wait for ever for one."""
     environment: tuple[tuple[str, str], ...] = ()
     """Variables of every agent: where traces and audit records go."""
+    image_repositories: tuple[str, ...] = ()
+    """Where images may come from besides the own repository; one that ends with / is all below it."""
+
+    def allows(self, repository: str) -> bool:
+        return any(
+            repository.startswith(allowed) if allowed.endswith("/") else repository == allowed
+            for allowed in (self.image.repository, *self.image_repositories)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +153,7 @@ class Sidecar:
 def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str = "") -> Sidecar:
     """The agent of a resource; `chosen` is the image that the pod itself asks for, which wins over all."""
     agent, access = intent.agent, intent.policies.access
-    image = ImageRef.parse(chosen) if chosen else agent_image(agent.image, installation.image)
-    if installation.require_digest and not image.pinned:
-        raise Stalled(
-            f"image {image} of the agent is not pinned by a digest, which this installation demands",
-            reason=Reason.IMAGE_NOT_PINNED,
-        )
+    image = image_for(intent, installation, chosen)
     signing = installation.metadata_key
     shared = installation.shared_volumes and intent.shared_volume is not None
     return Sidecar(
@@ -167,6 +173,27 @@ def sidecar_for(intent: ResourceIntent, installation: Installation, chosen: str 
         snapshot_claim=intent.policies.snapshots.claim_name if intent.policies.snapshots.enabled else "",
         environment=installation.environment,
     )
+
+
+def image_for(intent: ResourceIntent, installation: Installation, chosen: str = "") -> ImageRef:
+    """The image that a resource's containers of ours run, agent and fetcher alike; raises if it may not.
+
+    The controller makes the fetcher's pod with rights of its own, so whoever can write a resource must not
+    choose freely what runs there.
+    """
+    image = ImageRef.parse(chosen) if chosen else agent_image(intent.agent.image, installation.image)
+    if not installation.allows(image.repository):
+        raise Stalled(
+            f"image repository {image.repository} is not one that this installation allows; add it to "
+            "agent.imageRepositories of the chart (--agent-image-repository)",
+            reason=Reason.IMAGE_NOT_ALLOWED,
+        )
+    if installation.require_digest and not image.pinned:
+        raise Stalled(
+            f"image {image} is not pinned by a digest, which this installation demands",
+            reason=Reason.IMAGE_NOT_PINNED,
+        )
+    return image
 
 
 @dataclass(frozen=True, slots=True)

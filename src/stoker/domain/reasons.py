@@ -38,6 +38,7 @@ class ConditionType(StrEnum):
     DISCOVERY_DEGRADED = "DiscoveryDegraded"
     REPO_PUSH_FAILED = "RepoPushFailed"
     SECRETS_IN_CLEAR = "SecretsInClear"
+    SECRETS_EXCLUDED = "SecretsExcluded"
 
 
 class Reason(StrEnum):
@@ -59,7 +60,6 @@ class Reason(StrEnum):
     PROFILE_NOT_FOUND = "ProfileNotFound"
     BASE_NOT_FOUND = "BaseNotFound"
     BASE_NOT_ALLOWED = "BaseNotAllowed"
-    BASE_UNRESTRICTED = "BaseUnrestricted"
     DEPENDENCY_CYCLE = "DependencyCycle"
     SECRET_NOT_FOUND = "SecretNotFound"
     FEATURE_NOT_RUNNING = "FeatureNotRunning"
@@ -91,6 +91,7 @@ class Reason(StrEnum):
     REF_NOT_FOUND = "RefNotFound"
     REF_AMBIGUOUS = "RefAmbiguous"
     REF_UPDATED = "RefUpdated"
+    REF_REQUESTED = "RefRequested"
     HISTORY_REWRITTEN = "HistoryRewritten"
     SIGNATURE_MISSING = "SignatureMissing"
     SIGNATURE_INVALID = "SignatureInvalid"
@@ -115,6 +116,8 @@ class Reason(StrEnum):
     # The data folder.
     STAGING_CONTAINS_RUNTIME_FILES = "StagingDirectoryContainsRuntimeFiles"
     DELETION_BUDGET_EXCEEDED = "DeletionBudgetExceeded"
+    DESTINATION_UNMAPPED = "DestinationUnmapped"
+    APPROVAL_STALE = "ApprovalStale"
     SYNC_IN_PROGRESS = "SyncInProgress"
     DATA_VOLUME_FAILED = "DataVolumeFailed"
     CONFIG_SYNTAX_ERROR = "ConfigSyntaxError"
@@ -136,6 +139,7 @@ class Reason(StrEnum):
     NOT_IGNITION_83 = "NotIgnition83"
     SCAN_LOCK_HELD = "ScanLockHeld"
     DESIGNER_SESSION_ACTIVE = "DesignerSessionActive"
+    DESIGNERS_UNKNOWN = "DesignersUnknown"
     WAITING_FOR_PRIMARY = "WaitingForPrimary"
     PRIMARY_UNAVAILABLE = "PrimaryUnavailable"
 
@@ -158,6 +162,7 @@ class Reason(StrEnum):
     DATA_VOLUME_NOT_FOUND = "DataVolumeNotFound"
     DATA_VOLUME_AMBIGUOUS = "DataVolumeAmbiguous"
     PORT_IN_USE = "PortInUse"
+    IMAGE_NOT_ALLOWED = "ImageNotAllowed"
     IMAGE_NOT_PINNED = "ImageNotPinned"
     RUNS_AS_ROOT = "RunsAsRoot"
     DESTINATION_NOT_FOUND = "DestinationNotFound"
@@ -188,6 +193,7 @@ class Reason(StrEnum):
     SIDECAR_MISSING = "SidecarMissing"
     REF_SKEW_DETECTED = "RefSkewDetected"
     GATEWAY_FILES_MODIFIED = "GatewayFilesModified"
+    DRIFT_RESTORED = "DriftRestored"
     DEPENDENCY_WAITING = "DependencyWaiting"
     DEPENDENCIES_SATISFIED = "DependenciesSatisfied"
     VERIFIED = "Verified"
@@ -201,6 +207,7 @@ class Reason(StrEnum):
 
     # Safe delivery: gates before a change, and going back after it.
     SERVICE_UNREACHABLE = "ServiceUnreachable"
+    EGRESS_REFUSED = "EgressRefused"
     VALIDATION_REJECTED = "ValidationRejected"
     WAITING_FOR_WINDOW = "WaitingForWindow"
     WAITING_FOR_STAGE = "WaitingForStage"
@@ -235,6 +242,7 @@ class Reason(StrEnum):
     PLAN_PENDING = "PlanPending"
     DRY_RUN = "DryRun"
     ORPHANS_KEPT = "OrphansKept"
+    CONTENT_SKIPPED = "ContentSkipped"
 
     # The reverser. Most are the words of its paper.
     INITIALIZED = "Initialized"
@@ -257,4 +265,6 @@ class Reason(StrEnum):
     TOO_MANY_KINDS = "TooManyKinds"
     OBJECT_NOT_WRITTEN = "ObjectNotWritten"
     LOOP_DETECTED = "LoopDetected"
+    DELETION_HELD = "DeletionHeld"
     SECRETS_IN_CLEAR = "SecretsInClear"
+    SECRETS_EXCLUDED = "SecretsExcluded"

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from stoker.domain.refs import CommitId, GitRef
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
+from stoker.domain.refs import CommitId, GitRef
 
 
 class SourceReader(Protocol):

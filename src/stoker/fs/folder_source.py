@@ -25,9 +25,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry
-from stoker.domain.paths import RelPath
-from stoker.domain.reasons import Reason
-from stoker.domain.refs import CommitId, GitRef
 from stoker.domain.git_objects import (
     Blob,
     BlobHash,
@@ -39,6 +36,9 @@ from stoker.domain.git_objects import (
     TreeChange,
     shown,
 )
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
 from stoker.fs.data_folder import open_regular
 
 KEPT_TREES = 8

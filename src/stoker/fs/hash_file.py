@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
+from stoker.domain.git_objects import BlobHash, FileVersion
 from stoker.engine.plan.ledger import STAT
 from stoker.engine.plan.live import LiveEntry, LiveKind
-from stoker.domain.git_objects import BlobHash, FileVersion
 from stoker.fs.data_folder import open_regular
 from stoker.fs.stat_stamp import settled, stamp, unseen
 

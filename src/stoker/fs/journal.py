@@ -21,11 +21,11 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from stoker.domain.errors import Stalled
-from stoker.domain.paths import RelPath
-from stoker.engine.plan.ledger import STAT
 from stoker.domain.git_objects import BlobId, FileVersion
-from stoker.engine.plan.plan import Facts
+from stoker.domain.paths import RelPath
 from stoker.engine.layout.protected_paths import STATE
+from stoker.engine.plan.ledger import STAT
+from stoker.engine.plan.plan import Facts
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ _FACTS = {field.name: type(getattr(Facts(), field.name)) for field in fields(Fac
 _PATHS = ("folders", "kept", "mirrored")
 
 
-_Fact = str | list[str]
+_Fact = str | int | list[str]
 
 
 class Unreadable(ValueError):
@@ -209,7 +209,7 @@ def _decoded(content: memoryview) -> Change:
     for name, value in change.facts.items():
         if name not in _FACTS or not _fits(value, _FACTS[name]):
             raise Unreadable("a fact is unknown")
-        if name in _PATHS:
+        if name in _PATHS and isinstance(value, list):
             _check(value)
     for paths in (change.files, change.gone, change.intended):
         _check(paths)

@@ -20,11 +20,11 @@ from dataclasses import fields, replace
 
 from stoker.domain.errors import Retry
 from stoker.domain.failpoints import reached
-from stoker.domain.reasons import Reason
-from stoker.engine.plan.ledger import STAT, Ledger
 from stoker.domain.git_objects import Note
-from stoker.engine.plan.plan import Facts
+from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STATE
+from stoker.engine.plan.ledger import STAT, Ledger
+from stoker.engine.plan.plan import Facts
 from stoker.fs import journal
 from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
 from stoker.fs.journal import Change, Frames

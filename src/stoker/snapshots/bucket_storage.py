@@ -4,6 +4,10 @@ Objects lie below `{keyPrefix}/{gateway}/`. Credentials are those of a mounted S
 or, where none is named, the pod's own identity as the cloud's variables give it. The
 library that speaks both protocols comes with the extra `s3` and is imported only
 here. Its messages hold addresses and answers; what is passed on is one short reason.
+
+An endpoint that the resource names is checked before each use (`stoker.http_client.egress`);
+the library resolves it once more by itself. With a mounted Secret no redirect to another host is
+followed; a pod's own identity is asked for at other hosts, which the library knows.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.intent.policies import Bucket
 from stoker.domain.paths import RelPath
 from stoker.domain.secrets import Secret
+from stoker.http_client import EgressRefused, egress
+from stoker.http_client.proxy import proxy_for
 from stoker.snapshots.ids import safe_name
 from stoker.snapshots.storage import MAX_OBJECTS, Missing, Stored
 from stoker.snapshots.types import failed
@@ -64,7 +70,8 @@ def s3(
         endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
     if endpoint:
         keys |= {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}  # the second would come first
-    return _made("s3", store, bucket, gateway, keys, authorities, retries)
+    only = endpoint if credentials is not None else ""
+    return _made("s3", store, bucket, gateway, keys, _client(bucket.endpoint, authorities, only), retries)
 
 
 def gcs(
@@ -82,7 +89,7 @@ def gcs(
         keys["service_account_key"] = _key(credentials, SERVICE_ACCOUNT, one_line=False)
     if bucket.endpoint:
         keys["base_url"] = bucket.endpoint
-    return _made("gs", store, bucket, gateway, keys, authorities, retries)
+    return _made("gs", store, bucket, gateway, keys, _client(bucket.endpoint, authorities), retries)
 
 
 class BucketStorage:
@@ -90,9 +97,10 @@ class BucketStorage:
 
     leftovers_rest = LEFTOVERS_REST
 
-    def __init__(self, store: ObjectStore, where: str) -> None:
+    def __init__(self, store: ObjectStore, where: str, endpoint: str = "") -> None:
         self.where = where
         self._store = store
+        self._endpoint = endpoint
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -154,7 +162,11 @@ class BucketStorage:
     def _told(self, what: str, own: list[BaseException] | None = None) -> Iterator[None]:
         """Whatever the library says becomes one sentence; what our own part raised stays what it was."""
         try:
+            if self._endpoint:
+                egress.demand_reachable_now(self._endpoint)
             yield
+        except EgressRefused as error:
+            raise failed(f"the snapshots in {self.where} cannot be {what}: {error.message}") from None
         except (StokerError, Missing):
             raise
         except Exception as error:
@@ -203,7 +215,7 @@ def _made(
     bucket: Bucket,
     gateway: str,
     keys: Mapping[str, Any],
-    authorities: bytes,
+    options: ClientConfig,
     retries: int,
 ) -> BucketStorage:
     """With the library's class for the protocol, and what only that one is told."""
@@ -217,13 +229,13 @@ def _made(
         opened: ObjectStore = store(
             bucket.name,
             prefix=prefix,
-            client_options=_client(bucket.endpoint, authorities),
+            client_options=options,
             retry_config=_retrying(retries),
             **keys,
         )
     except Exception:  # whose words may hold what the library was given, a key among it
         raise Misconfigured(f"{where} cannot be used with these settings and credentials") from None
-    return BucketStorage(opened, where)
+    return BucketStorage(opened, where, bucket.endpoint)
 
 
 def _library() -> Any:
@@ -248,7 +260,8 @@ def _key(credentials: Mapping[str, Secret], name: str, *, one_line: bool = True)
         raise Misconfigured(f"{name} of the bucket's credentials is no text") from None
 
 
-def _client(endpoint: str, authorities: bytes) -> ClientConfig:
+def _client(endpoint: str, authorities: bytes, only: str = "") -> ClientConfig:
+    """`only`: the address whose host alone is talked to."""
     options: ClientConfig = {
         "allow_http": endpoint.startswith("http://"),  # as whoever named it said
         "connect_timeout": timedelta(seconds=10),
@@ -256,6 +269,8 @@ def _client(endpoint: str, authorities: bytes) -> ClientConfig:
     }
     if authorities:
         options["root_certificate"] = authorities
+    if only and proxy_for(only) is None:
+        options |= cast("ClientConfig", egress.one_host_only(only))
     return options
 
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from stoker.domain.errors import Stalled
-from stoker.domain.reasons import Reason
 from stoker.domain.git_objects import BlobId
-from stoker.snapshots import ids as naming
+from stoker.domain.reasons import Reason
+from stoker.snapshots import ids
 from stoker.snapshots.manifest import MAX_BYTES, NewerFormat, Sealed
 from stoker.snapshots.retention import Shelf, lacking, reusable
 from stoker.snapshots.storage import PIECE, Missing, Storage, Stored
@@ -47,17 +47,15 @@ class Shelves:
 
     def look(self) -> Shelf:
         """What lies there now, with the head of each manifest."""
-        stored = [
-            one for one in self._storage.listed() if naming.belongs_to(self._gateway, naming.id_of(one.name))
-        ]
+        stored = [one for one in self._storage.listed() if ids.belongs_to(self._gateway, ids.id_of(one.name))]
         heads: dict[str, Head] = {}
         troubles: dict[str, str] = {}
         newer = False
         remembered: dict[Stored, Head] = {}
         for one in stored:
-            if not one.name.endswith(naming.MANIFEST):
+            if not one.name.endswith(ids.MANIFEST):
                 continue
-            snapshot_id = naming.id_of(one.name)
+            snapshot_id = ids.id_of(one.name)
             try:
                 head = self._heads.get(one) or self.sealed(snapshot_id).head
             except Stalled as error:
@@ -70,12 +68,12 @@ class Shelves:
 
     def sealed(self, snapshot_id: str) -> Sealed:
         """One manifest; raises Stalled for one that is not there, or not what it was."""
-        if not naming.is_snapshot_id(snapshot_id) or not naming.belongs_to(self._gateway, snapshot_id):
+        if not ids.is_snapshot_id(snapshot_id) or not ids.belongs_to(self._gateway, snapshot_id):
             raise self._unknown(snapshot_id)
         data = bytearray()
         try:
             while len(data) <= MAX_BYTES:
-                piece = self._storage.get(snapshot_id + naming.MANIFEST, len(data), PIECE)
+                piece = self._storage.get(snapshot_id + ids.MANIFEST, len(data), PIECE)
                 data += piece
                 if len(piece) < PIECE:
                     return Sealed(snapshot_id, bytes(data))
@@ -105,7 +103,7 @@ def line(snapshot_id: str, shelf: Shelf) -> Snapshot:
     head = shelf.heads.get(snapshot_id)
     if head is None:
         return Snapshot(snapshot_id, trouble=shelf.troubles[snapshot_id])
-    own = (snapshot_id + naming.MANIFEST, snapshot_id + naming.PACK)
+    own = (snapshot_id + ids.MANIFEST, snapshot_id + ids.PACK)
     stored = sum(shelf.stored[name].size for name in own if name in shelf.stored)
     why = lacking(head.packs, shelf.stored)
     return Snapshot(

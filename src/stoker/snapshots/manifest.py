@@ -22,12 +22,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import BlobId
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.domain.git_objects import BlobId
 from stoker.engine.layout.protected_paths import STAGING, STATE
-from stoker.snapshots import ids as naming
+from stoker.snapshots import ids
 from stoker.snapshots.types import (
     MAX_EXTRA,
     MAX_FILE_BYTES,
@@ -193,12 +193,12 @@ class Sealed:
             packs={name: size for name, size, _ in packs},
             used={name: used for name, _, used in packs},
         )
-        if head.id != self._name or not naming.belongs_to(head.gateway, head.id):
+        if head.id != self._name or not ids.belongs_to(head.gateway, head.id):
             raise ValueError("it is that of another snapshot")
         if head.digits not in (40, 64) or len(self._extra) > MAX_EXTRA:
             raise ValueError("its head holds what no head holds")
         for name in head.packs:
-            if not name.endswith(naming.PACK) or not naming.belongs_to(head.gateway, naming.id_of(name)):
+            if not name.endswith(ids.PACK) or not ids.belongs_to(head.gateway, ids.id_of(name)):
                 raise ValueError("it names a pack that is none")
         return head
 

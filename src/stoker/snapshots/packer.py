@@ -17,7 +17,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Protocol
 
 from stoker.domain.git_objects import BlobHash, BlobId, blob_of
-from stoker.snapshots.stable_read import LARGE, LEVEL, TRIES, Unsteady, named, pieces, steady, whole, worthwhile
+from stoker.snapshots.stable_read import (
+    LARGE,
+    LEVEL,
+    TRIES,
+    Unsteady,
+    named,
+    pieces,
+    steady,
+    whole,
+    worthwhile,
+)
 from stoker.snapshots.types import (
     MAX_FILES,
     MAX_LEFT_OUT,
@@ -122,7 +132,8 @@ class Packing:
         self.files[path] = KeptFile(blob, len(content), found.st_mode & 0o777)
 
     def _handing_on(self) -> Iterator[bytes]:
-        if self._handed_on < self.size:
+        # Not by size: empty files have a place in the pack too, and a pack that is named must exist.
+        if self._waiting:
             together = b"".join(self._waiting)
             self._waiting.clear()
             self._handed_on = self.size

@@ -17,14 +17,14 @@ from dataclasses import replace
 from itertools import chain
 
 from stoker.domain.errors import Stalled, StokerError
-from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.git_objects import Blob, BlobId
-from stoker.snapshots import ids as naming
-from stoker.snapshots.reader import Contents
+from stoker.domain.intent.policies import SnapshotScope
+from stoker.snapshots import ids
+from stoker.snapshots.index import Shelves, line
 from stoker.snapshots.manifest import check_paths, encode
 from stoker.snapshots.packer import Opener, Packing
+from stoker.snapshots.reader import Contents
 from stoker.snapshots.retention import Shelf, beyond, lacking, leftovers
-from stoker.snapshots.index import Shelves, line
 from stoker.snapshots.storage import Storage
 from stoker.snapshots.types import (
     MAX_EXTRA,
@@ -92,23 +92,23 @@ class Snapshots:
             shelf = self._shelves.look()
             self._delete(leftovers(shelf, self._now(), self._storage.leftovers_rest))
             kept = self._shelves.kept(shelf, digits)
-            new = naming.next_id(self._gateway, self._clock(), shelf.ids)
-            packing = Packing(new + naming.PACK, kept, open_file, digits=digits, strict=strict, go_on=go_on)
+            new = ids.next_id(self._gateway, self._clock(), shelf.ids)
+            packing = Packing(new + ids.PACK, kept, open_file, digits=digits, strict=strict, go_on=go_on)
             try:
                 with closing(packing.chunks(files)) as chunks:
                     first = next(chunks, None)
                     if first is not None:
-                        self._storage.put(new + naming.PACK, chain((first,), chunks))
+                        self._storage.put(new + ids.PACK, chain((first,), chunks))
                 manifest = self._manifest(new, packing, shelf, scope, origin, extra, digits)
                 if reuse and first is None and (same := self._same(manifest, shelf)):
                     return same
                 data = self._encoded(manifest)
                 go_on()
-                self._storage.put(new + naming.MANIFEST, (data,))
+                self._storage.put(new + ids.MANIFEST, (data,))
             except BaseException:
                 with suppress(StokerError):  # in this order: a manifest without its pack must not stay
-                    self._storage.delete(new + naming.MANIFEST)
-                    self._storage.delete(new + naming.PACK)
+                    self._storage.delete(new + ids.MANIFEST)
+                    self._storage.delete(new + ids.PACK)
                 raise
         return Snapshot(
             new,
@@ -158,7 +158,7 @@ class Snapshots:
             shelf = self._shelves.look()
             gone = beyond(shelf, max(1, retention), keep)
             for snapshot_id in gone:
-                self._storage.delete(snapshot_id + naming.MANIFEST)
+                self._storage.delete(snapshot_id + ids.MANIFEST)
             left = shelf.without(gone)
             self._delete(leftovers(left, self._now(), self._storage.leftovers_rest, let_go=gone))
         return gone
@@ -194,7 +194,7 @@ class Snapshots:
             extra=extra,
             size=sum(file.size for file in packing.files.values()),
             packs={
-                pack: packing.size if pack == new + naming.PACK else shelf.stored[pack].size for pack in packs
+                pack: packing.size if pack == new + ids.PACK else shelf.stored[pack].size for pack in packs
             },
             contents=contents,
             digits=digits,
@@ -221,4 +221,4 @@ class Snapshots:
     def _distrust(self, pack: str) -> None:
         """Note that no later snapshot may lean on this pack; whoever found out goes on all the same."""
         with suppress(StokerError):
-            self._storage.put(pack + naming.BAD, (b"",))
+            self._storage.put(pack + ids.BAD, (b"",))

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from stoker.snapshots import ids as naming
+from stoker.snapshots import ids as snapshot_ids
 from stoker.snapshots.storage import Stored
 from stoker.snapshots.types import Head
 
@@ -38,10 +38,10 @@ class Shelf:
     @property
     def ids(self) -> list[str]:
         """Newest first."""
-        return sorted((*self.heads, *self.troubles), key=naming.order_of, reverse=True)
+        return sorted((*self.heads, *self.troubles), key=snapshot_ids.order_of, reverse=True)
 
     def without(self, gone: Collection[str]) -> Shelf:
-        names = {snapshot_id + naming.MANIFEST for snapshot_id in gone}
+        names = {snapshot_id + snapshot_ids.MANIFEST for snapshot_id in gone}
         return replace(
             self,
             stored={name: one for name, one in self.stored.items() if name not in names},
@@ -69,11 +69,11 @@ def beyond(shelf: Shelf, retention: int, keep: Collection[str]) -> tuple[str, ..
         if snapshot_id in shelf.heads and not lacking(shelf.heads[snapshot_id].packs, shelf.stored)
     ]
     staying = {*usable[:retention], *keep}
-    oldest = naming.order_of(usable[retention - 1]) if len(usable) >= retention else None
+    oldest = snapshot_ids.order_of(usable[retention - 1]) if len(usable) >= retention else None
     return tuple(
         snapshot_id
         for snapshot_id in shelf.ids
-        if snapshot_id not in staying and oldest is not None and naming.order_of(snapshot_id) < oldest
+        if snapshot_id not in staying and oldest is not None and snapshot_ids.order_of(snapshot_id) < oldest
     )
 
 
@@ -81,21 +81,21 @@ def leftovers(shelf: Shelf, now: float, rest: float, *, let_go: Collection[str] 
     """Objects that no snapshot needs: a crash left them, or their snapshots are gone."""
     needed = {pack for head in shelf.heads.values() for pack in head.packs}
     # The own pack of a manifest that cannot be read: somebody may mend that one day.
-    needed |= {snapshot_id + naming.PACK for snapshot_id in shelf.troubles}
+    needed |= {snapshot_id + snapshot_ids.PACK for snapshot_id in shelf.troubles}
     gone = [
         one.name
         for one in shelf.stored.values()
-        if not one.name.endswith(naming.MANIFEST)
-        and (naming.id_of(one.name) in let_go or now - one.modified >= rest)
+        if not one.name.endswith(snapshot_ids.MANIFEST)
+        and (snapshot_ids.id_of(one.name) in let_go or now - one.modified >= rest)
         and _is_left(one.name, needed, shelf.newer)
     ]
     return tuple(sorted(gone, reverse=True))  # what says that a pack is bad goes before the pack
 
 
 def _is_left(name: str, needed: Collection[str], newer: bool) -> bool:
-    if name.endswith(naming.PART):
+    if name.endswith(snapshot_ids.PART):
         return True
-    return not newer and name.removesuffix(naming.BAD) not in needed
+    return not newer and name.removesuffix(snapshot_ids.BAD) not in needed
 
 
 def reusable(shelf: Shelf) -> frozenset[str]:
@@ -110,6 +110,6 @@ def reusable(shelf: Shelf) -> frozenset[str]:
         pack
         for pack, size in sizes.items()
         if not lacking({pack: size}, shelf.stored)
-        and pack + naming.BAD not in shelf.stored
+        and pack + snapshot_ids.BAD not in shelf.stored
         and (size <= SMALL or used[pack] * MOSTLY >= size)
     )

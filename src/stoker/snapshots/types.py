@@ -14,9 +14,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from stoker.domain.errors import Retry, Stalled
+from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
-from stoker.domain.git_objects import BlobId, FileVersion
 
 MAX_FILES = 1_000_000
 MAX_FILE_BYTES = 64 << 30

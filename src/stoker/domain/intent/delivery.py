@@ -39,7 +39,8 @@ class Receiver:
     port: int = 8443
     hmac_key: SecretKey | None = None
     bearer: SecretKey | None = None
-    allowed_refs: tuple[str, ...] = ("*",)
+    allowed_refs: tuple[str, ...] = ()
+    """Globs of the refs that a request may name beside the spec's own."""
     allowed_namespaces: tuple[str, ...] = ()
 
 
@@ -107,6 +108,13 @@ class Approval:
     timeout: float = 24 * 3600.0
     teams: tuple[str, ...] = ()
     webhook_url: str = ""
+
+
+def takes_approval(gateway: str, approval: Approval, deployment: Deployment) -> bool:
+    """Whether a change of this gateway has to be approved: by the resource, or by a stage it belongs to."""
+    return approval.required or any(
+        stage.require_approval and gateway in stage.gateways for stage in deployment.stages
+    )
 
 
 class AlertKind(StrEnum):

@@ -20,7 +20,7 @@ class WhenMissing(StrEnum):
 
 
 class Orphans(StrEnum):
-    """Which files that the repository no longer has are deleted: all, or only those we wrote."""
+    """Which files that the repository does not have are deleted: all of them, or only those we wrote."""
 
     MIRROR = "mirror"
     OWNED = "owned"
@@ -41,16 +41,19 @@ class Mapping(NamedTuple):
     paths, only after rendering. `orphans` is the destination's own rule where it is
     a folder that others fill too; None leaves it to the `DeletionPolicy`. A later
     mapping lies over an earlier one, but for the files of `gives_way`, named by their
-    path below the source: those stand only where no earlier mapping has one.
+    path below the source: those stand only where no earlier mapping has one. Without a
+    `kind` the commit decides whether the source is a folder or a file. Mappings with the
+    same `service_path` are the layout of one service, of which the commit must have a part.
     """
 
     source: str
     destination: str
-    kind: MappingKind = MappingKind.DIR
+    kind: MappingKind | None = MappingKind.DIR
     when_missing: WhenMissing = WhenMissing.SKIP
     template: bool = False
     orphans: Orphans | None = None
     gives_way: tuple[str, ...] = ()
+    service_path: str | None = None
 
 
 class FieldTemplate(NamedTuple):
@@ -103,9 +106,9 @@ class Excludes(NamedTuple):
 
 
 class DeletionPolicy(NamedTuple):
-    """What may be deleted, and how much of it without asking."""
+    """What may be deleted, and how much of it without approval: above either limit a sync waits."""
 
-    orphans: Orphans = Orphans.MIRROR
+    orphans: Orphans = Orphans.OWNED
     budget_files: int = 50
     budget_percent: int = 50
 

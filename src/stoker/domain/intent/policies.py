@@ -21,7 +21,7 @@ class ScanOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GatewayAccess:
-    """How the gateway's own API is reached; port 0 turns everything that needs it off."""
+    """How the gateway's own API is reached."""
 
     port: int = 8043
     tls: bool = True
@@ -30,6 +30,12 @@ class GatewayAccess:
     ca: SecretKey | None = None
     insecure_skip_verify: bool = False
     scan_order: ScanOrder = ScanOrder.PROJECTS_FIRST
+    files_only: bool = False
+
+    @property
+    def asks_gateway(self) -> bool:
+        """Whether the gateway is asked before files change; port 0 means the same as files only."""
+        return bool(self.port) and not self.files_only
 
 
 class DesignerPolicy(StrEnum):
@@ -39,9 +45,9 @@ class DesignerPolicy(StrEnum):
 
 
 class PerspectivePolicy(StrEnum):
-    GRACEFUL = "graceful"
-    IMMEDIATE = "immediate"
     NONE = "none"
+    GRACEFUL = "graceful"
+    CLOSE = "close"
 
 
 class RedundancyRole(StrEnum):
@@ -63,7 +69,7 @@ class IgnitionPolicy:
 
     designer_sessions: DesignerPolicy = DesignerPolicy.WAIT
     designer_timeout: float = 300.0
-    perspective_sessions: PerspectivePolicy = PerspectivePolicy.GRACEFUL
+    perspective_sessions: PerspectivePolicy = PerspectivePolicy.NONE
     redundancy_role: RedundancyRole = RedundancyRole.STANDALONE
     peer_gateway: str = ""
     binaries: BinaryPolicy = BinaryPolicy.ALLOW

@@ -1,15 +1,15 @@
-"""What controller and agents say to each other, in ConfigMaps and nowhere else.
+"""The protocol between controller and agents, carried by ConfigMaps alone.
 
-    names      which map belongs to which resource, and its labels
-    metadata   controller to agents: what to be at, and how
-    reports    agent to controller: where one gateway stands
-    changes    agent to controller: what somebody changed on a gateway
-    signing    whether the metadata is what the controller wrote
-    shapes     frozen values to JSON objects and back, checked
+    names      which ConfigMap belongs to which resource, and its labels
+    metadata   controller to agents: the desired commit and options
+    report     agent to controller: the state of one gateway
+    changes    agent to controller: change sets of bidirectional sync
+    signature  whether the metadata is what the controller wrote last
+    json, parse   frozen values to JSON objects and back, checked
 
-Both sides use these values and only these; neither ever builds or reads the
-text of a map by itself. Every reader takes what an older or newer counterpart
-may have written: unknown keys mean nothing, a newer protocol is refused by name.
+Both sides use these values only; neither builds or reads the text of a ConfigMap
+itself. Every reader accepts what an older or newer counterpart wrote: unknown keys
+are ignored, a newer protocol version is refused by name.
 """
 
 from stoker.domain.protocol.changes import (
@@ -37,11 +37,13 @@ from stoker.domain.protocol.names import (
     metadata_map,
     status_map,
 )
+from stoker.domain.protocol.parse import PROTOCOL_VERSION
 from stoker.domain.protocol.report import (
     MAX_REPORT_BYTES,
     Checksums,
     Diff,
     DriftFound,
+    DriftRestored,
     FileChange,
     GatewayReport,
     HeldProject,
@@ -53,8 +55,7 @@ from stoker.domain.protocol.report import (
     SnapshotTaken,
     SyncStatus,
 )
-from stoker.domain.protocol.signing import check_signature, signature, signed
-from stoker.domain.protocol.parse import PROTOCOL_VERSION
+from stoker.domain.protocol.signature import check_order, check_signature, signature, signed, unsigned
 
 __all__ = [
     "CHANGE_MAPS",
@@ -70,6 +71,7 @@ __all__ = [
     "Checksums",
     "Diff",
     "DriftFound",
+    "DriftRestored",
     "FileChange",
     "GatewayReport",
     "HeldProject",
@@ -86,6 +88,7 @@ __all__ = [
     "SyncStatus",
     "Target",
     "changes_map",
+    "check_order",
     "check_signature",
     "is_digest",
     "is_terminating",
@@ -94,4 +97,5 @@ __all__ = [
     "signature",
     "signed",
     "status_map",
+    "unsigned",
 ]

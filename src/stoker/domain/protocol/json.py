@@ -26,16 +26,15 @@ MAX_DEPTH = 64
 LARGEST_NUMBER = 1 << 53
 LONGEST_SHOWN = 80
 
-# Text is taken out first, so that a bracket in it does not count; what is left is short.
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKET = re.compile(r"[\[\]{}]")
+# One mark after the other, never a whole string: its repetition costs a hundred bytes for each letter.
+_MARK = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 
 
 def parse_object(text: str, what: str, *, at_most: int) -> dict[str, Any]:
     """A JSON object out of text that nobody has checked."""
     if len(text) > at_most or len(text.encode(errors="replace")) > at_most:
         raise InvalidValue(f"{what} is larger than {at_most} bytes")
-    if _depth(text) > MAX_DEPTH:
+    if _is_deep(text):
         raise InvalidValue(f"{what} is nested deeper than {MAX_DEPTH} levels")
     return json_object(text, what)
 
@@ -136,9 +135,17 @@ def _scalar(wanted: Any, value: object, where: str) -> Any:
     raise InvalidValue(f"{where} is not {words.get(wanted, 'text')}")
 
 
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _is_deep(text: str) -> bool:
+    """Whether lists and objects are nested deeper than they may; a bracket in a string does not count."""
+    depth, quoted = 0, False
+    for match in _MARK.finditer(text):
+        mark = match[0]
+        if mark == '"':
+            quoted = not quoted
+        elif not quoted and mark in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif not quoted and mark in "]}":
+            depth -= 1
+    return False

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.source import AuthKind, SecretKey
-from stoker.domain.protocol import parse as words
+from stoker.domain.protocol import parse as decode
 from stoker.domain.protocol.changes import ChangesAnswer, answers_in
 from stoker.domain.protocol.json import compact, parse_object, plain, shown
 from stoker.domain.protocol.parse import MAX_JSON, MAX_WORD, PROTOCOL_VERSION
@@ -132,26 +132,26 @@ class Metadata:
     @classmethod
     def parse(cls, data: Mapping[str, str]) -> Metadata:
         """What a map's data means; raises `InvalidValue` for the first key that means nothing."""
-        version = _read(data, "protocolVersion", words.version, PROTOCOL_VERSION)
+        version = _read(data, "protocolVersion", decode.version, PROTOCOL_VERSION)
         return cls(
             commit=_read(data, "commit", CommitId, None),
             ref=_read(data, "ref", GitRef, None),
-            trigger=_read(data, "trigger", words.word, ""),
-            triggered_at=_read(data, "triggeredAt", words.word, ""),
+            trigger=_read(data, "trigger", decode.word, ""),
+            triggered_at=_read(data, "triggeredAt", decode.word, ""),
             traceparent=traceparent_in(data.get("traceparent")),
             git_url=_read(data, "gitURL", SourceUrl, None),
-            auth_type=_read(data, "authType", words.one_of(AuthKind), AuthKind.NONE),
+            auth_type=_read(data, "authType", decode.one_of(AuthKind), AuthKind.NONE),
             auth_secret=_secret(data, "authSecretName", "authSecretKey"),
             api_key=_secret(data, "apiKeySecret", "apiKeySecretKey"),
-            gateway_port=_read(data, "gatewayPort", words.port, 0),
-            gateway_tls=_read(data, "gatewayTLS", words.switch, True),
-            exclude_patterns=_read(data, "excludePatterns", words.patterns, ()),
-            paused=_read(data, "paused", words.switch, False),
-            terminating=_read(data, "terminating", words.switch, False),
+            gateway_port=_read(data, "gatewayPort", decode.port, 0),
+            gateway_tls=_read(data, "gatewayTLS", decode.switch, True),
+            exclude_patterns=_read(data, "excludePatterns", decode.patterns, ()),
+            paused=_read(data, "paused", decode.switch, False),
+            terminating=_read(data, "terminating", decode.switch, False),
             protocol_version=version,
-            agent_spec=_read(data, "agentSpec", words.text, ""),
+            agent_spec=_read(data, "agentSpec", decode.text, ""),
             targets=_read(data, "targets", _targets, {}),
-            status_key_mode=_read(data, "statusKeyMode", words.one_of(StatusKeyMode), StatusKeyMode.GATEWAY),
+            status_key_mode=_read(data, "statusKeyMode", decode.one_of(StatusKeyMode), StatusKeyMode.GATEWAY),
             status_shards=_read(data, "statusShards", _shards, {}),
             rollback=_read(data, "rollback", _rollback, None),
             changes=_read(data, "changes", _changes, {}),

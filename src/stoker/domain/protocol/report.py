@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from stoker.domain.protocol.json import compact, parse_object, plain, shaped
 
 MAX_REPORT_BYTES = 4096
-MAX_READ_BYTES = 256 << 10
+MAX_READ_BYTES = 32 << 10
+"""Agents write 4 KiB; others may write more, up to here."""
 MAX_HISTORY = 10
 MAX_LISTED = 20
 MAX_ERRORS = 10
@@ -44,6 +45,7 @@ _MOST = {
     "history": MAX_HISTORY,
     "errors": MAX_ERRORS,
     "warnings": MAX_ERRORS,
+    "skipped": MAX_ERRORS,
     "projects_synced": MAX_PROJECTS,
 }
 
@@ -72,6 +74,15 @@ class DriftFound:
     files: int
     paths: tuple[str, ...] = ()
     detected_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRestored:
+    """What was changed on the gateway and put back, most recently (`drift.mode: restore`)."""
+
+    files: int
+    paths: tuple[str, ...] = ()
+    restored_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +219,12 @@ class GatewayReport:
     duration: str = ""
     held_projects: tuple[HeldProject, ...] = ()
     drift: DriftFound | None = None
+    drift_restored: DriftRestored | None = None
     orphans_kept: tuple[str, ...] = ()
     orphans_kept_total: int = 0
+    skipped: tuple[str, ...] = ()
+    """The first names of content that the repository or the mappings name and the gateway does not get."""
+    skipped_total: int = 0
     pending_plan: PendingPlan | None = None
     checksums: Checksums | None = None
     history: tuple[HistoryEntry, ...] = ()
@@ -256,6 +271,7 @@ class GatewayReport:
 _PARTS = (
     HeldProject
     | DriftFound
+    | DriftRestored
     | PendingPlan
     | Checksums
     | FileChange
@@ -332,8 +348,13 @@ _LEAST_WANTED: tuple[tuple[str, Callable[[GatewayReport], GatewayReport]], ...] 
     ("diff", lambda it: replace(it, diff=None)),
     ("projectsSynced", lambda it: replace(it, projects_synced=())),
     ("errors", lambda it: replace(it, errors=())),
+    ("skipped", lambda it: replace(it, skipped=())),
     ("orphansKept", lambda it: replace(it, orphans_kept=())),
     ("drift.paths", lambda it: replace(it, drift=it.drift and replace(it.drift, paths=()))),
+    (
+        "driftRestored.paths",
+        lambda it: replace(it, drift_restored=it.drift_restored and replace(it.drift_restored, paths=())),
+    ),
     ("warnings", lambda it: replace(it, warnings=())),
     ("scanDurations", lambda it: replace(it, scan_durations=())),
     ("heldProjects", lambda it: replace(it, held_projects=())),

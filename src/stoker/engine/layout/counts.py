@@ -37,8 +37,10 @@ class Counts:
 
     def add_all(self, index: int, places: Iterable[str]) -> None:
         route = self._routes[index]
-        if route.manages_one:
-            self._by_place[index, route.managed("")] += sum(1 for _ in places)
+        if route.manages_one:  # all are in one place, or there is one file
+            listed = list(places)
+            if listed:
+                self._by_place[index, route.managed(listed[0])] += len(listed)
         else:
             self._by_place.update((index, route.managed(place)) for place in places)
 
@@ -74,3 +76,8 @@ class Counts:
         counts = ((key, count) for key, count in self._by_place.items() if count > 0)
         every = (*counts, *((key, 0) for key in self._stand_ins))
         return frozenset(f"{index}:{count}:{place}" for (index, place), count in every)
+
+
+def places_of(texts: Iterable[str]) -> Managed:
+    """The managed places of the counts that a ledger keeps."""
+    return Managed.of(text.split(":", 2)[2] for text in texts)

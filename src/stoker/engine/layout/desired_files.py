@@ -13,14 +13,16 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from stoker.domain.errors import InvalidValue
+from stoker.domain.git_objects import BlobId, FileVersion, Note, RefusalKind
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.files import MappingKind, Orphans, WhenMissing
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.builtin_files import CONFIG_MODE_FILE
-from stoker.domain.git_objects import BlobId, FileVersion, Note, RefusalKind
-from stoker.engine.layout.protected_paths import SHIELD, Protection
+from stoker.engine.layout.protected_paths import Protection, why_reserved
 from stoker.engine.transform.template_language import render
+
+ROOT = RelPath("")
 
 
 class Recipe(Protocol):
@@ -34,6 +36,8 @@ class Transforming(Protocol):
 
     def recipe(self, destination: str, *, template: bool) -> Recipe | None: ...
 
+    def patches(self, destination: str) -> bool: ...
+
     def unused_patches(self, delivered: Collection[str]) -> Sequence[str]: ...
 
 
@@ -44,21 +48,32 @@ class Route(NamedTuple):
     """As it was written, templates unrendered."""
     source: RelPath
     destination: RelPath
-    kind: MappingKind = MappingKind.DIR
+    kind: MappingKind | None = MappingKind.DIR
+    """None: a folder or a file, as the commit has it."""
     when_missing: WhenMissing = WhenMissing.SKIP
     template: bool = False
     orphans: Orphans | None = None
     yielding: frozenset[str] = frozenset()
     """Destinations at which a file of an earlier mapping is preferred."""
+    service_path: RelPath | None = None
+    """The folder of the service whose layout this mapping is a part of."""
+    names_file: bool = True
+    """Whether the destination can be that of a file: it is not the root, and has no slash at its end."""
 
     @classmethod
     def of(cls, mapping: FileMapping, values: TemplateValues) -> Route:
         source = RelPath.clean(render(mapping.source, values))
         written = render(mapping.destination, values)
         destination = RelPath.clean(written)
-        if SHIELD.matches(destination):
-            raise InvalidValue(f"destination {written!r} is a place that the gateway keeps for itself")
-        if mapping.kind is MappingKind.FILE and (not destination or written.endswith("/") or not source):
+        if ":" in destination:
+            raise InvalidValue(
+                f"destination {written!r} holds a ':', which no path of a gateway does; "
+                "a mapping has one source and one destination"
+            )
+        if reserved := why_reserved(destination):
+            raise InvalidValue(f"destination {written!r} is never written: {reserved}; remove the mapping")
+        names_file = bool(destination) and not written.endswith("/")
+        if mapping.kind is MappingKind.FILE and not (names_file and source):
             raise InvalidValue(
                 f"mapping {mapping.source!r} is for a file: write the file's whole path on both sides"
             )
@@ -77,6 +92,8 @@ class Route(NamedTuple):
             mapping.template,
             mapping.orphans,
             frozenset(destination.joined(RelPath.clean(path)) for path in mapping.gives_way),
+            None if mapping.service_path is None else RelPath.clean(render(mapping.service_path, values)),
+            names_file,
         )
 
     def place(self, path: str) -> str | None:
@@ -101,7 +118,7 @@ class Route(NamedTuple):
 
     def managed(self, place: str) -> str:
         """The managed place of a file that it gives; that of a folder ends in a slash."""
-        if self.kind is MappingKind.FILE:
+        if self.kind is MappingKind.FILE or (self.kind is None and place == self.destination):
             return self.destination
         if self.destination:
             return self.destination + "/"
@@ -109,9 +126,11 @@ class Route(NamedTuple):
         return top + slash
 
 
-def _moved(path: str, here: str, there: str, kind: MappingKind) -> str | None:
+def _moved(path: str, here: str, there: str, kind: MappingKind | None) -> str | None:
+    if path == here and here and there and kind is not MappingKind.DIR:
+        return there
     if kind is MappingKind.FILE:
-        return there if path == here else None
+        return None
     if here:
         if not path.startswith(here + "/"):
             return None
@@ -120,7 +139,7 @@ def _moved(path: str, here: str, there: str, kind: MappingKind) -> str | None:
 
 
 class Managed(NamedTuple):
-    """The places that the mappings of one pass declare; never the data folder itself (C-083)."""
+    """Folders with all that is below them, and files: what the mappings of one pass manage (C-083)."""
 
     folders: frozenset[RelPath] = frozenset()
     files: frozenset[RelPath] = frozenset()
@@ -135,9 +154,15 @@ class Managed(NamedTuple):
         )
 
     def hold(self, path: str) -> bool:
-        """Whether a path is one of these places or lies in one."""
+        """Whether a path is one of these places or is below one; the root folder holds every path."""
         own = RelPath.known(path)
-        return own in self.files or own in self.folders or any(a in self.folders for a in own.ancestors())
+        if own in self.files or own in self.folders or ROOT in self.folders:
+            return True
+        return any(folder in self.folders for folder in own.ancestors())
+
+
+EVERYWHERE = Managed(frozenset({ROOT}))
+NOWHERE = Managed()
 
 
 class Desired(NamedTuple):
@@ -155,7 +180,13 @@ class Desired(NamedTuple):
     undelivered: frozenset[str] = frozenset()
     missed: Mapping[str, str] = MappingProxyType({})
     """The destinations of mappings that gave nothing, each with its mapping."""
+    destinations: Managed = EVERYWHERE
+    """The destinations of all mappings, whether they gave files or not; a ledger's file elsewhere is held."""
     skipped: tuple[Note, ...] = ()
+    """What the user may miss: symlinks, submodules, mappings without a source, patches without a file, files
+    that would go where the gateway keeps its own."""
+    excluded: tuple[Note, ...] = ()
+    """What the excludes keep out, as configured."""
     refused: tuple[Note, ...] = ()
     conflicts: tuple[Note, ...] = ()
     partial: bool = False

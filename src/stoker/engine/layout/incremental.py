@@ -4,23 +4,25 @@ Each changed path is followed to its destinations, and from each destination bac
 every file that could supply it; the last mapping that has one wins, as everywhere.
 What the answer cannot be told from is left to the whole way: a mapping that gains
 its first or loses its last file, one that gives a stand-in for its source or might, a
-name that may collide, a file where the gateway's own must be. So a caller never has to
-ask whether the short way was right.
+patch that gains its first or loses its last file, a name that may collide, a file where
+the gateway's own must be. So a caller never has to ask whether the short way was right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import FileVersion, Note, TreeChange
 from stoker.domain.paths import RelPath
 from stoker.engine.layout.counts import Counts
-from stoker.engine.match.globs import Batch
-from stoker.engine.plan.ledger import Ledger
 from stoker.engine.layout.desired_files import Desired, Recipe, Route
 from stoker.engine.layout.incremental_collisions import may_clash
-from stoker.domain.git_objects import FileVersion, Note, TreeChange
+from stoker.engine.layout.protected_paths import EXCLUDED
+from stoker.engine.match.globs import Batch
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.skipped import Skipped
 
 if TYPE_CHECKING:
     from stoker.engine.layout.layout import Layout
@@ -49,19 +51,22 @@ def trace(
 ) -> Desired | None:
     """The desired state of what the changes touch; None where only all of the commit can tell."""
     changed = {change.path: change.after for change in changes}
+    if any(
+        not route.names_file and route.kind is None and route.source in changed for route in layout.routes
+    ):
+        return None  # the source has become a file, or was one, and the destination is that of a folder
     counted: list[tuple[int, str, int]] = []
     for change in changes:
         more = (change.after is not None) - (change.before is not None)
         counted += [(index, place, more) for index, place in _places(layout, change.path)]
     places = Batch({place for _, place, _ in counted}.union(drifted))
-    try:
-        out = layout.protection.undelivered(places)
-    except Stalled:  # perhaps only of a file that goes
+    out = _excluded(layout, places)
+    if out is None:
         return None
     counts = Counts(layout.routes, ledger.given)
     if not counts.moved(one for one in counted if one[1] not in out):
         return None
-    if _stand_in_at_stake(layout, changed, places, counts):
+    if _missing_source_at_stake(layout, changed, places, counts):
         return None
     if not RelPath.all_of(list(places.paths)):  # one has become too long below its destination
         return None
@@ -70,7 +75,11 @@ def trace(
     removed = frozenset(p for p in places.paths if p not in files and p not in out and p in ledger.files)
     if removed.intersection(drifted):  # the ledger has what the commit does not
         return None
-    if may_clash([place for place in files if place not in ledger.files], removed, ledger.files):
+    added = [place for place in files if place not in ledger.files]
+    # Without any skipped content no patch waits for its first file.
+    if _patch_at_stake(layout, (*(added if ledger.skipped_total else ()), *removed)):
+        return None
+    if may_clash(added, removed, ledger.files):
         return None
     giving = counts.labels
     return Desired(
@@ -80,7 +89,9 @@ def trace(
         delivered=giving,
         undelivered=frozenset(route.label for route in layout.routes) - giving,
         missed={route.destination: route.label for route in layout.routes if route.label not in giving},
-        skipped=tuple(Note(place, why) for place, why in out.items()),
+        destinations=layout.destinations,
+        skipped=Skipped.stored(ledger.skipped, ledger.skipped_total).notes,
+        excluded=tuple(Note(place, why) for place, why in out.items()),
         partial=True,
         removed=removed,
         recipes=dict(_recipes(layout, supplied)),
@@ -91,15 +102,30 @@ def trace(
     )
 
 
-def _stand_in_at_stake(layout: Layout, changed: Collection[str], places: Batch, counts: Counts) -> bool:
-    """Whether a source may have come or gone for which something else is written while it is missing."""
+def _excluded(layout: Layout, places: Batch) -> dict[str, str] | None:
+    """What the excludes keep out; None where the whole commit has to be looked at."""
+    try:
+        out = layout.protection.undelivered(places)
+    except Stalled:  # perhaps only of a file that goes
+        return None
+    # A file that is skipped is counted over the whole commit.
+    return None if any(why != EXCLUDED for why in out.values()) else out
+
+
+def _missing_source_at_stake(layout: Layout, changed: Collection[str], places: Batch, counts: Counts) -> bool:
+    """Whether a source that gives nothing may have come, or gives nothing for another reason now."""
     giving = counts.indexes
     return any(
-        route.stand_in in places.paths
+        (route.stand_in is not None and route.stand_in in places.paths)
         or (index not in giving and any(RelPath.known(path).is_below(route.source) for path in changed))
         for index, route in enumerate(layout.routes)
-        if route.stand_in is not None
     )
+
+
+def _patch_at_stake(layout: Layout, places: Iterable[str]) -> bool:
+    """Whether a patch may gain its first file or lose its last: the skipped content changes by that."""
+    transforming = layout.transforming
+    return transforming is not None and any(map(transforming.patches, places))
 
 
 def _places(layout: Layout, path: str) -> Iterator[tuple[int, str]]:

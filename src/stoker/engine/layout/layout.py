@@ -17,19 +17,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.intent.files import FilesIntent, Orphans, Transforms
+from stoker.domain.git_objects import FileVersion, Tree, TreeChange
+from stoker.domain.intent.files import FilesIntent, MappingKind, Orphans, Transforms
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
-from stoker.engine.layout import overlay as overlaying
-from stoker.engine.layout import incremental as tracing
-from stoker.engine.plan.ledger import Ledger
-from stoker.engine.layout.desired_files import Desired, Route, Transforming
-from stoker.domain.git_objects import FileVersion, Tree, TreeChange
+from stoker.engine.layout import incremental, overlay
+from stoker.engine.layout.desired_files import Desired, Managed, Route, Transforming
 from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.plan.ledger import Ledger
 from stoker.engine.transform.template_language import render, template
 
 # Raised whenever the same intent would be laid out differently: every data folder is then mapped anew once.
-_EDITION = 1
+_EDITION = 2
 _OF_THE_COMMIT = frozenset({"ref", "commit", "timestamp"})
 _FIELDS_OF_THE_COMMIT = frozenset({".Ref", ".Commit", ".Timestamp"})
 _MARK = "\0"
@@ -39,7 +38,16 @@ _EXPRESSION = r"\{\{\s*(\.[^{}]*?)\s*\}\}"
 class Layout:
     """The routes of one intent with its values; made once per settings, asked for each commit."""
 
-    __slots__ = ("excludes", "orphans", "protection", "routes", "settings", "transforming", "volatile")
+    __slots__ = (
+        "destinations",
+        "excludes",
+        "orphans",
+        "protection",
+        "routes",
+        "settings",
+        "transforming",
+        "volatile",
+    )
 
     def __init__(
         self, intent: FilesIntent, values: TemplateValues, transforming: Transforming | None = None
@@ -47,6 +55,10 @@ class Layout:
         if not intent.mappings:
             raise Stalled("no mapping says which files go where", reason=Reason.NO_MAPPINGS)
         self.routes = tuple(Route.of(mapping, values) for mapping in intent.mappings)
+        self.destinations = Managed(
+            frozenset(route.destination for route in self.routes if route.kind is not MappingKind.FILE),
+            frozenset(route.destination for route in self.routes if route.kind is MappingKind.FILE),
+        )
         self.protection = Protection(intent.excludes)
         self.excludes = frozenset((*intent.excludes.patterns, *intent.excludes.mandatory))
         shaped = intent.transforms != Transforms() or any(route.template for route in self.routes)
@@ -60,11 +72,11 @@ class Layout:
 
     def map(self, tree: Tree) -> Desired:
         """The files that the gateway shall have, of this commit."""
-        return overlaying.overlay(self, tree)
+        return overlay.overlay(self, tree)
 
     def questions(self, changes: Sequence[TreeChange], drifted: Collection[str] = ()) -> frozenset[str]:
         """Which paths of the new commit must be looked up before the changes can be mapped."""
-        return tracing.questions(self, changes, drifted)
+        return incremental.questions(self, changes, drifted)
 
     def map_changes(
         self,
@@ -82,7 +94,7 @@ class Layout:
         """
         if self.volatile or not ledger.complete or ledger.settings != self.settings:
             return None
-        return tracing.trace(self, changes, answers, ledger, drifted)
+        return incremental.trace(self, changes, answers, ledger, drifted)
 
     def derives(self, destination: str) -> bool:
         """Whether a content there is made from another one, so that the source does not have it by its id."""
@@ -124,6 +136,7 @@ def _shape(intent: FilesIntent, values: TemplateValues) -> Iterator[object]:
             mapping.template,
             mapping.orphans,
             mapping.gives_way,
+            mapping.service_path,
         ]
     yield [sorted(set(intent.excludes.patterns)), sorted(set(intent.excludes.mandatory))]
     yield intent.deletion.orphans

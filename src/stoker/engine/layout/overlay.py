@@ -14,15 +14,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
 from stoker.domain.intent.files import MappingKind, WhenMissing
 from stoker.domain.paths import MAX_PART_BYTES, RelPath
 from stoker.domain.reasons import Reason
+from stoker.engine.layout.builtin_files import CONFIG_MODE
 from stoker.engine.layout.collisions import collisions
 from stoker.engine.layout.counts import Counts
-from stoker.engine.match.globs import Batch
-from stoker.engine.layout.builtin_files import CONFIG_MODE
 from stoker.engine.layout.desired_files import Desired, Recipe, Route
-from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
+from stoker.engine.layout.protected_paths import EXCLUDED
+from stoker.engine.layout.service_path import require_service
+from stoker.engine.match.globs import Batch
 
 if TYPE_CHECKING:
     from stoker.engine.layout.layout import Layout
@@ -47,11 +49,13 @@ class _Overlay:
         self._blocked: set[str] = set()
         self._incomplete: set[str] = set()
         self._skipped: dict[str, Note] = {}
+        self._excluded: dict[str, Note] = {}
         self._refused: dict[str, Note] = {}
         self._missed: dict[str, str] = {}
         self._stand_ins: dict[int, RelPath] = {}
 
     def desired(self) -> Desired:
+        require_service(self._layout.routes, self._tree, self._ordered)
         for index, route in enumerate(self._layout.routes):
             for refusal in self._tree.refused:
                 self._refuse(route, refusal)
@@ -72,7 +76,9 @@ class _Overlay:
             delivered=giving,
             undelivered=frozenset(route.label for route in self._layout.routes) - giving,
             missed=self._missed,
+            destinations=self._layout.destinations,
             skipped=tuple(self._skipped.values()),
+            excluded=tuple(self._excluded.values()),
             refused=tuple(self._refused.values()),
             conflicts=tuple(Note(path, why) for path, why in sorted(colliding.items())),
             recipes=recipes,
@@ -102,7 +108,7 @@ class _Overlay:
 
     def _lay(self, index: int, route: Route) -> None:
         """Put everything that a mapping speaks of in its place; what may not stay is taken out later."""
-        if route.kind is MappingKind.FILE:
+        if self._is_file(route):
             inside: Sequence[str] = [route.source] if route.source in self._tree.files else ()
             places: Sequence[str] = [route.destination] if inside else ()
         else:
@@ -124,6 +130,19 @@ class _Overlay:
             self._templated.update(given)
         elif self._templated:
             self._templated.difference_update(given)
+
+    def _is_file(self, route: Route) -> bool:
+        """Whether the source is a file: by the mapping's type, or without one by what the commit has."""
+        if route.kind is not None:
+            return route.kind is MappingKind.FILE
+        if route.source not in self._tree.files:
+            return False
+        if not route.names_file:
+            raise InvalidValue(
+                f"mapping {route.label}: source {str(route.source)!r} is a file at this commit; "
+                "write the whole path of the file as destination, without a slash at its end"
+            )
+        return True
 
     def _stand_in(self) -> None:
         """What stands for a missing source comes last: it never takes the place of a file of the commit."""
@@ -171,7 +190,7 @@ class _Overlay:
         if not out:
             return places
         for place, why in out.items():
-            self._skipped[place] = Note(place, why)
+            (self._excluded if why == EXCLUDED else self._skipped)[place] = Note(place, why)
             del self._files[place]
             for index, route in enumerate(self._layout.routes):
                 if route.origin(place) in self._tree.files:
@@ -201,9 +220,9 @@ class _Overlay:
         if (refusal := self._in_the_way(route)) is not None:
             return f"gives no file: {refusal.nearest!r} {refusal}"
         if route.source in self._tree.files and route.kind is MappingKind.DIR:
-            return f"gives no file: its {source} is a file, not a folder"
+            return f"gives no file: its {source} is a file, not a folder (leave out the type, or say file)"
         if route.source in self._tree.files or self._below(route.source):
-            if route.kind is MappingKind.FILE:
+            if route.kind is MappingKind.FILE or route.source in self._tree.files:
                 return f"gives no file: its {source} is a folder or excluded"
             return f"gives no file: everything below its {source} is excluded"
         return f"gives no file: its {source} is not in the repository"

@@ -1,9 +1,11 @@
-"""Places below the data folder that a pass neither writes nor deletes.
+"""The shield: places below the data folder that belong to the gateway or to us.
 
-Users exclude paths by globs, a front door can make some of them mandatory, and
-some places are the gateway's own or ours whatever anybody configures. All three
-are globs over the path below the data folder, and serve twice: what matches is
-not delivered, and what matches on disk is left as it is.
+One list for every direction. A sync delivers nothing there and deletes nothing there, drift does not name
+it, a snapshot does not hold it, a rollback does not write it, and a change there does not flow back to git.
+A file of the repository that would go there is named in the plan with the reason.
+
+Users exclude further paths by globs, and a front door can make some of those mandatory. All three are globs
+over the path below the data folder: what matches is not delivered, and what matches on disk stays.
 """
 
 from __future__ import annotations
@@ -17,31 +19,49 @@ from stoker.engine.match.globs import Batch, Globs
 STAGING = RelPath(".sync-staging")
 STATE = RelPath(".sync-state")
 
-# Case is ignored: on a volume that folds case `.UUID` would overwrite `.uuid`.
-SHIELD = Globs(
-    (
-        f"**/{STAGING}/",
-        f"**/{STATE}/",
-        "**/.resources/",  # the gateway's cache of itself: never read, listed, written or deleted
-        ".uuid",
-        "metro-keystore/",
-        "keystore/",
-        "certificates/",
-        "logs/",
-        "*.log",
-        "backups/",
-        "db/",
-        "metricsdb/",
-        "jar-cache/",
-        "config/local/",
-        "config/resources/local/",
-    ),
-    ignore_case=True,
-)
+_RESERVED = {
+    f"**/{STAGING}/": "Stoker stages files there",
+    f"**/{STATE}/": "Stoker keeps its ledger there",
+    "**/.resources/": "the gateway keeps its cache of resources there",
+    "**/*.idb*": "the gateway has this database open",
+    ".uuid": "it identifies this gateway",
+    "certificates/": "the gateway keeps its certificates there",
+    "keystore/": "the gateway keeps its keys there",
+    "metro-keystore/": "the gateway keeps its network keys there",
+    "config/ignition/": "the gateway keeps its keys and tag values there",
+    "config/local/": "the gateway keeps what is for this machine alone there",
+    "config/resources/local/": "the gateway keeps what is for this machine alone there",
+    "var/": "the gateway keeps its running state and installed modules there",
+    "db/": "the gateway keeps its databases there",
+    "metricsdb/": "the gateway keeps its metrics there",
+    "jar-cache/": "the gateway keeps its cache there",
+    "logs/": "the gateway writes its logs there",
+    "*.log": "the gateway writes it",
+    "backups/": "the gateway keeps its backups there",
+    "modules.json": "the gateway records installed modules in it",
+    "commissioning.json": "the gateway records its commissioning in it",
+    "redundancy.xml*": "the gateway keeps its redundancy role in it",
+    "gateway.xml*": "the gateway keeps its ports and its system settings in it",
+    "ignition.conf": "the gateway starts by it",
+}
+"""What is reserved, as a glob, and why. Case is ignored: where a volume folds case, `.UUID` is `.uuid`."""
+
+SHIELD = Globs(_RESERVED, ignore_case=True)
+
+
+def why_reserved(path: str) -> str:
+    """Why a path belongs to the gateway or to us; empty where it does not."""
+    if not SHIELD.matches(path):
+        return ""
+    return next(why for glob, why in _RESERVED.items() if Globs((glob,), ignore_case=True).matches(path))
+
 
 # People make these on the gateway itself. Where the repository holds them they are delivered; but a key
 # that git does not have may be the one by which we reach the gateway, or a colleague does.
 _MADE_THERE = Globs(("config/resources/*/ignition/api-token/",), ignore_case=True)
+
+
+EXCLUDED = "is excluded"
 
 
 class Protection:
@@ -64,9 +84,9 @@ class Protection:
                 reason=Reason.STAGING_CONTAINS_RUNTIME_FILES,
             )
         shielded = SHIELD.matching(places) - excluded
-        return dict.fromkeys(sorted(excluded), "is excluded") | dict.fromkeys(
-            sorted(shielded), "is a place that the gateway keeps for itself"
-        )
+        return dict.fromkeys(sorted(excluded), EXCLUDED) | {
+            path: f"is never written: {why_reserved(path)}" for path in sorted(shielded)
+        }
 
     def covering(self, paths: Batch) -> set[str]:
         """Those of many paths where what lies on disk is left alone."""

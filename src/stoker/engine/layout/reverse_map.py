@@ -15,16 +15,16 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from stoker.domain.git_objects import FileVersion
 from stoker.domain.intent.files import Excludes, MappingKind
 from stoker.domain.paths import RelPath
-from stoker.engine.match.globs import Globs
-from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.ledger import Ledger, version_of
 from stoker.engine.layout.desired_files import Recipe, Route
-from stoker.domain.git_objects import FileVersion
-from stoker.engine.match.pattern import folders_of, root_of
-from stoker.engine.layout.protected_paths import SHIELD, Protection
 from stoker.engine.layout.incremental import suppliers
+from stoker.engine.layout.layout import Layout
+from stoker.engine.layout.protected_paths import SHIELD, Protection
+from stoker.engine.match.globs import Globs
+from stoker.engine.match.pattern import folders_of, root_of
+from stoker.engine.plan.ledger import Ledger, version_of
 
 
 class Allowed:
@@ -145,7 +145,7 @@ class Origins:
     ) -> tuple[Route, str] | None:
         for neighbour in near:
             given = self._given(neighbour, answers)
-            if given is not None and given[0].kind is MappingKind.DIR:
+            if given is not None and given[0].kind is not MappingKind.FILE:
                 origin = given[0].origin(path)
                 if origin is not None:
                     return given[0], origin

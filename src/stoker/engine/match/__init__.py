@@ -1,1 +1,1 @@
-"""Match."""
+"""Glob and pattern matching of paths."""

@@ -1,1 +1,1 @@
-"""Plan."""
+"""The plan of a sync: desired against live files, orphans, drift, deletion guards, diffs."""

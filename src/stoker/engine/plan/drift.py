@@ -2,7 +2,9 @@
 
 Read off the ledger and a walk alone, so it can be told without the source, without
 the job and without the network. A file that was only touched is no drift; nor is
-what is excluded, what is the gateway's own, or what was there before us.
+what is excluded, what is the gateway's own, or what was there before us. A file that
+others put into a managed folder since then is drift, also where it is never deleted
+(`orphans: owned`).
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from dataclasses import dataclass
 
 from stoker.domain.intent.files import Excludes
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.protected_paths import Protection
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.live import Live, LiveKind
-from stoker.engine.layout.protected_paths import Protection
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def drift(ledger: Ledger, live: Live) -> Drift:
             and entry.kind is not LiveKind.FOLDER
             and path not in ledger.kept
             and path not in ledger.intended
-            and ledger.mirrors(path)
+            and ledger.manages(path)
             and not protection.spares(RelPath(path))
         ):
             extra.append(path)

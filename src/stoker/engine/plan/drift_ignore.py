@@ -12,10 +12,10 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from stoker.engine.layout.desired_files import Desired
 from stoker.engine.match.globs import Batch, Globs, folders_above
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.live import Live
-from stoker.engine.layout.desired_files import Desired
 
 if TYPE_CHECKING:
     from stoker.domain.intent.policies import DriftIgnore

@@ -1,55 +1,69 @@
 """Guards between a plan and its execution: each lets it pass or says why it stalls.
 
-They stand against accidents that look like intent: a folder that vanished from the
-repository by a typo, and a change that would delete most of what is there. The plan
-is made first, so a person can look at what would happen and approve exactly that by
-its digest. Only where there is nothing to look at, because the source gives nothing
-at all, no approval helps.
+They stop accidents that look like intent: a folder that vanished from the repository, a destination that
+was misspelt in a mapping, a change that deletes most of what is there. The plan is made first, so a person
+can read it and approve exactly that by its digest. How much may be deleted is decided by
+`stoker.domain.deletion_guard`, as for every other deletion. Where the source gives nothing at all there is
+no plan to read, and no approval helps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection
 
+from stoker.domain.deletion_guard import Cause, Deletion, DeletionLimits, decide, digest_of
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
+from stoker.engine.layout.counts import places_of
+from stoker.engine.layout.desired_files import EVERYWHERE, NOWHERE, Desired, Managed
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.layout.desired_files import Desired
 from stoker.engine.plan.plan import Plan
+
+APPROVABLE = frozenset({Reason.DELETION_BUDGET_EXCEEDED, Reason.DESTINATION_UNMAPPED})
+"""Why a plan is held that a person can approve; the plan is shown with its digest."""
+HOW_TO_APPROVE = "on the command line with --approve-plan, in the cluster with annotation approved-plan"
 
 
 def why_stalled(
-    plan: Plan, desired: Desired, ledger: Ledger | None, deletion: DeletionPolicy, approved: str = ""
+    plan: Plan,
+    desired: Desired,
+    ledger: Ledger | None,
+    deletion: DeletionPolicy,
+    approved: Collection[str] = (),
 ) -> Stalled | None:
     """The first objection to a plan; None when it may be carried out.
 
-    Returned, not raised: a dry run shows the plan and says that it would stall.
+    `approved` are digests of plans. Returned, not raised: a dry run shows the plan and says that it would
+    stall.
     """
     empty = nothing_given(desired, ledger)
     if empty is not None:
         return empty
-    objection = next(_objections(plan, desired, ledger, deletion), None)
-    if objection is None or (approved and approved == plan.digest):
+    if plan.digest in approved:
         return None
-    return objection
+    return (
+        gone_source(plan, desired, ledger)
+        or left_behind(plan, desired)
+        or held_deletions(plan, ledger, deletion, approved, desired.destinations, given_up(desired, ledger))
+    )
 
 
-def _objections(
-    plan: Plan, desired: Desired, ledger: Ledger | None, deletion: DeletionPolicy
-) -> Iterator[Stalled]:
-    for objection in (
-        gone_source(plan, desired, ledger),
-        left_behind(plan, desired),
-        over_budget(plan, ledger, deletion),
-    ):
-        if objection is not None:
-            yield objection
+def stale_approval(plan: Plan, approved: Collection[str]) -> Stalled | None:
+    """An approval that was given for this sync alone and names another plan than there is now."""
+    if plan.digest in approved:
+        return None
+    now = f"the plan is {plan.digest} now" if plan.needs_digest else "there is nothing to do now"
+    return Stalled(
+        f"the approved plan {min(approved, default='')} is not the plan that there is: {now}; "
+        "nothing was changed",
+        reason=Reason.APPROVAL_STALE,
+    )
 
 
 def nothing_given(desired: Desired, ledger: Ledger | None) -> Stalled | None:
-    """An empty source changes nothing, whoever says otherwise."""
+    """An empty source changes nothing; no approval releases that."""
     if desired.delivered or (ledger is not None and not ledger.files):
         return None
     return Stalled(
@@ -92,16 +106,60 @@ def left_behind(plan: Plan, desired: Desired) -> Stalled | None:
     return None
 
 
-def over_budget(plan: Plan, ledger: Ledger | None, deletion: DeletionPolicy) -> Stalled | None:
-    """More would go than anybody deletes in a day's work; what is not ours counts like what is."""
-    files, total = len(plan.removals), len(ledger.files) if ledger is not None else 0
-    if files <= deletion.budget_files or files * 100 <= deletion.budget_percent * total:
+def given_up(desired: Desired, ledger: Ledger | None) -> Managed:
+    """Places of the last sync that are none of this one because the mappings are others.
+
+    A wider destination may cover them: `projects` misspelt as `.` must not empty `projects`. With the same
+    mappings the commit alone took a place away, such as one of the folders below a root mapping.
+    """
+    if ledger is None or ledger.settings == desired.settings:
+        return NOWHERE
+    before, now = places_of(ledger.given), desired.managed
+    folders = before.folders.union(map(RelPath.known, ledger.folders))
+    return Managed(folders - now.folders, before.files - now.files)
+
+
+def held_deletions(
+    plan: Plan,
+    ledger: Ledger | None,
+    deletion: DeletionPolicy,
+    approved: Collection[str] = (),
+    destinations: Managed = EVERYWHERE,
+    left: Managed = NOWHERE,
+) -> Stalled | None:
+    """Why the deletion guard holds a plan; files of others below a mirrored destination count like ours."""
+    ours = ledger.files if ledger is not None else {}
+    deletions = [
+        Deletion(
+            delete.path,
+            Cause.GONE if destinations.hold(delete.path) and not left.hold(delete.path) else Cause.UNMAPPED,
+            ours=delete.path in ours,
+        )
+        for delete in plan.removals
+    ]
+    limits = DeletionLimits(deletion.budget_files, deletion.budget_percent)
+    given = plan.digest if plan.digest in approved else min(approved, default="")
+    decision = decide(deletions, len(ours), limits, digest=plan.digest, approved=given)
+    if not decision.hold:
         return None
+    unmapped = any(each.cause is Cause.UNMAPPED for each in decision.hold)
     return Stalled(
-        f"{files} files would be deleted where we wrote {total}, more than {deletion.budget_files} and more "
-        f"than {deletion.budget_percent} %; nothing was changed ({_approve(plan)})",
-        reason=Reason.DELETION_BUDGET_EXCEEDED,
+        f"{decision.why}; nothing was changed ({HOW_TO_APPROVE})",
+        reason=Reason.DESTINATION_UNMAPPED if unmapped else Reason.DELETION_BUDGET_EXCEEDED,
     )
+
+
+def why_held(
+    paths: Collection[str], ledger: Ledger, deletion: DeletionPolicy, approved: Collection[str]
+) -> str:
+    """Why deletions on a gateway are not sent to git without approval; empty where they are."""
+    digest = digest_of(paths)
+    limits = DeletionLimits(deletion.budget_files, deletion.budget_percent)
+    given = digest if digest in approved else ""
+    decision = decide(
+        [Deletion(path) for path in sorted(paths)], len(ledger.files), limits, digest=digest, approved=given
+    )
+    return f"deleted on the gateway: {decision.why} in git ({HOW_TO_APPROVE})" if decision.hold else ""
 
 
 def _approve(plan: Plan) -> str:

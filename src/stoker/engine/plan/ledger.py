@@ -18,8 +18,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stoker.domain.paths import RelPath
 from stoker.domain.git_objects import BlobId, FileVersion
+from stoker.domain.paths import RelPath
 
 # size, mtime, ctime, inode, executable: what tells that a file was not touched since.
 STAT = struct.Struct("<qqqqB")
@@ -53,15 +53,18 @@ class Ledger:
     folders: frozenset[str] = frozenset()
     """The folders that were managed in the last pass; an emptied one may go, none above it."""
     kept: frozenset[str] = frozenset()
-    """Files of others that lay in managed folders on first contact: never deleted without approval."""
+    """Files of others that were in managed folders on first contact: no drift, deleted only on approval."""
     excludes: frozenset[str] = frozenset()
     """The globs that were excluded: what matches is nobody's drift."""
     mirrored: frozenset[str] = frozenset()
-    """Those of the folders in which a stranger's file counts as drift (`orphans: mirror`)."""
+    """Those of the folders in which a file of others is deleted (`orphans: mirror`)."""
     given: frozenset[str] = frozenset()
     """How many files each mapping gives to each managed place, as `stoker.engine.layout.counts` writes it."""
     held: frozenset[str] = frozenset()
     """Places that were left as they were, each after the commit that it is at: `<commit> <place>`."""
+    skipped: frozenset[str] = frozenset()
+    """The first names of content that was skipped, as `stoker.engine.plan.skipped` writes them."""
+    skipped_total: int = 0
     ref: str = ""
     commit: str = ""
     settings: str = ""
@@ -78,6 +81,15 @@ class Ledger:
         """Whether the last pass wanted no stranger's file there; the deepest of its folders is heard."""
         above = RelPath.known(path).ancestors()
         return next((folder in self.mirrored for folder in above if folder in self.folders), False)
+
+    def manages(self, path: str) -> bool:
+        """Whether the last pass managed the folder of a path, or one above it."""
+        return any(folder in self.folders for folder in RelPath.known(path).ancestors())
+
+    @property
+    def awaiting_approval(self) -> tuple[str, ...]:
+        """Kept files of others that the approval of a plan would delete, sorted."""
+        return tuple(sorted(path for path in self.kept if self.mirrors(path)))
 
     def version(self, path: str) -> FileVersion | None:
         kept = self.files.get(path)

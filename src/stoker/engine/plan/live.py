@@ -14,8 +14,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from stoker.engine.plan.ledger import UNSEEN, Ledger
 from stoker.domain.git_objects import FileVersion
+from stoker.engine.plan.ledger import UNSEEN, Ledger
 
 
 class LiveKind(StrEnum):
@@ -31,6 +31,15 @@ class LiveEntry(NamedTuple):
     kind: LiveKind
     version: FileVersion | None = None
     stat: bytes = UNSEEN
+
+
+def content_in(entry: LiveEntry | None) -> str:
+    """What an entry holds, as text: its blob id and whether it may be executed; empty where nothing is."""
+    if entry is None:
+        return ""
+    if entry.version is None:
+        return str(entry.kind)
+    return f"{entry.version.blob}+x" if entry.version.executable else str(entry.version.blob)
 
 
 class Live(NamedTuple):

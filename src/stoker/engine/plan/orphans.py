@@ -1,25 +1,35 @@
-"""Files of others in managed folders: which of them may go, and which stay until somebody says so.
+"""Files of others in managed folders: which are deleted, and which stay until a person approves.
 
-With `orphans: owned` they are nobody's business. With `mirror` a managed folder holds
-what the repository says and nothing else, so they go, except for API keys, which people
-make on the gateway and which nobody can make again, and except on first contact: what
-lay in a folder before it was ours is kept, is listed, and goes only when a person has
-approved the plan that deletes it. First contact is with each folder by itself: a
-mapping that is new today has not made its folder ours yesterday, and a folder that
-was `owned` until now may be full of files that were welcome there.
+With `orphans: owned`, the default, all of them stay: they are listed, and those that were put there since
+the first sync count as drift. With `mirror` a managed folder holds what the repository says and nothing
+else, so they are deleted, except for API keys, which people make on the gateway and which cannot be made
+again, and except on first contact: what was in a folder before it was managed is kept, is listed, and is
+deleted only by a plan that a person approved. First contact is with each folder by itself: a mapping that
+is new today did not manage its folder yesterday, and a folder that was `owned` until now may be full of
+files that were welcome there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from stoker.domain.git_objects import Note
 from stoker.domain.intent.files import DeletionPolicy, Orphans
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.desired_files import Desired
 from stoker.engine.match.globs import Batch
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.live import Live, LiveKind
-from stoker.engine.layout.desired_files import Desired
-from stoker.domain.git_objects import Note
+
+
+class _FolderRule(NamedTuple):
+    """What holds for the files of one folder."""
+
+    managed: bool
+    mirrored: bool
+    mirrored_before: bool
+    """Mirrored, and by the ledger it was so at the last sync."""
 
 
 class Strangers:
@@ -32,19 +42,26 @@ class Strangers:
         self._live = live
         self._ledger = ledger
         self._default = desired.orphans.get("", deletion.orphans)
-        self._rules: dict[str, tuple[bool, bool]] = {}
+        self._rules: dict[str, _FolderRule] = {}
         found = dict(self._found())
         covered = desired.protection.sparing(Batch(found)) if found else set()
-        files = {path for path in found.keys() - covered if found[path] is LiveKind.FILE}
+        theirs = found.keys() - covered
+        self.welcome: frozenset[str] = frozenset(path for path in theirs if not self._rule(path).mirrored)
+        """In `owned` folders."""
+        files = {path for path in theirs - self.welcome if found[path] is LiveKind.FILE}
+        self._met: frozenset[str] = frozenset(
+            path for path in self.welcome if first_contact or path in ledger.kept or not ledger.manages(path)
+        )
+        """Those of them that were there first, and therefore are no drift."""
         self.deletable: frozenset[str] = frozenset(
             path
             for path in files
-            if not first_contact and path not in ledger.kept and self._rule(path, of_ledger=True)
+            if not first_contact and path not in ledger.kept and self._rule(path).mirrored_before
         )
         self.kept: frozenset[str] = frozenset(files - self.deletable).union(self._unseen())
         self.left: tuple[Note, ...] = tuple(
             Note(path, f"is a {found[path]} on the data volume, which is left alone")
-            for path in sorted(found.keys() - covered - files)
+            for path in sorted(theirs - self.welcome - files)
         )
         """What is no file is never deleted."""
 
@@ -55,16 +72,19 @@ class Strangers:
         else:
             elsewhere = (path for path in self._ledger.kept if self._live.found.get(path, "") is not None)
         return self.kept.union(
-            path
-            for path in elsewhere
-            if path not in self._desired.files and any(above in folders for above in _at_and_above(path))
+            self._met,
+            (
+                path
+                for path in elsewhere
+                if path not in self._desired.files and any(above in folders for above in _at_and_above(path))
+            ),
         )
 
     def mirrored(self, folders: frozenset[str]) -> frozenset[str]:
         return frozenset(folder for folder in folders if self._is_mirrored(folder))
 
     def _found(self) -> Iterator[tuple[str, LiveKind]]:
-        """Everything in mirrored folders that is not ours, nor desired, nor where something is missing."""
+        """Everything in managed folders that is not ours, nor desired, nor where something is missing."""
         desired, ledger = self._desired, self._ledger
         for path, entry in self._live.found.items():
             if (
@@ -73,7 +93,7 @@ class Strangers:
                 and path not in ledger.files
                 and path not in desired.files
                 and not self._is_ours(path)
-                and self._rule(path, of_ledger=False)
+                and self._rule(path).managed
                 and not any(place in desired.kept for place in (*_at_and_above(path), ""))
             ):
                 yield path, entry.kind
@@ -85,7 +105,7 @@ class Strangers:
                 if (
                     path not in self._live.found
                     and path not in self._desired.files
-                    and self._rule(path, of_ledger=False)
+                    and self._rule(path).mirrored
                 ):
                     yield path
 
@@ -100,15 +120,14 @@ class Strangers:
             and entry.version.blob == intended.blob
         )
 
-    def _rule(self, path: str, *, of_ledger: bool) -> bool:
-        """Whether a path lies in a folder that mirrors its source: now, or by the ledger too."""
+    def _rule(self, path: str) -> _FolderRule:
         folder = path.rpartition("/")[0]
         if folder not in self._rules:
             above = _at_and_above(folder)
             managed = any(place in self._desired.managed.folders for place in above)
             mirrored = managed and self._is_mirrored(folder)
-            self._rules[folder] = mirrored, mirrored and self._ledger.mirrors(path)
-        return self._rules[folder][of_ledger]
+            self._rules[folder] = _FolderRule(managed, mirrored, mirrored and self._ledger.mirrors(path))
+        return self._rules[folder]
 
     def _is_mirrored(self, folder: str) -> bool:
         """The deepest destination that says something about it is heard."""

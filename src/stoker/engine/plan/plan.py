@@ -10,13 +10,13 @@ for a file or folder of the same name is deleted up front.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from stoker.domain.git_objects import FileVersion, Held, Note
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.domain.git_objects import FileVersion, Held, Note
 
 RESOURCE_MANIFEST = "resource.json"
 
@@ -68,6 +68,8 @@ class Facts:
     mirrored: frozenset[str] = frozenset()
     given: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
+    skipped: frozenset[str] = frozenset()
+    skipped_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ class Plan:
     refused: tuple[Note, ...] = ()
     conflicts: tuple[Note, ...] = ()
     orphans_kept: tuple[RelPath, ...] = ()
-    """Files of others in managed folders, found on first contact; they stay until somebody approves."""
+    """Files of others in mirrored folders, found on first contact; approving the plan deletes them."""
+    not_ours: tuple[RelPath, ...] = ()
+    """Files of others in folders with `orphans: owned`; they stay, whatever is approved."""
     remembered: Mapping[str, bytes] = field(default_factory=dict)
     """Records of files that already lie there as wanted and of which the ledger does not say so."""
     forgotten: frozenset[str] = frozenset()
@@ -111,7 +115,7 @@ class Plan:
         return not (self.refused or self.conflicts or self.lingering or self.held)
 
     def with_orphans(self) -> Plan:
-        """The plan that also deletes what is kept; it has a digest of its own, to be approved by a person."""
+        """The plan as an approval releases it: it also deletes what is kept. Its digest is the same."""
         return replace(
             self,
             deletions=tuple(sorted((*self.deletions, *map(Delete, self.orphans_kept)), key=deletion_order)),
@@ -138,6 +142,16 @@ class Plan:
             facts=replace(
                 self.facts, held=frozenset(f"{before.held_at(one.place)} {one.place}" for one in held)
             ),
+        )
+
+    def without_writes(self, paths: Collection[str]) -> Plan:
+        """The plan without writing these files; what the ledger says of them stays as it is."""
+        if not paths:
+            return self
+        return replace(
+            self,
+            writes=tuple(write for write in self.writes if write.path not in paths),
+            modes=tuple(mode for mode in self.modes if mode.path not in paths),
         )
 
     def adopting(self, stats: Mapping[str, bytes]) -> Plan:
@@ -168,25 +182,33 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Names exactly these actions; who approves it approves nothing else."""
-        return hashlib.sha256("".join(_canonical(a) + "\n" for a in self.actions).encode()).hexdigest()
+        """Names everything that an approval of this plan does, the deletion of kept orphans included."""
+        actions = self.with_orphans().actions if self.orphans_kept else self.actions
+        return hashlib.sha256("".join(_canonical(a) + "\n" for a in actions).encode()).hexdigest()
+
+    @property
+    def needs_digest(self) -> bool:
+        """Whether there is anything that a person could approve."""
+        return bool(self.actions or self.orphans_kept)
 
     def lines(self) -> Iterator[str]:
         """The plan for people."""
         yield from map(str, self.actions)
         for word, notes in (("skip", self.skipped), ("refuse", self.refused), ("conflict", self.conflicts)):
             yield from (f"{word} {note.path}: {note.why}" for note in notes)
-        yield from (f"keep {path}: not written by us" for path in self.orphans_kept)
+        yield from (f"keep {path}: not written by us" for path in (*self.orphans_kept, *self.not_ours))
 
     def as_json(self) -> dict[str, object]:
         """The plan for machines."""
         return {
-            "digest": self.digest,
+            "digest": self.digest if self.needs_digest else None,
             "actions": [_as_json(action) for action in self.actions],
             "skipped": [{"path": note.path, "message": note.why} for note in self.skipped],
             "refused": [{"path": note.path, "message": note.why} for note in self.refused],
             "conflicts": [{"path": note.path, "message": note.why} for note in self.conflicts],
             "orphansKept": list(self.orphans_kept),
+            "notOurs": list(self.not_ours),
+            "mirrored": sorted(self.facts.mirrored),
         }
 
 

@@ -1,7 +1,7 @@
 """From what shall be, what is, and what we wrote before to a plan.
 
-A pure function. What the ledger names and nothing desires any more is deleted; with
-`orphans: mirror` so is a file of others in a managed folder (`stoker.engine.plan.orphans`).
+A pure function. What the ledger names and nothing desires any more is deleted. A file of others in a
+managed folder stays; only with `orphans: mirror` it is deleted too (`stoker.engine.plan.orphans`).
 Without a ledger, or told that this is first contact, it deletes nothing at all.
 
 What it will not do is overwrite by surprise: a symlink, a device, or a folder with
@@ -20,15 +20,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from operator import itemgetter
 
+from stoker.domain.git_objects import FileVersion, Note
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.desired_files import Desired
 from stoker.engine.match.globs import Batch, folders_above
 from stoker.engine.plan.ledger import STAT, Ledger, record
 from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.layout.desired_files import Desired
-from stoker.domain.git_objects import FileVersion, Note
 from stoker.engine.plan.orphans import Strangers
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, Facts, Plan, SetMode, Write, deletion_order
+from stoker.engine.plan.skipped import Skipped
 
 _AS_FILE = LiveEntry(LiveKind.FILE)
 
@@ -87,11 +88,12 @@ class _Planner:
             writes=_data_first(self._writes),
             modes=tuple(sorted(self._modes)),
             deletions=tuple(sorted((Delete(RelPath.known(path)) for path in going), key=deletion_order)),
-            skipped=desired.skipped + self._strangers.left,
+            skipped=desired.skipped + desired.excluded + self._strangers.left,
             refused=desired.refused,
             conflicts=desired.conflicts
             + tuple(Note(path, why) for path, why in sorted(self._conflicts.items())),
             orphans_kept=tuple(map(RelPath.known, sorted(self._strangers.kept))),
+            not_ours=tuple(map(RelPath.known, sorted(self._strangers.welcome))),
             remembered=self._remembered,
             forgotten=frozenset(self._forgotten()),
             facts=self._facts(),
@@ -218,6 +220,7 @@ class _Planner:
         if not self._live.walked:  # who was not looked for in a folder must not be taken for a newcomer later
             managed &= ledger.folders
         folders = managed | (folders_above(self._mine) & ledger.folders)
+        skipped = Skipped.of(desired.skipped)
         return Facts(
             settings=desired.settings,
             mappings=desired.delivered,
@@ -226,6 +229,9 @@ class _Planner:
             excludes=desired.excludes,
             mirrored=self._strangers.mirrored(folders),
             given=desired.given,
+            # A partial layout sees only what changed; nothing else was skipped, and nothing less.
+            skipped=ledger.skipped if desired.partial else skipped.texts,
+            skipped_total=ledger.skipped_total if desired.partial else skipped.total,
         )
 
     def _at(self, path: str) -> LiveEntry | None:

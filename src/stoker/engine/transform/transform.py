@@ -31,10 +31,10 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FilePatch, ProviderName, Transforms
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
-from stoker.engine.transform.templates import fill_in
 from stoker.engine.match.globs import Globs
 from stoker.engine.transform.json_path import JsonPath
 from stoker.engine.transform.template_language import template
+from stoker.engine.transform.templates import fill_in
 
 CONFIG = "config.json"
 NORMALIZED = frozenset({CONFIG, "config.yaml", "config.yml"})
@@ -139,9 +139,7 @@ class Transforming:
         normalized = destination.endswith(self._endings) and normalizes(destination)
         provider = self._provider if normalized and destination.endswith(CONFIG) else None
         inherited = self._inherited_in(destination) if self._types is not None else None
-        patched = destination in self._files or (
-            bool(self._wild) and any(patch.is_for(destination) for patch in self._wild)
-        )
+        patched = self.patches(destination)
         if not (template or normalized or patched or inherited):
             return None
         patches = [patch for patch in self._patches if patch.is_for(destination)] if patched else []
@@ -150,6 +148,12 @@ class Transforming:
             *(edit for patch in patches for edit in patch.edits),
         )
         return Recipe(destination, edits, self._values if template else None, provider, inherited)
+
+    def patches(self, destination: str) -> bool:
+        """Whether a patch is for the file that goes there."""
+        return destination in self._files or (
+            bool(self._wild) and any(patch.is_for(destination) for patch in self._wild)
+        )
 
     def _inherited_in(self, destination: str) -> tuple[str, frozenset[str]] | None:
         folder, _, name = destination.rpartition("/")
@@ -205,24 +209,24 @@ def _files(written: str, values: TemplateValues) -> tuple[str, Globs | None]:
 
 
 def _without_types(content: bytes, folder: str, names: frozenset[str]) -> bytes:
-    from stoker.engine.transform import tag_types# noqa: PLC0415 - a parser, for those who have a parent
+    from stoker.engine.transform import tag_types  # noqa: PLC0415 - a parser, for those who have a parent
 
     return tag_types.without(content, folder, names)
 
 
 def _renamed(content: bytes, provider: ProviderName) -> bytes:
-    from stoker.engine.transform import tag_provider as provider_names# noqa: PLC0415 - a parser, for those who have another name
+    from stoker.engine.transform import tag_provider  # noqa: PLC0415 - a parser, for those who have another name
 
-    return provider_names.renamed(content, provider.repository, provider.gateway)
+    return tag_provider.renamed(content, provider.repository, provider.gateway)
 
 
 def _json_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
-    from stoker.engine.transform import json_edit as json_text# noqa: PLC0415 - a parser, for those who have something to set
+    from stoker.engine.transform import json_edit  # noqa: PLC0415 - a parser, for those who have something to set
 
-    return json_text.set_value(content, path, value, adds=adds)
+    return json_edit.set_value(content, path, value, adds=adds)
 
 
 def _yaml_set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> bytes:
-    from stoker.engine.transform import yaml_edit as yaml_text# noqa: PLC0415 - few gateways have YAML files, and the parser is slow to load
+    from stoker.engine.transform import yaml_edit  # noqa: PLC0415 - few gateways have YAML files, and the parser is slow to load
 
-    return yaml_text.set_value(content, path, value, adds=adds)
+    return yaml_edit.set_value(content, path, value, adds=adds)

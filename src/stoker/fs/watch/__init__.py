@@ -1,1 +1,1 @@
-"""Watch."""
+"""Notices changes of live files: inotify on a folder, and the paths that changed."""

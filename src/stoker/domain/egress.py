@@ -1,0 +1,236 @@
+"""Which addresses a process of the cluster connects to on behalf of a resource.
+
+A resource names hosts: of its repository, registry, bucket, forge, alert receivers, webhooks
+and health checks. The controller, the reverser and the agents stand at a place in the network
+that the author of a resource may not have, so one policy decides about the name and about
+every address after it was resolved (`stoker.http_client.egress` asks it and connects).
+
+    refused        loopback, link-local, unspecified, multicast, reserved, cloud metadata,
+                   the API server, ranges that the installation calls its own, names of Services
+    allowed        everything else, private ranges (RFC 1918, fc00::/7) included: plants have
+                   their forges and registries there
+    the exception  what the installation lists: networks, hosts, and *.domains
+
+Pure: nothing here resolves a name. A message must never hold a resolved address, because the
+author of a resource would learn by it how names resolve inside the cluster.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from stoker.domain.errors import Misconfigured
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+HOW_TO_ALLOW = "the installation can allow it with --egress-allow (chart value egress.allow)"
+
+# Services of clouds that give out credentials of the machine, outside of the link-local ranges:
+# Alibaba, Azure, Oracle, and the IPv6 forms of AWS and Google.
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"),
+    )
+)
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
+_IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
+_ISATAP = (0x00005EFE, 0x02005EFE)
+_HOST = re.compile(r"(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
+_SERVICE = re.compile(r"(?:^|\.)svc(?:\.|$)")
+_API_SERVER = re.compile(r"kubernetes(?:\.default(?:\.svc(?:\..*)?)?)?")
+_CLUSTER = "cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class EgressPolicy:
+    """The decision of one process; `EgressPolicy.of` reads it from options and variables."""
+
+    networks: tuple[Network, ...] = ()
+    """Allowed, whatever they are."""
+    hosts: frozenset[str] = frozenset()
+    """Allowed by name, exactly or as `*.domain`, wherever they lead to."""
+    cluster: tuple[Network, ...] = ()
+    """Ranges of pods and Services."""
+    api_server: str = ""
+    namespace: str = ""
+    """Of an agent: the author of its resource runs pods there, so that Services there may be called."""
+
+    @classmethod
+    def of(
+        cls,
+        allowed: Iterable[str],
+        cluster: Iterable[str] = (),
+        environ: Mapping[str, str] | None = None,
+        namespace: str = "",
+    ) -> EgressPolicy:
+        """`allowed` are CIDRs, addresses and host names; `cluster` are CIDRs."""
+        networks, hosts = [], set()
+        for entry in allowed:
+            network = _network(entry)
+            if network is not None:
+                networks.append(network)
+            else:
+                hosts.add(_host(entry))
+        return cls(
+            tuple(networks),
+            frozenset(hosts),
+            tuple(_cidr(entry) for entry in cluster),
+            _plain((environ or {}).get("KUBERNETES_SERVICE_HOST", "")),
+            namespace,
+        )
+
+    def allows_host(self, host: str) -> bool:
+        """Whether the installation lists this name, so that its addresses are not looked at."""
+        name = _plain(host)
+        parents = (f"*{name[at:]}" for at, char in enumerate(name) if char == ".")
+        # With an escape it is not the name that was listed: `a%2f.example.com` may be read as the host `a`.
+        return "%" not in host and (name in self.hosts or any(parent in self.hosts for parent in parents))
+
+    def refuses_name(self, host: str, services_of: str = "") -> str | None:
+        """Why a name is not resolved or connected to; names of Services of `services_of` may be."""
+        name = _plain(host)
+        literal = address_of(name)
+        if literal is not None:
+            return self.refuses_address(literal)
+        if self.allows_host(host):
+            return None
+        if name == self.api_server or _API_SERVER.fullmatch(name):
+            return "leads to the API server"
+        if name == "localhost" or name.endswith(".localhost"):
+            return None if self._allows(_LOOPBACK) else "leads to this machine"
+        if not is_service(name) or self.may_be_called(name, services_of):
+            return None
+        return "leads to a Service of the cluster"
+
+    def may_be_called(self, name: str, services_of: str = "") -> bool:
+        """Whether it is a Service of a namespace that is open to the resource."""
+        return is_service_of(name, services_of) or is_service_of(name, self.namespace)
+
+    def refuses_address(self, address: Address, *, in_cluster: bool = False) -> str | None:
+        """Why an address is not connected to. `in_cluster`: its name may lead into the cluster's ranges."""
+        if self._allows(address):
+            return None
+        for form in (address, *embedded(address)):
+            why = _refused_everywhere(form) or self._refused_here(form, in_cluster)
+            if why is not None:
+                return why
+        return None
+
+    def _allows(self, address: Address) -> bool:
+        return any(address in network for network in self.networks)
+
+    def _refused_here(self, address: Address, in_cluster: bool) -> str | None:
+        if address_of(self.api_server) == address:
+            return "leads to the API server"
+        if not in_cluster and any(address in network for network in self.cluster):
+            return "leads to an address of the cluster's own ranges"
+        return None
+
+
+_LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
+
+
+def address_of(host: str) -> Address | None:
+    """The address that a host is, also in the forms that resolvers and proxies take: 2130706433, 0x7f.1."""
+    text = host.strip("[]").partition("%")[0]
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(text))
+    except (OSError, UnicodeError):
+        return None
+
+
+def is_service(name: str) -> bool:
+    """Whether a cluster's DNS would answer for this name with a Service or a pod."""
+    name = _plain(name)
+    return bool(_SERVICE.search(name)) or name == _CLUSTER or name.endswith(f".{_CLUSTER}")
+
+
+def is_service_of(name: str, namespace: str) -> bool:
+    """Whether it is the name of a Service, or of a pod behind one, of that namespace."""
+    # No other form: `a.svc.example.dev` is a public name, and a namespace may be called `dev`.
+    return bool(namespace) and _plain(name).removesuffix(f".{_CLUSTER}").endswith(f".{namespace}.svc")
+
+
+def embedded(address: Address) -> Iterator[Address]:
+    """The IPv4 addresses that an IPv6 address carries: a router or the kernel goes there in its place."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return
+    number = int(address)
+    last = ipaddress.IPv4Address(number & 0xFFFFFFFF)
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    if address in _NAT64:
+        yield last
+    if address in _NAT64_LOCAL:  # which of the two forms of RFC 6052 it is, its network alone knows
+        spread = ipaddress.IPv4Address(((number >> 64) & 0xFFFF) << 16 | ((number >> 40) & 0xFFFF))
+        yield from (form for form in (last, spread) if form not in _THIS_NETWORK)
+    if address in _IPV4_COMPATIBLE and number > 1:
+        yield last
+    if (number >> 32) & 0xFFFFFFFF in _ISATAP:
+        yield last
+
+
+def _refused_everywhere(address: Address) -> str | None:
+    if address.is_unspecified or (isinstance(address, ipaddress.IPv4Address) and address in _THIS_NETWORK):
+        return "leads to an unspecified address"
+    if address.is_loopback:
+        return "leads to a loopback address"
+    if address.is_link_local or (isinstance(address, ipaddress.IPv6Address) and address.is_site_local):
+        return "leads to a link-local address, where clouds give out credentials of the machine"
+    if address in _METADATA:
+        return "leads to a cloud's metadata service"
+    if address.is_multicast:
+        return "leads to a multicast address"
+    if isinstance(address, ipaddress.IPv4Address) and address.is_reserved:  # IPv6 counts NAT64 among these
+        return "leads to a reserved address"
+    return None
+
+
+def _network(entry: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(entry.strip().strip("[]"), strict=False)
+    except ValueError:
+        return None
+
+
+def _cidr(entry: str) -> Network:
+    network = _network(entry)
+    if network is None:
+        raise Misconfigured(f"--egress-cluster-range {entry[:80]!r} is no network such as 10.96.0.0/12")
+    return network
+
+
+def _host(entry: str) -> str:
+    host = _plain(entry.strip())
+    if not _HOST.fullmatch(host) or "/" in entry or re.fullmatch(r"[0-9.]+", host):
+        raise Misconfigured(
+            f"--egress-allow {entry[:80]!r} is neither a network (10.0.0.0/8), an address, "
+            "a host (forge.example.com) nor a domain (*.example.com)"
+        )
+    return host
+
+
+def _plain(host: str) -> str:
+    """A name as a resolver or a proxy reads it: escapes and letters of other scripts become ASCII."""
+    text = unquote(host)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).replace("\u3002", ".")
+    return text.lower().rstrip(".")

@@ -1,0 +1,82 @@
+"""The service path check: a commit without any part of the service's layout stalls the sync.
+
+`stoker.engine.layout.overlay` calls it for each commit that it lays out as a whole. Shared
+content alone must never make a sync with a misspelt service path look complete: the gateway
+would lack its own projects, and the status would read `Synced`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import Tree
+from stoker.domain.paths import RelPath
+from stoker.domain.reasons import Reason
+from stoker.engine.layout.desired_files import Route
+
+_NAMED = 5
+
+
+def require_service(routes: Sequence[Route], tree: Tree, ordered: Sequence[str]) -> None:
+    """Raise `Stalled` if the commit has none of the sources that belong to the service path.
+
+    `ordered` are the files of the tree by name: this runs for each commit, also of 100,000 files.
+    """
+    sources = {route.source: route.service_path for route in routes if route.service_path is not None}
+    if not sources or any(_exists(source, tree, ordered) for source in sources):
+        return
+    service_path = next(path for path in sources.values() if path is not None)
+    raise Stalled(
+        f"{_what_is_missing(service_path, list(sources), tree, ordered)}; nothing was changed. "
+        "Correct the service path of the gateway (annotation service-path), or the repository",
+        reason=Reason.SOURCE_EMPTY,
+    )
+
+
+def _what_is_missing(
+    service_path: RelPath, sources: Sequence[RelPath], tree: Tree, ordered: Sequence[str]
+) -> str:
+    shown = repr(str(service_path) or ".")
+    inside = _children(service_path, tree)
+    if inside:
+        looked_for = " or ".join(repr(str(source)) for source in sources)
+        return f"service path {shown} gives no file: the commit has no {looked_for}; it has {_listed(inside)}"
+    above = next(
+        (folder for folder in service_path.ancestors() if _exists(folder, tree, ordered)), RelPath("")
+    )
+    # The part of the path that is not there, compared with what is there.
+    missing = service_path[len(above) :].lstrip("/").partition("/")[0]
+    siblings = _children(above, tree)
+    from difflib import get_close_matches  # noqa: PLC0415 - for a refusal alone
+
+    near = get_close_matches(missing, siblings, n=_NAMED) or siblings
+    where = repr(str(above)) if above else "the root of the repository"
+    hint = f"; {where} has {_listed(near)}" if near else ""
+    return f"service path {shown} does not exist at this commit{hint}"
+
+
+def _exists(path: RelPath, tree: Tree, ordered: Sequence[str]) -> bool:
+    """Whether the commit has the path as a file, as a folder, or as an entry that was refused."""
+    at = bisect_left(ordered, f"{path}/")
+    return (
+        path in tree.files
+        or (at < len(ordered) and ordered[at].startswith(f"{path}/"))
+        or any(refusal.nearest.is_below(path) for refusal in tree.refused if refusal.nearest)
+    )
+
+
+def _children(folder: RelPath, tree: Tree) -> list[str]:
+    """The folders directly below a folder, or its files where there are none."""
+    head = f"{folder}/" if folder else ""
+    below = [name[len(head) :] for name in tree.files if name.startswith(head)]
+    folders = sorted({name.partition("/")[0] for name in below if "/" in name})
+    return folders or sorted(set(below))
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    more = len(every) - _NAMED
+    listed = ", ".join(map(repr, every[:_NAMED]))
+    return f"{listed} and {more} more" if more > 0 else listed

@@ -1,0 +1,46 @@
+"""The skipped content of a commit, as the ledger, the log and the status of a gateway name it.
+
+The layout of a whole commit finds it (`stoker.engine.layout.overlay`); the ledger keeps the first
+`MAX_NAMED` names and the count, so that a sync that lays out only a few changes, or nothing at all,
+still reports it. What the user excluded is no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from stoker.domain.git_objects import Note, shown
+
+MAX_NAMED = 10
+_SEPARATOR = "\t"
+
+
+class Skipped(NamedTuple):
+    """The first names in their order, each with its reason, and how many there are in all."""
+
+    notes: tuple[Note, ...] = ()
+    total: int = 0
+
+    @classmethod
+    def of(cls, notes: Sequence[Note]) -> Skipped:
+        return cls(tuple(sorted(notes)[:MAX_NAMED]), len(notes))
+
+    @classmethod
+    def stored(cls, texts: Collection[str], total: int) -> Skipped:
+        """From what the ledger keeps."""
+        parts = (text.partition(_SEPARATOR) for text in sorted(texts)[:MAX_NAMED])
+        notes = tuple(Note(path, why) for path, _, why in parts)
+        return cls(notes, max(total, len(notes)))
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """For the ledger."""
+        return frozenset(f"{shown(note.path)}{_SEPARATOR}{shown(note.why)}" for note in self.notes)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """One for each name, and a last one with the count of the others."""
+        named = tuple(f"{note.path}: {note.why}" for note in self.notes)
+        more = self.total - len(named)
+        return (*named, f"and {more} more") if more > 0 else named

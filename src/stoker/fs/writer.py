@@ -1,0 +1,114 @@
+"""The claim of the one process that keeps a data folder at a ref.
+
+A process that follows a ref holds it for as long as it runs, a single sync for its one pass.
+`stoker.fs.lock` beside it covers one pass: a rollback takes only that, and so works beside a
+process that holds the claim. The kernel ends the claim with the process, so that none outlives
+a kill; the file says who holds it, for the message of the process that is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from stoker.domain.clock import Clock, SystemClock, rfc3339
+from stoker.domain.errors import Wait
+from stoker.domain.reasons import Reason
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.lock import RETRY_AFTER, state_folder, unusable
+
+_NAME = "writer"
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_LONGEST = 4096
+
+
+class WriterClaim:
+    """Held from `taken` until `release`, or until the process ends."""
+
+    def __init__(self, fd: int, command: str, clock: Clock) -> None:
+        self._fd = fd
+        self._command = command
+        self._since = rfc3339(clock.now())
+        self._ref = ""
+
+    @classmethod
+    def taken(cls, data_dir: Path, command: str, ref: str, clock: Clock | None = None) -> Self:
+        """The claim; raises `Wait`, naming the other process, where another one holds it."""
+        with DataFolder.opened(data_dir) as folder:
+            try:
+                fd = _locked(folder)
+            except OSError as error:
+                raise unusable(folder, error) from error
+        claim = cls(fd, command, clock if clock is not None else SystemClock())
+        claim.follow(ref)
+        return claim
+
+    def follow(self, ref: str) -> None:
+        """Say which ref the holder follows from now on."""
+        if ref == self._ref:
+            return
+        self._ref = ref
+        holder = {
+            "command": self._command,
+            "ref": ref,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": self._since,
+        }
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json.dumps(holder).encode()[:_LONGEST], 0)
+
+    def release(self) -> None:
+        """Let another process write; the file stays, and says nothing without a lock on it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _locked(folder: DataFolder) -> int:
+    with state_folder(folder) as state:
+        fd = os.open(_NAME, _OPEN, 0o600, dir_fd=state)
+    with _closed_on_error(fd):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Wait(
+                f"data folder {folder.place} is kept by another process: {_holder(fd)}; "
+                "one process at a time writes there: stop that one, or have it follow another ref",
+                after=RETRY_AFTER,
+                reason=Reason.SYNC_IN_PROGRESS,
+            ) from None
+    return fd
+
+
+def _holder(fd: int) -> str:
+    """The holder in words; it may be writing them just now."""
+    try:
+        said = json.loads(os.pread(fd, _LONGEST, 0))
+        return "{command} of ref {ref}, process {pid} on host {host}, since {since}".format(**said)
+    except (ValueError, KeyError, TypeError, IndexError):
+        return "its name cannot be read"
+
+
+@contextmanager
+def _closed_on_error(fd: int) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        os.close(fd)
+        raise
