@@ -1,1 +1,1 @@
-"""Files from a registry of OCI artifacts or from a bucket."""
+"""Sources other than git: OCI artifacts from a registry, and objects from an S3 bucket."""

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, Refused, TooLarge, Unreachable, shown
-from stoker.artifacts.object_store import DEFAULT_REGION, demand_library, open_store
+from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
+from stoker.artifacts.object_store import DEFAULT_REGION, demand_library, demand_reachable, open_store
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.artifact_source import ArtifactFile, CredentialsReader
@@ -95,7 +95,9 @@ class Bucket:
         prefix = "/".join(part for part in (self._prefix, below) if part)
         title = f"bucket s3://{self._bucket}/{prefix}"
         at = (self._bucket, prefix, self._endpoint, self._region)
-        store = open_store(*at, title, await self._credentials(), self._retries)
+        credentials = await self._credentials()
+        await demand_reachable(self._endpoint, self._region, credentials, title)
+        store = open_store(*at, title, credentials, self._retries)
         return _Listing(store, title, self._limits, f"{self._endpoint}\0{self._bucket}\0{prefix}")
 
 

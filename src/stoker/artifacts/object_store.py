@@ -4,17 +4,25 @@ By itself the library takes what it is not told from the variables of this proce
 a session, another endpoint. Those belong to the identity that a cloud gives to us, which
 is never used for an address that somebody else wrote. So whatever such a variable could
 say is said here. Without a login requests are anonymous.
+
+The library connects by itself, which bounds the address check: the endpoint is resolved and
+checked before each listing, and the library resolves it once more. A redirect to another host
+is not followed.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from stoker.http_client.proxy import proxy_for
-from stoker.http_client.tls import certificates
+from stoker.artifacts.errors import Unreachable
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.engine.artifact_source import Credentials
+from stoker.http_client import egress
+from stoker.http_client.errors import EgressRefused
+from stoker.http_client.errors import Unreachable as ServiceUnreachable
+from stoker.http_client.proxy import proxy_for
+from stoker.http_client.tls import certificates
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -26,7 +34,7 @@ def open_store(
     bucket: str, prefix: str, endpoint: str, region: str, title: str, credentials: Credentials, retries: int
 ) -> ObjectStore:
     """Talks to nobody yet."""
-    endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
+    endpoint = endpoint_for(endpoint, region)
     keys: dict[str, Any] = {
         "region": region,
         "endpoint": endpoint,
@@ -58,6 +66,26 @@ def open_store(
     return made
 
 
+def endpoint_for(endpoint: str, region: str) -> str:
+    return endpoint or f"https://s3.{region}.amazonaws.com"
+
+
+async def demand_reachable(endpoint: str, region: str, credentials: Credentials, title: str) -> None:
+    """Raise if the endpoint, or the proxy that a resource names for it, may not be connected to."""
+    endpoint = endpoint_for(endpoint, region)
+    proxy = proxy_for(endpoint, credentials.proxy)
+    try:
+        if proxy is None:
+            await egress.demand_reachable(endpoint)
+        else:  # which resolves the name where it stands
+            egress.demand_name(egress.endpoint_of(endpoint)[0])
+        if proxy is not None and credentials.proxy:
+            await egress.demand_reachable(proxy)
+    except ServiceUnreachable as error:
+        reason = error.reason if isinstance(error, EgressRefused) else None
+        raise Unreachable(f"{title} cannot be read: {error.message}", reason=reason) from None
+
+
 def demand_library() -> Any:
     try:
         import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
@@ -79,4 +107,6 @@ def _client(endpoint: str, credentials: Credentials) -> ClientConfig:
     proxy = proxy_for(endpoint, credentials.proxy)
     if proxy is not None:
         options["proxy_url"] = proxy
+    else:
+        options |= cast("ClientConfig", egress.one_host_only(endpoint))
     return options

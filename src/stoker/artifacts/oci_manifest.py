@@ -17,8 +17,8 @@ from enum import Enum
 
 import msgspec
 
-from stoker.artifacts.limits import Limits
 from stoker.artifacts.errors import Refused, TooLarge, shown
+from stoker.artifacts.limits import Limits
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -80,7 +80,7 @@ def parsed(content: bytes, title: str) -> Manifest:
     """Raises for what is neither a manifest nor an index."""
     try:
         found = msgspec.json.decode(content, type=Manifest)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refused(f"{title} has a manifest that cannot be read") from None
     if found.schema_version != 2 or (found.manifests is None) == (found.layers is None):
         raise Refused(f"{title} has no manifest of OCI's or Docker's second version")

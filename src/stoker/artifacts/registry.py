@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stoker.artifacts.tar import PIECE, archived
-from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
-from stoker.artifacts.registry_client import RegistryCalls
 from stoker.artifacts.errors import Damaged, Refused, Unreachable
+from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.oci_manifest import ACCEPTED, TITLE, Kind, Manifest, chosen, layers_of, parsed
+from stoker.artifacts.registry_client import RegistryCalls
+from stoker.artifacts.tar import PIECE, archived
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.artifact_source import ArtifactFile, CredentialsReader

@@ -17,11 +17,11 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from stoker.artifacts.errors import NotLetIn, Unreachable
-from stoker.http_client import Request, call
-from stoker.http_client import Unreachable as ServiceUnreachable
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.engine.artifact_source import Credentials
+from stoker.http_client import EgressRefused, Request, call
+from stoker.http_client import Unreachable as ServiceUnreachable
 
 MAX_CHALLENGE = 4096
 MAX_TOKEN = 64 << 10
@@ -76,14 +76,16 @@ async def _fetched(challenge: Challenge, credentials: Credentials, repository: s
     try:
         answer = await call(request)
     except ServiceUnreachable as error:
-        raise Unreachable(f"the token for {title} cannot be fetched: {error.message}") from None
+        why = f"the token for {title} cannot be fetched: {error.message}"
+        refused = isinstance(error, EgressRefused)
+        raise Unreachable(why, reason=error.reason if refused else None) from None
     if answer.status in (400, 401, 403, 404):
         raise NotLetIn(f"{request.host} gives out no token for {title} with this login")
     if not answer.ok:
         raise Unreachable(f"{request.host} answers {answer.status} to the question for a token of {title}")
     try:
         given = msgspec.json.decode(answer.body, type=_Token)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Unreachable(f"{request.host} answers with something else than a token for {title}") from None
     token = given.token or given.access_token
     if not token or not token.isascii() or not token.isprintable():
@@ -93,7 +95,10 @@ async def _fetched(challenge: Challenge, credentials: Credentials, repository: s
 
 def demand_safe(url: str, *, plain: bool, title: str) -> None:
     """Raise unless somebody whom a registry names may be asked: by TLS, and not the machine's own service."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # half of an IPv6 address
+        raise Unreachable(f"{title} sends us on to something that is no address") from None
     if parts.scheme != "https" and not (plain and parts.scheme == "http"):
         raise Unreachable(f"{title} sends us on to an address without TLS, which is not followed")
     try:

@@ -1,8 +1,9 @@
 """Requests to one registry: small answers whole, blobs into a file, both bounded.
 
-A registry may send us on to where its blobs lie. That is followed a few times, never from
-TLS to plain http, and what we log in with stays with the registry. Sentences name the
-artifact, never an address that somebody answered with: it may hold a signature.
+Many registries redirect to the object store that holds their blobs. A redirect is followed a
+few times, only to an address that passes the check (`stoker.http_client.egress`), never from
+TLS to plain http, and without what we log in with. Sentences name the artifact, never the
+address of a redirect: it may hold a signature.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urljoin, urlsplit
 
-from stoker.artifacts.registry_auth import Challenge, authorization, demand_safe
 from stoker.artifacts.errors import Damaged, NotFound, NotLetIn, TooLarge, Unreachable
-from stoker.http_client.errors import why
-from stoker.http_client.proxy import proxy_for
-from stoker.http_client.tls import context_with
+from stoker.artifacts.registry_auth import Challenge, authorization, demand_safe
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.artifact_source import Credentials
+from stoker.http_client.errors import EgressRefused, why
+from stoker.http_client.proxy import proxy_for
+from stoker.http_client.tls import context_with
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from aiohttp import ClientResponse, ClientSession
+
+    from stoker.http_client.connections import CheckedConnections
 
 MAX_HOPS = 5
 CONNECT_TIMEOUT = 10.0
@@ -49,17 +52,21 @@ class RegistryCalls:
         self._seconds = seconds
         self._authorization = ""
         self._session: ClientSession | None = None
+        self._connections: CheckedConnections | None = None
 
     async def __aenter__(self) -> Self:
         import aiohttp  # noqa: PLC0415 - costs more than a sync, and most sources are repositories
 
+        from stoker.http_client.connections import CheckedConnections  # noqa: PLC0415 - needs aiohttp
+
+        self._connections = CheckedConnections()
         by_tls = self._base.startswith("https://") or self._credentials.proxy.startswith("https://")
         context = context_with(self._credentials.ca) if by_tls or self._credentials.ca else None
         self._session = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(
                 total=self._seconds, sock_connect=CONNECT_TIMEOUT, sock_read=SILENCE
             ),
-            connector=aiohttp.TCPConnector(ssl=context if context is not None else True, limit=4),
+            connector=self._connections.connector(ssl=context if context is not None else True, limit=4),
             auto_decompress=False,
         )
         return self
@@ -124,23 +131,30 @@ class RegistryCalls:
             async with response:
                 self._judge(response, path)
                 yield response
+        except EgressRefused as error:
+            raise self._refused(error) from None
         except StokerError:
             raise
         except TimeoutError:
             raise Unreachable(f"{self._title} did not answer in time") from None
         except (aiohttp.ClientError, ValueError) as error:
+            if self._connections is not None and self._connections.refusal is not None:
+                raise self._refused(self._connections.refusal) from None
             raise Unreachable(f"{self._title} cannot be reached: {why(error)}") from None
 
     async def _followed(self, method: str, url: str, headers: dict[str, str]) -> ClientResponse:
         assert self._session is not None  # noqa: S101 - whoever asks has entered
+        assert self._connections is not None  # noqa: S101 - the same
         for _ in range(MAX_HOPS):
+            proxy = proxy_for(url, self._credentials.proxy)
+            self._connections.through(proxy, url, own=not self._credentials.proxy)
             own = urlsplit(url)[:2] == urlsplit(self._base)[:2]
             login = {"Authorization": self._authorization} if self._authorization and own else {}
             response = await self._session.request(
                 method,
                 url,
                 headers={"User-Agent": "stoker", "Accept-Encoding": "identity", **headers, **login},
-                proxy=proxy_for(url, self._credentials.proxy),
+                proxy=proxy,
                 allow_redirects=False,
             )
             if response.status not in (301, 302, 303, 307, 308):
@@ -169,6 +183,9 @@ class RegistryCalls:
                 reason=Reason.SOURCE_UNREACHABLE,
             )
         raise Unreachable(f"{self._title} is answered with status {status}")
+
+    def _refused(self, error: EgressRefused) -> Unreachable:
+        return Unreachable(f"{self._title} cannot be reached: {error.message}", reason=error.reason)
 
     def _is_own(self, response: ClientResponse) -> bool:
         """Whether the registry itself answered, and nobody whom it sent us on to."""

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from stoker.artifacts.limits import NamedFile, Reading
 from stoker.artifacts.errors import Refused, TooLarge, shown
+from stoker.artifacts.limits import NamedFile, Reading
 
 BLOCK = 512
 PIECE = 1 << 16

@@ -1,8 +1,8 @@
 """Pull requests on the forges that hold repositories: GitHub, GitLab, Gitea."""
 
 from stoker.forges.detect import kind_of
-from stoker.forges.factory import forge_for
 from stoker.forges.errors import ForgeRefused, ForgeUnavailable
+from stoker.forges.factory import forge_for
 from stoker.forges.types import Forge, PullRequest, PullRequestDraft, RequestState
 
 __all__ = [

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from stoker.http_client import Answer
 from stoker.domain.errors import Retry
 from stoker.forges.http import PAGE, Api
 from stoker.forges.types import PullRequest, PullRequestDraft, RequestState, chosen
+from stoker.http_client import Answer
 
 MOST_PAGES = 3
 EXISTS = (409, 422)

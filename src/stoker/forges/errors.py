@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from stoker.http_client import Answer
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.domain.secrets import HIDDEN, Secret
-from stoker.domain.sentences import cut, flat
+from stoker.domain.secrets import Secret
+from stoker.domain.text import quoted
+from stoker.http_client import Answer
 
 AGAIN_SECONDS = 60.0
 LONGEST_QUOTE = 300
+LONGEST_BODY = 64 << 10
+"""Bytes of an explanation; a longer body is none, and would take thirty times its size to decode."""
 _WORDS = ("message", "error_description", "error", "errors", "detail")
 _DEEPEST = 4
 _MEANINGS = {
@@ -69,12 +71,10 @@ def unreadable(host: str, project: str) -> ForgeRefused:
 def words(body: bytes, token: Secret) -> str:
     """A forge's explanation as one printable line."""
     try:
-        said = list(_texts(json.loads(body), 0))
+        said = list(_texts(json.loads(body), 0)) if len(body) <= LONGEST_BODY else []
     except (ValueError, RecursionError):
         said = []
-    line, hidden = flat("; ".join(said)), token.reveal()
-    line = line.replace(hidden, HIDDEN) if hidden else line
-    return cut(line, LONGEST_QUOTE) or "nothing that can be read"
+    return quoted("; ".join(said), LONGEST_QUOTE, (token.reveal(),)) or "nothing that can be read"
 
 
 def _texts(found: object, depth: int) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _texts(found: object, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         return
     if isinstance(found, str):
-        yield found[: 4 * LONGEST_QUOTE]
+        yield found
     elif isinstance(found, list):
         for one in found[:8]:
             yield from _texts(one, depth + 1)

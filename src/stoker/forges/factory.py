@@ -8,10 +8,10 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.forges.detect import kind_of, place_of, unknown
-from stoker.forges.http import TIMEOUT, Reach
 from stoker.forges.gitea import Gitea
 from stoker.forges.github import GitHub
 from stoker.forges.gitlab import GitLab
+from stoker.forges.http import TIMEOUT, Reach
 from stoker.forges.types import Forge
 
 

@@ -12,9 +12,9 @@ import msgspec
 from stoker.domain.errors import Retry
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
+from stoker.forges.common import missing, searched, unlabelled
 from stoker.forges.detect import Place
 from stoker.forges.http import Api, Reach
-from stoker.forges.common import missing, searched, unlabelled
 from stoker.forges.pulls_api import Pulls
 from stoker.forges.types import PullRequest, RequestState, commit_or_none, shown_url
 

@@ -8,9 +8,9 @@ import msgspec
 
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.secrets import Secret
+from stoker.forges.common import searched, taken_over
 from stoker.forges.detect import Place
 from stoker.forges.http import Api, Reach
-from stoker.forges.common import searched, taken_over
 from stoker.forges.types import (
     PullRequest,
     PullRequestDraft,

@@ -9,14 +9,17 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from stoker.http_client import Answer, Request, Unreachable, call
 from stoker.domain.errors import Retry
+from stoker.domain.json_cost import decoded_size
 from stoker.domain.secrets import Secret
 from stoker.forges.detect import Place
 from stoker.forges.errors import ForgeUnavailable, refusal, unreadable
+from stoker.http_client import Answer, Request, Unreachable, call
 
 TIMEOUT = 30.0
 MAX_REPLY = 4 << 20  # twenty requests with descriptions as long as they may be
+MAX_DECODED = 32 << 20
+"""Bytes that an answer may take in memory: whoever names the forge writes it, in a shared controller."""
 PAGE = 20
 
 T = TypeVar("T")
@@ -84,6 +87,8 @@ class Api:
         """What a success holds; a refusal is raised as what it means."""
         if not answer.ok:
             raise self.refusal(answer)
+        if decoded_size(answer.body, MAX_DECODED) > MAX_DECODED:
+            raise unreadable(self.place.host, self.place.project)
         try:
             return msgspec.json.decode(answer.body, type=into)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the first covers wrong types too

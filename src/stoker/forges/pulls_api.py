@@ -8,9 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic
 
+from stoker.forges.common import Told, taken_over
 from stoker.forges.detect import Place
 from stoker.forges.http import Api
-from stoker.forges.common import Told, taken_over
 from stoker.forges.types import PullRequest, PullRequestDraft, short_body, short_title
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import ForgeKind
 from stoker.domain.refs import CommitId
-from stoker.domain.sentences import cut
+from stoker.domain.text import cut
 
 MAX_TITLE = 250  # GitLab and Gitea end at 255, GitHub at 256
 MAX_BODY = 60_000  # GitHub ends at 65,536

@@ -1,5 +1,6 @@
-"""Questions that go out by http to services of others: forges, alarms, webhooks, health checks."""
+"""Bounded HTTP requests to other services: forges, alert receivers, webhooks, health checks."""
 
-from stoker.http_client.client import Answer, Request, Unreachable, call
+from stoker.http_client.client import Answer, Request, call
+from stoker.http_client.errors import EgressRefused, Unreachable
 
-__all__ = ["Answer", "Request", "Unreachable", "call"]
+__all__ = ["Answer", "EgressRefused", "Request", "Unreachable", "call"]

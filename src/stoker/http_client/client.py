@@ -1,8 +1,9 @@
 """One request to a service of somebody else, bounded in time and size.
 
 Every call that leaves for another house than the cluster, the repository's git and the
-gateway comes through here. A redirect is an answer and not followed, because what is
-sent along (a token, an address that is itself a secret) was meant for one host.
+gateway comes through here. It connects only to addresses that `stoker.http_client.egress`
+has checked. A redirect is an answer and not followed, because what is sent along (a token,
+an address that is itself a secret) was meant for one host.
 Sentences name that host and never the rest of an address, for the same reason.
 """
 
@@ -13,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from stoker.http_client.errors import why
+from stoker.domain.errors import InvalidValue
+from stoker.http_client.errors import Unreachable, why
 from stoker.http_client.proxy import proxy_for
 from stoker.http_client.tls import context_with
-from stoker.domain.errors import InvalidValue, Retry
-from stoker.domain.reasons import Reason
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 TIMEOUT = 10.0
 MAX_REPLY = 64 * 1024
 MAX_WAIT = 3600.0
-
-
-class Unreachable(Retry):
-    """Nobody answered, or not in a way that can be read."""
-
-    default_reason = Reason.SERVICE_UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +43,8 @@ class Request:
     max_reply: int = MAX_REPLY
     verified: bool = True
     """Whether the certificate has to be one that is believed; for what carries no secret."""
+    services_of: str = ""
+    """Namespace whose Services the address check lets pass: that of the resource which names the address."""
 
     @property
     def host(self) -> str:
@@ -95,11 +91,17 @@ async def call(request: Request) -> Answer:
 
     if urlsplit(request.url).scheme not in ("http", "https"):
         raise InvalidValue(f"the address of {request.host} is neither http nor https")
+    from stoker.http_client.connections import CheckedConnections  # noqa: PLC0415 - needs aiohttp
+
     proxy = proxy_for(request.url, request.proxy)
+    connections = CheckedConnections(request.services_of)
+    connections.through(proxy, request.url, own=not request.proxy)
     try:
         async with (
             aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=request.timeout), auto_decompress=False
+                timeout=aiohttp.ClientTimeout(total=request.timeout),
+                connector=connections.connector(),
+                auto_decompress=False,
             ) as session,
             session.request(
                 request.method,
@@ -121,6 +123,8 @@ async def call(request: Request) -> Answer:
     except TimeoutError:
         raise Unreachable(f"{request.host} did not answer within {request.timeout:g} s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
+        if connections.refusal is not None:
+            raise connections.refusal from None
         raise Unreachable(f"{request.host} cannot be reached: {why(error)}") from None
 
 

@@ -1,8 +1,27 @@
-"""Why a call came to nothing, without the words of the library, which quote the whole address."""
+"""Why a call came to nothing, without the words of the library, which quote the whole address.
+
+Retry ── Unreachable      no answer, or none that can be read
+         └── EgressRefused   this process does not connect to that address
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
+from stoker.domain.errors import Retry
+from stoker.domain.reasons import Reason
+
+
+class Unreachable(Retry):
+    """The service did not answer, or not in a way that can be read."""
+
+    default_reason = Reason.SERVICE_UNREACHABLE
+
+
+class EgressRefused(Unreachable):
+    """The address check refused the host; retried, because names change where they lead."""
+
+    default_reason = Reason.EGRESS_REFUSED
 
 
 def why(error: BaseException) -> str:

@@ -22,6 +22,15 @@ def checked(proxy: str) -> str:
 
 
 def proxy_for(address: str, proxy: str = "") -> str | None:
+    """The proxy that git would take for this address, if HTTP calls of ours can take it as well."""
+    chosen = chosen_proxy(address, proxy)
+    if chosen is not None and chosen.startswith("socks"):
+        host = urlsplit(address).hostname
+        raise InvalidValue(f"{host} cannot be reached through a SOCKS proxy; use an http proxy")
+    return chosen
+
+
+def chosen_proxy(address: str, proxy: str = "") -> str | None:
     """The proxy that git would take for this address; None: none."""
     from urllib.request import getproxies_environment, proxy_bypass  # noqa: PLC0415 - as slow as all else
 
@@ -30,7 +39,4 @@ def proxy_for(address: str, proxy: str = "") -> str | None:
     chosen = checked(proxy) if proxy else known.get(target.scheme, known.get("all", ""))
     if not chosen or proxy_bypass(target.hostname or ""):
         return None
-    chosen = chosen if "://" in chosen else f"http://{chosen}"
-    if chosen.startswith("socks"):
-        raise InvalidValue(f"{target.hostname} cannot be reached through a SOCKS proxy; use an http proxy")
-    return chosen
+    return chosen if "://" in chosen else f"http://{chosen}"

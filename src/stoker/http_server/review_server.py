@@ -1,13 +1,18 @@
-"""The port that the API server calls: TLS, and what is checked before anybody reads a body.
+"""The port that the API server calls: TLS, and what is checked before a body is read or decoded.
 
-Whoever reaches the port may send anything: method, path and form are looked at first,
-a body is cut off at its limit and at the time that the caller gives us, all bodies
-together never hold more than a fixed amount of memory, and so many reviews are worked
-on at once. A question that cannot be answered gets a status and no verdict; then the
-failure policy of its configuration decides.
+Any process that reaches the port may send anything. In this order:
 
-The certificate can be replaced while connections are open: who is connected stays so,
-who comes next sees the new one.
+    method, path, form      403 404 405 415
+    size of the body        413 over `Limits.body`, before and while it is read, and in the caller's time
+    all bodies together     503 over `Limits.held`
+    memory to decode it     413 over `Limits.decoded`, estimated before (`stoker.domain.json_cost`)
+    memory of all reviews   waits for its turn in `Limits.work`; 504 when the caller's time is over
+
+A review that is refused here gets a status and no verdict: then the failure policy of its
+configuration decides, and nothing is stored that the policy would not have let pass anyway.
+
+The certificate can be replaced while connections are open: established connections stay, new
+ones see the new certificate.
 """
 
 from __future__ import annotations
@@ -23,13 +28,19 @@ from aiohttp import web
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
+from stoker.domain.json_cost import decoded_size
+from stoker.http_server.memory_budget import MemoryBudget
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import Address, QuietHandler, parse_address
 
-# An object has at most 3 MiB on its way through the API server; a review may hold it before and after.
-MAX_BODY = 8 << 20
-MAX_HELD = 64 << 20
+# etcd takes 1.5 MiB for an object. A review holds it before and after, and a full Secret or binary ConfigMap
+# grows by a third as base64; what is larger could not be stored.
+MAX_BODY = 4 << 20
+MAX_HELD = 16 << 20
+# Together a third of the 256Mi that the chart gives the webhook.
+MAX_DECODED = 48 << 20
+MAX_WORK = 64 << 20
 MAX_AT_ONCE = 16
 LONGEST = 30.0
 USUAL = 10.0
@@ -51,9 +62,17 @@ Guard = Callable[[Mapping[str, Any]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
+    """Bytes, but for `at_once`."""
+
     body: int = MAX_BODY
     held: int = MAX_HELD
+    """Of all bodies that are read or worked on."""
+    decoded: int | None = MAX_DECODED
+    """Of one review, decoded; None: the handler decodes heads only and bounds itself what comes after."""
+    work: int = MAX_WORK
+    """Of all reviews that are worked on, decoded."""
     at_once: int = MAX_AT_ONCE
+    """Reviews that are worked on: each takes at least this share of `work`."""
 
 
 class _Refused(Exception):
@@ -90,11 +109,15 @@ class ReviewServer:
         self._guard = guard
         self._drain = drain
         self._clock = clock or SystemClock()
-        self._slots = asyncio.Semaphore(self._limits.at_once)
+        self._budget = MemoryBudget(max(self._limits.work, self._limits.body, self._limits.decoded or 0))
         self._held = 0
         self._stopping = asyncio.Event()
         self.port: int | None = None
         """The port that answers, while it does."""
+
+    @property
+    def _too_large(self) -> str:
+        return f"too large: a body has at most {self._limits.body} bytes"
 
     @property
     def stopping(self) -> bool:
@@ -130,7 +153,8 @@ class ReviewServer:
         try:
             return await self._judged(request)
         except _Refused as refused:
-            response = _text(refused.status, refused.text)
+            headers = {"Retry-After": "1"} if refused.status == 503 else None
+            response = _text(refused.status, refused.text, headers)
             response.force_close()  # what is left of the body is not waited for
             return response
 
@@ -145,7 +169,7 @@ class ReviewServer:
         if request.content_type != "application/json":
             raise _Refused(415, "the body must be application/json")
         if (request.content_length or 0) > self._limits.body:
-            raise _Refused(413, "too large")
+            raise _Refused(413, self._too_large)
         try:
             async with deadline(self._clock, _seconds(request.query.get("timeout", ""))):
                 return await self._handled(request, handler)
@@ -161,14 +185,27 @@ class ReviewServer:
                 held += len(chunk)
                 self._held += len(chunk)
                 if held > self._limits.body:
-                    raise _Refused(413, "too large")
+                    raise _Refused(413, self._too_large)
                 if self._held > self._limits.held:
-                    raise _Refused(503, "too much at once")
+                    log.warning("review.no_memory", path=request.path, held=self._held)
+                    raise _Refused(503, "too many reviews at once; try again")
                 parts.append(chunk)
-            async with self._slots:
-                return await self._made(request.path, handler, b"".join(parts))
+            body = b"".join(parts)
+            parts.clear()
+            async with self._budget.hold(self._memory_for(request.path, body)):
+                return await self._made(request.path, handler, body)
         finally:
             self._held -= held
+
+    def _memory_for(self, path: str, body: bytes) -> int:
+        """What the review takes while it is worked on."""
+        most, size = self._limits.decoded, len(body)
+        if most is not None:
+            size = decoded_size(body, most)
+            if size > most:
+                log.warning("review.too_large", path=path, bytes=len(body), decoded=size)
+                raise _Refused(413, f"too large: decoded it would take more than {most} bytes")
+        return max(size, self._budget.total // self._limits.at_once)
 
     async def _made(self, path: str, handler: Handler, body: bytes) -> web.Response:
         try:

@@ -1,7 +1,9 @@
-"""The Kubernetes API: how to reach it, what it answers, what it holds, and what to do when it changes.
+"""The Kubernetes API: client, watches, work queue and leader election. Knows none of our custom resources.
 
-Reading order: `config` and `credentials` say where the server is and who we
-are; `transport` carries one request; `client` has the verbs; `discovery` finds
-out what the server serves; above those stand list and watch, the work queue
-and the controller loop. Nothing in this package knows a custom resource of ours.
+config    where the API server is and who we are
+client    one request, the verbs, discovery
+watch     list and watch into a store
+runtime   work queue, controller loop, conditions
+leader    leases and fenced writes
+events    Events, aggregated
 """

@@ -1,1 +1,1 @@
-"""What the product says about itself while it runs: logs, metrics, probes."""
+"""Logs, metrics, probes and traces."""

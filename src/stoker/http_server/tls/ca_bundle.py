@@ -19,14 +19,14 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.kube.runtime.backoff import Backoff
+from stoker.http_server.tls.issue import certificates_in
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.objects import Header
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import Resource
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
-from stoker.http_server.tls.issue import certificates_in
 from stoker.telemetry.logs import get_logger
 
 MANAGER = "stoker-webhook-trust"

@@ -13,8 +13,8 @@ from pathlib import Path
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.secrets import Secret
-from stoker.kube.config.files import read_bounded
 from stoker.http_server.tls.context import Presented
+from stoker.kube.config.files import read_bounded
 from stoker.telemetry.logs import get_logger
 
 LOOK_SECONDS = 2.0

@@ -18,15 +18,15 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.kube.runtime.backoff import Backoff
+from stoker.http_server.tls.issue import Material, new_material
+from stoker.http_server.tls.rotation import Step, Terms, decide, taken
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.client.objects import Header
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import SECRETS
-from stoker.http_server.tls.issue import Material, new_material
-from stoker.http_server.tls.rotation import Step, Terms, decide, taken
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.watch.reflector import Reflector
 from stoker.telemetry.logs import get_logger
 
 LONGEST_REST = 3600.0

@@ -1,8 +1,8 @@
 """Where the certificate of a port comes from, as parts of a process: made by ourselves, or files.
 
 Made by ourselves it lies in a Secret that all replicas share, and the objects that name
-us are told whom to trust (`keeping`, `trusting`). As files it is somebody else's, and so
-is telling others (`certificate_files`).
+us are told whom to trust (`secret`, `ca_bundle`). As files it is somebody else's, and so
+is telling others (`files`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.domain.clock import Clock
-from stoker.kube.client.client import Client
-from stoker.kube.runtime.process import Part
+from stoker.http_server.tls.ca_bundle import Target, Trusting
+from stoker.http_server.tls.context import Presented
 from stoker.http_server.tls.files import CertificateFiles, Told
 from stoker.http_server.tls.issue import Material
-from stoker.http_server.tls.secret import CertificateKeeper
-from stoker.http_server.tls.context import Presented
 from stoker.http_server.tls.rotation import Terms
-from stoker.http_server.tls.ca_bundle import Target, Trusting
+from stoker.http_server.tls.secret import CertificateKeeper
+from stoker.kube.client.client import Client
+from stoker.kube.runtime.process import Part
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -17,16 +17,15 @@ from typing import NamedTuple, Self, TypeVar
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
-from stoker.kube.client import codec
-from stoker.kube.client import paging
-from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client import codec, paging
 from stoker.kube.client.errors import Gone
-from stoker.kube.watch.line_splitter import lines_of
 from stoker.kube.client.objects import RawList
 from stoker.kube.client.paging import PAGE_SIZE, Page
-from stoker.kube.client.token_bucket import Rate
 from stoker.kube.client.resources import SECRETS, Resource, check_path
+from stoker.kube.client.token_bucket import Rate
 from stoker.kube.client.transport import MAX_BODY, Request, Response, Transport
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.watch.line_splitter import lines_of
 
 __all__ = ["Client", "Page", "Rate", "Response"]
 

@@ -18,10 +18,10 @@ from urllib.parse import quote
 import msgspec
 
 from stoker.kube.client import codec
-from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import ApiError
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
 
 ROOTS = ("/api", "/apis")
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"

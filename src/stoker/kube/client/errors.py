@@ -27,7 +27,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from stoker.domain import sentences
+from stoker.domain import text as domain_text
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import Status
@@ -188,7 +188,7 @@ def retry_after(headers: Mapping[str, str], said: Status | None = None) -> float
 
 def one_line(text: str, longest: int = LONGEST_SENTENCE) -> str:
     """Text from elsewhere as part of a sentence: no line breaks, no control characters, no novel."""
-    return sentences.one_line(text, longest)
+    return domain_text.one_line(text, longest)
 
 
 def _class_for(status: int, said: Status) -> type[ApiError]:

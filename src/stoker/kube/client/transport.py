@@ -28,11 +28,11 @@ from yarl import URL
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, let_go
-from stoker.kube.client import network_errors as faults
-from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import Identity
+from stoker.kube.client import network_errors
 from stoker.kube.client.errors import ServerError, TooLarge, TooManyRequests, Unreachable, error_for
 from stoker.kube.client.token_bucket import Rate, TokenBucket
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.config.credentials import Identity
 from stoker.kube.config.tls import ClientCertificate
 
 CONNECT_SECONDS = 10.0
@@ -227,10 +227,10 @@ class Transport:
         """Foreign exceptions end here."""
         try:
             yield
-        except faults.FOREIGN as error:
+        except network_errors.FOREIGN as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError):
                 self._tls = None  # the authority's file may be newer than what was read of it
-            sentence = f"{request.what}: {self._config.server} {faults.why(error, seconds)}"
+            sentence = f"{request.what}: {self._config.server} {network_errors.why(error, seconds)}"
             let_go(error)
         else:
             return

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
-from stoker.kube.config import proxy as proxies
+from stoker.kube.config import proxy as proxy_settings
 from stoker.kube.config.credentials import Credentials, Fixed, FromFiles, Identity, bearer_from_file
 from stoker.kube.config.files import read_bounded
 from stoker.kube.config.tls import Trust
@@ -75,7 +75,7 @@ def load(
             raise Misconfigured(f"the context {context!r} was asked for, yet inside a pod there are none")
         return in_cluster(environ, clock=clock, folder=account)
     # A pod has no kubeconfig, and needs neither its parser nor the memory that it takes for good.
-    from stoker.kube.config import kubeconfig# noqa: PLC0415
+    from stoker.kube.config import kubeconfig  # noqa: PLC0415
     from stoker.kube.config.users import UserEntry  # noqa: PLC0415
 
     files = kubeconfig.read(_files(path, environ))
@@ -85,9 +85,9 @@ def load(
     server = _server(cluster.server, where)
     user = UserEntry(chosen.user_name, chosen.user, allow_exec, clock, environ)
     if cluster.proxy_url:
-        proxy: Secret | None = proxies.checked(cluster.proxy_url.reveal(), where)
+        proxy: Secret | None = proxy_settings.checked(cluster.proxy_url.reveal(), where)
     else:
-        proxy = proxies.from_environment(server, environ)
+        proxy = proxy_settings.from_environment(server, environ)
     trust = _trust(chosen.cluster, where, own=allow_exec)
     return ClusterConfig(
         server=server,

@@ -23,8 +23,8 @@ import msgspec
 from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import HIDDEN, Secret
-from stoker.kube.config.credentials import Identity, as_secret, bearer
 from stoker.kube.client.errors import one_line
+from stoker.kube.config.credentials import Identity, as_secret, bearer
 from stoker.kube.config.tls import ClientCertificate
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

@@ -18,8 +18,8 @@ import yaml
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
-from stoker.kube.config.credentials import as_secret
 from stoker.kube.client.errors import one_line
+from stoker.kube.config.credentials import as_secret
 from stoker.kube.config.files import read_bounded
 
 LARGEST = 4 * 1024 * 1024

@@ -27,9 +27,9 @@ from stoker.kube.config.credentials import (
     bearer,
     bearer_from_file,
 )
+from stoker.kube.config.exec_plugin import API_VERSIONS, FromPlugin, Plugin
 from stoker.kube.config.files import read_bounded
 from stoker.kube.config.kubeconfig import Entry, Exec, User
-from stoker.kube.config.exec_plugin import API_VERSIONS, FromPlugin, Plugin
 from stoker.kube.config.tls import ClientCertificate
 
 

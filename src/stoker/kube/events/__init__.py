@@ -1,1 +1,1 @@
-"""Events."""
+"""Records Kubernetes Events, with equal ones aggregated into a series."""

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from stoker.domain.clock import Clock, SystemClock, rfc3339
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.client import Client
-from stoker.kube.runtime.conditions import sentence
 from stoker.kube.client.deadlines import deadline, finished
 from stoker.kube.client.errors import AlreadyExists, NotFound
-from stoker.kube.events.series import EventType, Fate, Limits, ObjectRef, Report, Series, SeriesBook
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import EVENTS
+from stoker.kube.events.series import EventType, Fate, Limits, ObjectRef, Report, Series, SeriesBook
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.runtime.conditions import sentence
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -1,1 +1,1 @@
-"""Leader."""
+"""Leader election by Lease, and a client that refuses writes once the lease is lost."""

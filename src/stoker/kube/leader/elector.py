@@ -23,11 +23,11 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
-from stoker.kube.leader.election import Election, Move, Pause
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound, Unreachable
+from stoker.kube.client.resources import LEASES
+from stoker.kube.leader.election import Election, Move, Pause
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
 from stoker.kube.leader.lease import Lease, Terms, claimed, released
-from stoker.kube.client.resources import LEASES
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.runtime import RuntimeMetrics
 

@@ -28,8 +28,8 @@ from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import timing_out
-from stoker.kube.leader.lease import Lease
 from stoker.kube.client.transport import Request, Response, Transport
+from stoker.kube.leader.lease import Lease
 
 _HARMLESS = frozenset({"GET", "HEAD"})
 

@@ -1,1 +1,1 @@
-"""Runtime."""
+"""The controller loop: work queue, backoff, results, conditions, and the process around it."""

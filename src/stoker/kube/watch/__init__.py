@@ -1,1 +1,1 @@
-"""Watch."""
+"""Informers: list and watch of one kind into a store, resumed after every failure."""

@@ -33,8 +33,8 @@ from typing import Generic, TypeVar
 
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.errors import Gone, Unreachable
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.store import Change, Entry, ObjectKey, Store
 from stoker.kube.watch.watch_events import (
     BOOKMARK,

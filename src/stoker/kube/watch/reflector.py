@@ -31,12 +31,12 @@ from typing import Generic, Protocol, TypeVar
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.client import Page
 from stoker.kube.client.errors import Unreachable
 from stoker.kube.client.resources import Resource
-from stoker.kube.watch.store import Change, Index, ObjectKey, Refusal, Store
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.list_watch import ListAll, Watching
+from stoker.kube.watch.store import Change, Index, ObjectKey, Refusal, Store
 
 T = TypeVar("T")
 

@@ -1,0 +1,136 @@
+"""The address check of this process: resolves a host and answers only with addresses that it may connect to.
+
+The role of a process decides: `stoker controller`, `agent`, `fetcher` and `reverser` call
+`enforce` when they start, because there the author of a resource names the hosts. A command
+that a person runs never does: person and author are the same, and 127.0.0.1 is theirs.
+
+    HTTP      `stoker.http_client.connections` connects to what was checked and to nothing else
+    git       is told the checked addresses (`stoker.git.auth.pinned_address`)
+    buckets   are checked before each use; their library resolves once more by itself
+
+Code that connects must take the addresses from here: a name that is resolved twice may lead to
+two places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from stoker.domain.egress import HOW_TO_ALLOW, EgressPolicy, address_of
+from stoker.http_client.errors import EgressRefused, Unreachable
+
+_FLAGS = socket.AI_ADDRCONFIG | socket.AI_CANONNAME
+_PORTS = {"http": 80, "https": 443, "ssh": 22}
+
+
+class _Process:
+    policy: EgressPolicy | None = None
+
+
+class Resolved(NamedTuple):
+    """One address of a host, as `socket` describes it."""
+
+    family: int
+    proto: int
+    address: str
+
+
+def enforce(policy: EgressPolicy | None) -> None:
+    """Decide by this policy from now on; None: connect to everything."""
+    _Process.policy = policy
+
+
+def enforced() -> EgressPolicy | None:
+    return _Process.policy
+
+
+def demand_name(host: str, services_of: str = "") -> None:
+    """Raise if a host may not be named at all; for what a proxy resolves in our place."""
+    policy = _Process.policy
+    why = None if policy is None else policy.refuses_name(host, services_of)
+    if why is not None:
+        raise refused(host, why)
+
+
+async def checked_addresses(host: str, port: int, services_of: str = "") -> list[Resolved]:
+    """The addresses of a host that may be connected to; raises `EgressRefused` if there is none."""
+    demand_name(host, services_of)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=_FLAGS
+        )
+    except OSError as error:
+        raise _unknown(host, error) from None
+    return _checked(host, found, services_of)
+
+
+async def demand_reachable(url: str) -> None:
+    """Raise if an http or https address leads where it may not; for libraries that connect by themselves."""
+    if _Process.policy is not None:
+        await checked_addresses(*endpoint_of(url))
+
+
+def demand_reachable_now(url: str) -> None:
+    """The same for a worker thread."""
+    if _Process.policy is None:
+        return
+    host, port = endpoint_of(url)
+    demand_name(host)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=_FLAGS)
+    except OSError as error:
+        raise _unknown(host, error) from None
+    _checked(host, found, "")
+
+
+def one_host_only(url: str) -> dict[str, str]:
+    """Options of the library obstore under which it reaches the host of `url` alone.
+
+    It follows redirects and has no setting against it, so every other host is sent to a proxy that
+    cannot be resolved (RFC 6761).
+    """
+    return {"proxy_url": "http://redirects-are-not-followed.invalid", "proxy_excludes": endpoint_of(url)[0]}
+
+
+def endpoint_of(url: str) -> tuple[str, int]:
+    """Host and port of an address."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+
+
+def refused(host: str, why: str) -> EgressRefused:
+    return EgressRefused(f"{host} {why} and is not connected to; {HOW_TO_ALLOW}")
+
+
+def _checked(host: str, found: Iterable[tuple[Any, ...]], services_of: str) -> list[Resolved]:
+    infos = [(family, proto, canonical, str(target[0])) for family, _, proto, canonical, target in found]
+    everything = [Resolved(family, proto, address) for family, proto, _, address in infos]
+    policy = _Process.policy
+    if policy is None or policy.allows_host(host):
+        return everything
+    # A name without dots, and one that is an alias, lead to a Service as well.
+    name = next((canonical for _, _, canonical, _ in infos if canonical), host)
+    why = policy.refuses_name(name, services_of)
+    if why is not None:
+        raise refused(host, why)
+    in_cluster = policy.may_be_called(name, services_of)
+    allowed = []
+    for one in everything:
+        address = address_of(one.address)
+        refusal = "leads to an address that cannot be read" if address is None else None
+        if address is not None:
+            refusal = policy.refuses_address(address, in_cluster=in_cluster)
+        if refusal is None:
+            allowed.append(one)
+        why = why or refusal
+    if not allowed:
+        raise refused(host, why or "has no address")
+    return allowed
+
+
+def _unknown(host: str, error: OSError) -> Unreachable:
+    return Unreachable(f"{host} cannot be reached: {error.strerror or 'its name is unknown'}")
