@@ -67,6 +67,7 @@ GitError = RefNotFound | SourceAuthFailed | SourceTooLarge | SourceUnreachable |
 
 # Compiled when something has failed; most processes never need them.
 _REDIRECT = r"returned error: 30\d|unable to update url base from redirection"
+_DUMB = r"dumb http"
 _REF = r"couldn't find remote ref|not our ref|unadvertised object|no such remote ref|does not allow request"
 _AUTH = (
     r"authentication failed|could not read (?:username|password)|access denied|permission denied"
@@ -119,6 +120,11 @@ def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> G
         return SourceTooLarge(f"repository {place} makes git hold more than the memory it may use: {words}")
     if _says(_HERE, ours):
         return GitFailed(f"git failed on the mirror of {place}: {words}")
+    if _says(_DUMB, ours):
+        return SourceUnreachable(
+            f"repository {place} is served by dumb HTTP, whose size nothing bounds, and is not fetched; "
+            "serve it with git http-backend or from a forge"
+        )
     if _says(_REDIRECT, said):
         return SourceUnreachable(
             f"repository {place} answers with a redirect, which is not followed because credentials "

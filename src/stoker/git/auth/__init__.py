@@ -1,1 +1,1 @@
-"""What opens a repository: keys, tokens, apps, known servers, proxies; and how one git process gets them."""
+"""Credentials of a repository: tokens, ssh keys, GitHub Apps, known hosts, proxies."""

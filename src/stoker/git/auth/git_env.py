@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from stoker.http_client.proxy import checked
 from stoker.domain.errors import Misconfigured
 from stoker.domain.refs import RepoUrl, without_userinfo
-from stoker.git.auth import https_proxy as proxies
-from stoker.git.auth.credentials import Access, Password, SshKey, proxy_secrets
+from stoker.git.auth import https_proxy
 from stoker.git.auth.askpass import askpass_environment, install_askpass
+from stoker.git.auth.credentials import Access, Password, SshKey, proxy_secrets
 from stoker.git.private_files import folder_for_one_call
+from stoker.http_client.proxy import checked
 
 
 class Unlocked(NamedTuple):
@@ -88,8 +88,8 @@ def _over_http(helpers: Helpers, url: RepoUrl, access: Access) -> Unlocked:
         config["http.sslCAInfo"] = str(bundle(helpers.home, access.ca))
     if access.proxy:
         config["http.proxy"] = checked(access.proxy)
-        environment |= proxies.exceptions()
+        environment |= https_proxy.exceptions()
         return Unlocked(environment, config, tuple(access.hidden()))
-    inherited = proxies.inherited()
+    inherited = https_proxy.inherited()
     hidden = (*access.hidden(), *(part for value in inherited.values() for part in proxy_secrets(value)))
     return Unlocked(environment | inherited, config, hidden)

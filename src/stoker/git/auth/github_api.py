@@ -8,25 +8,30 @@ cut to a line.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from stoker.http_client import Answer, Request, Unreachable, call
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
 from stoker.git.errors import SourceAuthFailed, SourceUnreachable, one_line
+from stoker.http_client import Answer, Request, Unreachable, call
 
 TIMEOUT = 30.0
 
 
-async def post(address: str, bearer: Secret, ca: bytes | None, proxy: str) -> Answer:
-    """POST without a body."""
+async def post(
+    address: str, bearer: Secret, content: Mapping[str, object], ca: bytes | None, proxy: str
+) -> Answer:
+    """POST with a JSON body."""
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {bearer.reveal()}",
+        "Content-Type": "application/json",
         "X-GitHub-Api-Version": "2022-11-28",
     }
+    body = json.dumps(content).encode()
     try:
-        return await call(Request(address, "POST", headers, timeout=TIMEOUT, ca=ca, proxy=proxy))
+        return await call(Request(address, "POST", headers, body, timeout=TIMEOUT, ca=ca, proxy=proxy))
     except Unreachable as error:
         raise SourceUnreachable(f"the API of {error.message}") from None
 
@@ -44,7 +49,10 @@ def explained(answer: Answer, who: str, api: str) -> StokerError:
             f"{who}: the app has no such installation, or the address has no such API: {said}"
         )
     if answer.status in (403, 422):
-        return SourceAuthFailed(f"{who} gets no token, as when it is suspended: {said}")
+        return SourceAuthFailed(
+            f"{who} gets no token: the repository is not part of the installation, the app lacks a "
+            f"permission that is asked for, or the installation is suspended: {said}"
+        )
     if 300 <= answer.status < 400:
         return SourceUnreachable(f"{who}: the API of {host} answers with a redirect, which is not followed")
     return SourceUnreachable(f"{who}: the API of {host} answered with status {answer.status}: {said}")
@@ -53,7 +61,7 @@ def explained(answer: Answer, who: str, api: str) -> StokerError:
 def _message(body: bytes) -> str:
     try:
         content = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     message = content.get("message") if isinstance(content, dict) else None
     return one_line(message) if isinstance(message, str) else "nothing that can be read"

@@ -1,9 +1,10 @@
 """Logging in as an installed GitHub App: a short-lived token for the app's key.
 
 The app signs a statement of who it is (a JWT) with its private key, and GitHub
-answers with a token of one installation that opens its repositories for an hour.
-Tokens are kept in memory only, per app, installation *and* key: whoever names
-somebody else's app without having its key gets nothing. They are renewed some
+answers with a token that opens one repository of the installation for an hour, with the
+rights that the caller needs: never the whole installation, and to write only where
+something is pushed. Tokens are kept in memory only, per app, installation, repository, rights
+*and* key: whoever names somebody else's app without having its key gets nothing. They are renewed some
 minutes before they expire, measured by GitHub's own clock and a monotonic one, so
 a machine whose time is wrong is let in too.
 """
@@ -14,24 +15,35 @@ import asyncio
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from functools import partial
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from stoker.http_client import Answer
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.errors import SourceUnreachable
 from stoker.git.auth.credentials import TOKEN_USER, Access, Password
 from stoker.git.auth.github_api import explained, post
+from stoker.git.errors import SourceUnreachable
+from stoker.http_client import Answer
 
 MAX_KEPT = 256
 _BACKDATED = 60
 _VALID_FOR = 540  # together with the backdating the ten minutes that GitHub allows at most
 _RENEW_BEFORE = 300.0
+
+
+class TokenRights(Enum):
+    """What a token may do in its repository, as GitHub calls it."""
+
+    READ = MappingProxyType({"contents": "read"})
+    PUSH = MappingProxyType({"contents": "write"})
+    PROPOSE = MappingProxyType({"contents": "write", "pull_requests": "write"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +65,33 @@ class _Kept:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+_Key = tuple[str, int, int, str, TokenRights, bytes]
+
+
 class AppTokens:
     """The tokens of this process."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock if clock is not None else SystemClock()
-        self._kept: dict[tuple[str, int, int, bytes], _Kept] = {}
+        self._kept: dict[_Key, _Kept] = {}
 
     async def access(
-        self, app: GitHubApp, url: RepoUrl, *, ca: bytes | None = None, proxy: str = ""
+        self,
+        app: GitHubApp,
+        url: RepoUrl,
+        rights: TokenRights = TokenRights.READ,
+        *,
+        ca: bytes | None = None,
+        proxy: str = "",
     ) -> Access:
-        """What opens a repository of the app's installation now."""
-        api = api_of(url)
+        """What opens this one repository of the app's installation now."""
+        api, repository = api_of(url), repository_of(url)
         digest = hashlib.sha256(app.key.reveal_bytes()).digest()
-        kept = self._entry((api, app.app_id, app.installation_id, digest))
+        kept = self._entry((api, app.app_id, app.installation_id, repository, rights, digest))
         async with kept.lock:  # whoever comes meanwhile waits for the same token
             if kept.token is None or self._clock.monotonic() >= kept.until:
-                kept.token, kept.until = await self._renewed(app, api, ca, proxy)
+                scope = {"repositories": [repository], "permissions": dict(rights.value)}
+                kept.token, kept.until = await self._renewed(app, api, scope, ca, proxy)
             token = kept.token
         return Access(
             Password(TOKEN_USER, token),
@@ -79,22 +101,24 @@ class AppTokens:
             refused=partial(_forget, kept, token),
         )
 
-    def _entry(self, key: tuple[str, int, int, bytes]) -> _Kept:
+    def _entry(self, key: _Key) -> _Kept:
         if key not in self._kept:
             idle = [known for known, kept in self._kept.items() if not kept.lock.locked()]
             for known in idle[: len(self._kept) - MAX_KEPT + 1] if len(self._kept) >= MAX_KEPT else ():
                 del self._kept[known]
         return self._kept.setdefault(key, _Kept())
 
-    async def _renewed(self, app: GitHubApp, api: str, ca: bytes | None, proxy: str) -> tuple[Secret, float]:
+    async def _renewed(
+        self, app: GitHubApp, api: str, scope: Mapping[str, object], ca: bytes | None, proxy: str
+    ) -> tuple[Secret, float]:
         address = f"{api}/app/installations/{app.installation_id}/access_tokens"
         now = self._clock.now().timestamp()
         asked = self._clock.monotonic()
-        answer = await post(address, _statement(app, now), ca, proxy)
+        answer = await post(address, _statement(app, now), scope, ca, proxy)
         if answer.status == 401 and answer.date is not None and abs(answer.date - now) > _BACKDATED / 2:
             # Our clock may be the reason: the statement is made again by GitHub's.
             asked = self._clock.monotonic()
-            answer = await post(address, _statement(app, answer.date), ca, proxy)
+            answer = await post(address, _statement(app, answer.date), scope, ca, proxy)
         if answer.status != 201:
             raise explained(answer, str(app), api)
         return _token(answer, app, asked)
@@ -111,6 +135,14 @@ def api_of(url: RepoUrl) -> str:
     if host.endswith(".ghe.com"):
         return f"https://api.{host}"
     return f"{parts.scheme}://{parts.netloc}/api/v3"
+
+
+def repository_of(url: RepoUrl) -> str:
+    """The name of the repository without its owner, which is the installation's."""
+    name = urlsplit(url).path.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    if not name:
+        raise InvalidValue("the address of a GitHub App's repository names no repository")
+    return name
 
 
 def _forget(kept: _Kept, token: Secret) -> None:
@@ -150,7 +182,7 @@ def _token(answer: Answer, app: GitHubApp, asked: float) -> tuple[Secret, float]
         content = json.loads(answer.body)
         token, expires = Secret(content["token"]), datetime.fromisoformat(content["expires_at"]).timestamp()
         usable = bool(token) and token.is_one_line and answer.date is not None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         usable = False
     if not usable:
         raise SourceUnreachable(f"GitHub answered {app} with something that is no token")

@@ -12,8 +12,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from stoker.http_client.tls import certificates
 from stoker.git.private_files import write_private
+from stoker.http_client.tls import certificates
 
 # Debian and Alpine, Fedora and its family, SUSE, macOS.
 _SYSTEM = (

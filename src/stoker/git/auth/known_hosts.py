@@ -36,14 +36,19 @@ class HostKey(NamedTuple):
         return " ".join(part for part in (self.marker, self.kind, self.fingerprint) if part)
 
 
-def name_of(url: RepoUrl) -> str:
-    """The server of an ssh address as known_hosts names it."""
+def host_and_port(url: RepoUrl) -> tuple[str, int]:
+    """The server of an ssh address."""
     short = _SHORT.match(url)
     if short is not None:
-        return short[1].strip("[]").lower()
+        return short[1].strip("[]").lower(), 22
     parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    return host if parts.port in (None, 22) else f"[{host}]:{parts.port}"
+    return (parts.hostname or "").lower(), parts.port or 22
+
+
+def name_of(url: RepoUrl) -> str:
+    """The same as known_hosts names it."""
+    host, port = host_and_port(url)
+    return host if port == 22 else f"[{host}]:{port}"
 
 
 def known_keys(known_hosts: bytes, host: str) -> Iterator[HostKey]:

@@ -20,9 +20,9 @@ from pathlib import Path
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.auth.credentials import SshKey
 from stoker.git.auth.known_hosts import MAX_BYTES, known_keys, name_of, offered_key
+from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.private_files import install, write_private
 from stoker.git.process.passwd import can_be_named, name_for
 
@@ -60,6 +60,9 @@ _OPTIONS = (
 _SCRIPT = (
     '#!/bin/sh\ncd "$STOKER_SSH_FOLDER" || exit 255\n'
     'if [ -n "$STOKER_SSH_PRELOAD" ]; then LD_PRELOAD=$STOKER_SSH_PRELOAD; export LD_PRELOAD; fi\n'
+    'if [ -n "$STOKER_SSH_ADDRESS" ]; then\n'
+    '  set -- -o HostName="$STOKER_SSH_ADDRESS" -o HostKeyAlias="$STOKER_SSH_ALIAS" "$@"\n'
+    "fi\n"
     "exec ssh -F /dev/null "
     + " ".join(f"-o {option}" for option in _OPTIONS)
     + ' -o StrictHostKeyChecking="$STOKER_SSH_STRICT" "$@"\n'

@@ -1,1 +1,1 @@
-"""New commits without a worktree: trees, packs, branches elsewhere, and one push at a time."""
+"""New commits without a worktree: trees, packs, proposal branches, and one push at a time."""

@@ -23,18 +23,18 @@ from typing import TypeVar
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import BlobId
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import CommitId, GitRef
-from stoker.domain.git_objects import BlobId
-from stoker.git.errors import GitFailed, SourceTooLarge
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
-from stoker.git.mirror import tree as reading
-from stoker.git.process.pipe import in_worker
 from stoker.git.commit.draft import Draft, Drafter
 from stoker.git.commit.push import OtherIds, PushBehind, is_final, push, reasons_of_writing
 from stoker.git.commit.tracking_ref import Known, Tracker
 from stoker.git.commit.types import NewCommit, Pushed, Signer
+from stoker.git.errors import GitFailed, SourceTooLarge
+from stoker.git.mirror import tree as git_tree
+from stoker.git.process.pipe import in_worker
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
 
 T = TypeVar("T")
 
@@ -175,13 +175,13 @@ class Branch:
     async def _list(self, known: Known, folder: RelPath) -> dict[str, BlobId]:
         if known.tip is None:
             return {}
-        tree = await reading.read_tree(self._remote.runner, known.place, known.tip, folder)
+        tree = await git_tree.read_tree(self._remote.runner, known.place, known.tip, folder)
         return {path: version.blob for path, version in tree.files.items()}
 
     async def _read(self, known: Known, paths: Collection[str]) -> dict[str, bytes]:
         if known.tip is None:
             return {}
-        found = await reading.look_up(self._remote.runner, known.place, known.tip, paths)
+        found = await git_tree.look_up(self._remote.runner, known.place, known.tip, paths)
         blobs = list(dict.fromkeys(version.blob for version in found.values()))
         await self._mirror.complete(blobs)
         contents = await in_worker(lambda: self._contents(blobs), self._mirror.objects.abort)

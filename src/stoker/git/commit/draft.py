@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stoker.domain.refs import CommitId
 from stoker.domain.git_objects import Note
-from stoker.git.mirror.mirror import Mirror
-from stoker.git.process.pipe import in_worker
+from stoker.domain.refs import CommitId
 from stoker.git.commit.packfile import Pack
 from stoker.git.commit.tracking_ref import Known
 from stoker.git.commit.tree_editor import Folder, TreeEditor
 from stoker.git.commit.types import NewCommit, Signer, commit_object, with_signature
+from stoker.git.mirror.mirror import Mirror
+from stoker.git.process.pipe import in_worker
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ import asyncio
 
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import GitFailed, SourceUnreachable
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.bare_repository import make_bare
-from stoker.git.signature.programs import folder_for_one_question
+from stoker.git.remote.remote import Remote
 from stoker.git.signature.ancestry import DEPTHS, MAX_SECONDS, fetch_history, is_cut_off
+from stoker.git.signature.programs import folder_for_one_question
 
 _ONE, _OTHER = "refs/stoker/one", "refs/stoker/other"
 _WHERE = ("--no-replace-objects", "merge-base")

@@ -23,21 +23,21 @@ from typing import NamedTuple
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry
-from stoker.domain.refs import CommitId, GitRef
 from stoker.domain.git_objects import BlobId, FileVersion, Note, TreeChange
-from stoker.git.errors import GitFailed, SourceTooLarge
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import locate
-from stoker.git.mirror import tree as reading
-from stoker.git.mirror.cleanup import is_due, tend
-from stoker.git.mirror.mirror import Mirror
-from stoker.git.process.pipe import in_worker
+from stoker.domain.refs import CommitId, GitRef
 from stoker.git.commit.merge_base import fork_of
 from stoker.git.commit.packfile import Pack
 from stoker.git.commit.push import push, reasons_of_writing
 from stoker.git.commit.tree_editor import Folder, TreeEditor
 from stoker.git.commit.types import FileEdit, NewCommit, commit_object
+from stoker.git.errors import GitFailed, SourceTooLarge
+from stoker.git.mirror import tree as git_tree
+from stoker.git.mirror.cleanup import is_due, tend
+from stoker.git.mirror.mirror import Mirror
+from stoker.git.process.pipe import in_worker
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import locate
 
 MAX_READ_BYTES = 64 << 20
 HEADS = "refs/heads/"
@@ -135,7 +135,7 @@ class Proposals:
 
     async def versions(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
         """The same with their modes."""
-        return await reading.look_up(self._remote.runner, self._mirror.path, commit, paths)
+        return await git_tree.look_up(self._remote.runner, self._mirror.path, commit, paths)
 
     async def raw(self, commit: CommitId) -> bytes:
         """A commit that was looked at, as git keeps it."""
@@ -152,7 +152,7 @@ class Proposals:
         if ground.branch is None:
             return frozenset()
         runner, path = self._remote.runner, self._mirror.path
-        changes = await reading.read_changes(runner, path, ground.tip, ground.branch)
+        changes = await git_tree.read_changes(runner, path, ground.tip, ground.branch)
         return None if changes is None else frozenset(change.path for change in changes)
 
     async def own(self, branch: str, ground: Ground) -> Own | None:
@@ -165,7 +165,7 @@ class Proposals:
             return None
         await self._mirror.fetch(fork, GitRef(fork))
         runner, path = self._remote.runner, self._mirror.path
-        changes = await reading.read_changes(runner, path, fork, ground.branch)
+        changes = await git_tree.read_changes(runner, path, fork, ground.branch)
         return None if changes is None else Own(fork, changes)
 
     async def propose(

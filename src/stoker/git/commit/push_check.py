@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import RepoUrl
+from stoker.git.commit.push import COMMAND, OtherIds, push_error, reasons_of_writing
 from stoker.git.errors import GitFailed
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.bare_repository import make_bare
 from stoker.git.private_files import folder_for_one_call
-from stoker.git.commit.push import COMMAND, OtherIds, push_error, reasons_of_writing
+from stoker.git.remote.remote import Remote
 
 TIMEOUT = 60.0
 

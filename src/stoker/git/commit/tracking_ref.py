@@ -18,14 +18,14 @@ from pathlib import Path
 from stoker.domain.clock import Clock
 from stoker.domain.failpoints import reached
 from stoker.domain.refs import CommitId, GitRef
+from stoker.git.commit.tree_editor import Folder
 from stoker.git.errors import GitFailed, RefNotFound
-from stoker.git.remote.fetch import Limits, tip_of
-from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import find
 from stoker.git.mirror.cleanup import is_due, tend
 from stoker.git.mirror.layout import Size
 from stoker.git.mirror.mirror import Mirror
-from stoker.git.commit.tree_editor import Folder
+from stoker.git.remote.fetch import Limits, tip_of
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import find
 
 _MAX_KEPT = 8 << 20  # bytes of trees in memory from one call to the next
 

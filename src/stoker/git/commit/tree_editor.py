@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.paths import RelPath
 from stoker.domain.git_objects import BlobId, FileVersion, Note, shown
-from stoker.git.errors import GitFailed
+from stoker.domain.paths import RelPath
 from stoker.git.commit.packfile import Pack
 from stoker.git.commit.types import FileEdit
+from stoker.git.errors import GitFailed
 
 _FILE, _PROGRAM, _FOLDER = b"100644", b"100755", b"40000"
 _NONE: Mapping[str, FileVersion] = {}

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.refs import CommitId
 from stoker.domain.git_objects import Note
+from stoker.domain.refs import CommitId
 
 MAX_MESSAGE_BYTES = 256 << 10
 MAX_IDENTITY = 512

@@ -1,1 +1,1 @@
-"""Bare copies on disk: how they lie, are healed, read and tidied away."""
+"""Bare mirrors on disk: layout, repair, reading, cleanup."""

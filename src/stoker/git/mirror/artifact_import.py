@@ -18,12 +18,12 @@ from typing import IO
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.failpoints import reached
+from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifact_source import Artifact, ArtifactFile, ArtifactOrigin
-from stoker.domain.git_objects import BlobId
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.objects import Objects
 from stoker.git.mirror.layout import ARTIFACTS, sweep
+from stoker.git.mirror.objects import Objects
 from stoker.git.private_files import folder_for_one_call
 from stoker.git.process.child import kill_group
 from stoker.git.process.pipe import in_worker

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from stoker.domain.git_objects import Blob, BlobId
 from stoker.git.errors import GitFailed
-from stoker.git.mirror.objects import Objects
 from stoker.git.mirror.layout import healed
 from stoker.git.mirror.mirror import try_lock
+from stoker.git.mirror.objects import Objects
 from stoker.git.process.runner import GitRunner
 
 

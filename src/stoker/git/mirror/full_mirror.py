@@ -18,12 +18,12 @@ from pathlib import Path
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef
 from stoker.git.errors import BrokenPack, GitFailed, RefNotFound
+from stoker.git.mirror.bare_repository import QUIET_FETCH
+from stoker.git.mirror.layout import sweep
+from stoker.git.mirror.objects import Objects
+from stoker.git.mirror.shared_volume import WANTED, SharedVolume, held, is_intact, is_ours
 from stoker.git.remote.remote import Remote, on_disk
 from stoker.git.remote.resolve import full_names
-from stoker.git.mirror.bare_repository import QUIET_FETCH
-from stoker.git.mirror.objects import Objects
-from stoker.git.mirror.layout import sweep
-from stoker.git.mirror.shared_volume import WANTED, SharedVolume, held, is_intact, is_ours
 
 _ALL = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _EVERYTHING = ("+refs/*:refs/*",)

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from stoker.domain.clock import Clock
-from stoker.domain.refs import CommitId, GitRef
 from stoker.domain.git_objects import BlobId
-from stoker.git.mirror.objects import Objects
+from stoker.domain.refs import CommitId, GitRef
 from stoker.git.mirror.cleanup import is_due, tend
 from stoker.git.mirror.mirror import Mirror
+from stoker.git.mirror.objects import Objects
 from stoker.git.mirror.reader import MirrorReader
 from stoker.git.process.runner import GitRunner
 

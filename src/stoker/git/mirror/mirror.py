@@ -19,14 +19,14 @@ from typing import Protocol
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.failpoints import reached
-from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.domain.git_objects import BlobId
+from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import BrokenPack, GitFailed, SourceUnreachable
+from stoker.git.mirror.layout import Size, healed, make_empty, remove
+from stoker.git.mirror.objects import Objects
+from stoker.git.private_files import private_folder, write_private
 from stoker.git.remote.fetch import Fetcher, Limits
 from stoker.git.remote.remote import Remote
-from stoker.git.mirror.objects import Objects
-from stoker.git.mirror.layout import Size, healed, make_empty, remove
-from stoker.git.private_files import private_folder, write_private
 
 HOLD_TIMEOUT = 120.0
 _HOLD_PAUSE = 0.1

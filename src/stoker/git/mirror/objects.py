@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stoker.domain.refs import CommitId
 from stoker.domain.git_objects import Blob, BlobId
+from stoker.domain.refs import CommitId
 from stoker.git.errors import GitFailed
 from stoker.git.process.cat_file import WHOLE, CatFile
 from stoker.git.process.pipe import in_worker

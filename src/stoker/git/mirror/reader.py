@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from stoker.domain.refs import CommitId, GitRef
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
-from stoker.git.remote.remote import Remote
-from stoker.git.mirror import tree as reading
+from stoker.domain.refs import CommitId, GitRef
+from stoker.git.mirror import tree as git_tree
 from stoker.git.mirror.objects import Objects
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
 
 Rule: TypeAlias = Callable[[Remote, Path, CommitId, GitRef, CommitId | None], Awaitable[None]]
 """Raises unless a commit, which a ref led to and a repository on disk holds, may follow the one before."""
@@ -39,16 +39,16 @@ class MirrorReader(ABC):
         """What is read from there, one object at a time."""
 
     async def tree(self, commit: CommitId) -> Tree:
-        return await reading.read_tree(self._runner, self.repository, commit)
+        return await git_tree.read_tree(self._runner, self.repository, commit)
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
-        return await reading.read_changes(self._runner, self.repository, before, after)
+        return await git_tree.read_changes(self._runner, self.repository, before, after)
 
     async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
-        return await reading.look_up(self._runner, self.repository, commit, paths)
+        return await git_tree.look_up(self._runner, self.repository, commit, paths)
 
     async def committed_at(self, commit: CommitId) -> int:
-        return reading.committed_at(await self.objects.commit(commit))
+        return git_tree.committed_at(await self.objects.commit(commit))
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
         return self.objects.contents(blobs)

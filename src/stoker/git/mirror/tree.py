@@ -15,9 +15,9 @@ from itertools import islice, repeat
 from pathlib import Path
 
 from stoker.domain.errors import InvalidValue
+from stoker.domain.git_objects import BlobId, FileVersion, Refusal, RefusalKind, Tree, TreeChange, shown
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import CommitId
-from stoker.domain.git_objects import BlobId, FileVersion, Refusal, RefusalKind, Tree, TreeChange, shown
 from stoker.git.errors import GitFailed, SourceTooLarge
 from stoker.git.process.child import kill_group
 from stoker.git.process.pipe import Output, in_worker

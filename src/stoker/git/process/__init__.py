@@ -1,1 +1,1 @@
-"""Processes of git: started in one place, listened to with limits, ended whatever happens."""
+"""Child processes of git: started in one place, read with limits, always ended."""

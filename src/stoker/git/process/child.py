@@ -11,11 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
+
+from stoker.domain.secrets import HIDDEN
+from stoker.git.process.dumb_http import SAYS, DumbHttpWatch
 
 MAX_STDERR = 16 * 1024
 _CHUNK = 1 << 16
@@ -39,20 +43,27 @@ async def converse(
     stdin: bytes,
     max_output: int,
     timeout: float,
+    hidden: Sequence[str] = (),
+    watch: DumbHttpWatch | None = None,
 ) -> Ended:
-    """Run it to its end; raises TimeoutError when that does not come in time."""
+    """Run it to its end; raises TimeoutError when that does not come in time.
+
+    What it complains of comes without `hidden`, also where only the end of it is kept. It is killed as
+    soon as `watch` sees that it asks a dumb server for files.
+    """
     with contextlib.ExitStack() as files:
         process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own way blocks just as long, and costs more
             argv,
             stdin=files.enter_context(_as_file(stdin)) if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=environment if watch is None else {**environment, **watch.environment},
+            pass_fds=() if watch is None else (watch.writing,),
             cwd=cwd,
             start_new_session=True,
             bufsize=0,
         )
-    said = _Said(process, max_output)
+    said = _Said(process, max_output, hidden, watch)
     try:
         async with asyncio.timeout(timeout):
             await said.everything()
@@ -63,6 +74,8 @@ async def converse(
         raise
     finally:
         said.close()
+    if watch is not None and watch.is_dumb:
+        return Ended(process.returncode or 1, said.output, SAYS)
     return Ended(process.returncode, said.output, said.complaint)
 
 
@@ -75,15 +88,28 @@ def kill_group(pid: int) -> None:
 class _Said:
     """What comes through both pipes; one left unread would stop the child for ever."""
 
-    def __init__(self, process: subprocess.Popen[bytes], max_output: int) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        max_output: int,
+        hidden: Sequence[str],
+        watch: DumbHttpWatch | None,
+    ) -> None:
         self._process = process
         self._left = max_output
         self._parts: list[bytes] = []
         self._tail = b""
+        self._hidden = sorted((secret.encode() for secret in hidden if secret), key=len, reverse=True)
+        self._margin = max(map(len, self._hidden), default=1) - 1
+        self._is_cut = False
         self._pipes = (
             _Pipe(process.stdout, self._on_output),
             _Pipe(process.stderr, self._on_complaint),
         )
+        self._watch = watch
+        self._requests = None if watch is None else _Pipe(watch.file, self._on_request)
+        if watch is not None:
+            watch.started()
 
     @property
     def output(self) -> bytes | None:
@@ -91,16 +117,33 @@ class _Said:
 
     @property
     def complaint(self) -> bytes:
-        """The end of it; the reason stands last, however much a server says before."""
-        return self._tail
+        """The end of it, without secrets; the reason stands last, however much a server says before.
+
+        Before the end lies a margin, in which the rest of a secret that was cut in two must lie.
+        """
+        at = self._margin if self._is_cut else 0
+        shown, begin = [], 0
+        for match in re.finditer(b"|".join(map(re.escape, self._hidden)) or rb"(?!)", self._tail):
+            shown.append(self._tail[max(begin, at) : match.start()])
+            shown.append(HIDDEN.encode() if match.end() > at else b"")
+            begin = match.end()
+        return b"".join((*shown, self._tail[max(begin, at) :]))
 
     async def everything(self) -> None:
         for pipe in self._pipes:
             await pipe.ended
+        if self._requests is not None:  # every process that could write to it has ended
+            await self._requests.ended
 
     def close(self) -> None:
         for pipe in self._pipes:
             pipe.close()
+        if self._requests is not None:
+            self._requests.close()
+
+    def _on_request(self, chunk: bytes) -> None:
+        if self._watch is not None and self._watch.saw(chunk):
+            kill_group(self._process.pid)
 
     def _on_output(self, chunk: bytes) -> None:
         if self._left < 0:
@@ -113,7 +156,9 @@ class _Said:
             self._parts.append(chunk)
 
     def _on_complaint(self, chunk: bytes) -> None:
-        self._tail = (self._tail + chunk)[-MAX_STDERR:]
+        tail, most = self._tail + chunk, MAX_STDERR + self._margin
+        self._is_cut = self._is_cut or len(tail) > most
+        self._tail = tail[-most:]
 
 
 class _Pipe:

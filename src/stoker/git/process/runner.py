@@ -24,13 +24,15 @@ from pathlib import Path
 
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl, without_userinfo
-from stoker.domain.secrets import HIDDEN
-from stoker.git.errors import GitFailed, SourceTooLarge, SourceUnreachable, error_for
+from stoker.domain.text import redacted
 from stoker.git.auth.credentials import Access, SshKey
 from stoker.git.auth.git_env import Helpers, Unlocked, unlocked
+from stoker.git.auth.pinned_address import NOT_PINNED, Pin, pinned
+from stoker.git.errors import GitFailed, SourceTooLarge, SourceUnreachable, error_for
 from stoker.git.private_files import private_folder, remove_left_overs
 from stoker.git.process import env as environments
 from stoker.git.process.child import Ended, converse, kill_group
+from stoker.git.process.dumb_http import DumbHttpWatch
 
 TIMEOUT = 120.0
 MAX_OUTPUT = 1 << 20
@@ -90,22 +92,22 @@ class GitRunner:
         """
         seconds = self._timeout if timeout is None else timeout
         argv = [*command, *(["--end-of-options", *operands] if operands else [])]
+        pin = NOT_PINNED if url is None else await pinned(url, access)
         with self._opened(url, access) as opened:
             ended = await self._converse(
                 ["git", *argv] if url is None else self._limited(argv, max_bytes),
-                self._environment(repository, url, opened, seconds),
+                self._environment(repository, url, opened, seconds, pin),
                 stdin,
                 max_output,
                 (_verb(command), seconds, url),
+                opened.hidden,
             )
             if ended.output is None:
                 raise _too_much(_verb(command), max_output, url)
             if ended.code == _NOT_FOUND and url is not None:
                 raise Misconfigured(_NO_GIT)
             if ended.code != 0:
-                raise _failed(
-                    ended.complaint, url, access, opened.hidden, lambda said: judge(said, url, max_bytes)
-                )
+                raise _failed(ended.complaint, url, access, lambda said: judge(said, url, max_bytes))
         return ended.output
 
     @contextmanager
@@ -161,7 +163,12 @@ class GitRunner:
         return ["/bin/sh", "-c", _LIMITED, "sh", str(self._max_memory // 1024), blocks, *argv]
 
     def _environment(
-        self, repository: Path | None, url: RepoUrl | None, opened: Unlocked, seconds: float
+        self,
+        repository: Path | None,
+        url: RepoUrl | None,
+        opened: Unlocked,
+        seconds: float,
+        pin: Pin = NOT_PINNED,
     ) -> dict[str, str]:
         own = {"PATH": os.environ.get("PATH", os.defpath)}
         # Whoever would end a silent git may be killed first; then it ends by itself.
@@ -173,7 +180,9 @@ class GitRunner:
             config[f"protocol.{url.scheme}.allow"] = "always"
             if url.scheme == "file":
                 own["GIT_CONFIG_GLOBAL"] = str(environments.trusting(self._helpers.home, url))
-        return environments.with_config(self._fixed, config | opened.config) | own | opened.environment
+        config |= opened.config | pin.config
+        own |= opened.environment | pin.environment
+        return environments.with_config(self._fixed, config) | own
 
     async def _converse(
         self,
@@ -182,8 +191,10 @@ class GitRunner:
         stdin: bytes,
         max_output: int,
         told: tuple[str, float, RepoUrl | None],
+        hidden: Sequence[str],
     ) -> Ended:
         command, seconds, url = told
+        watch = DumbHttpWatch() if url is not None and url.scheme in ("http", "https") else None
         try:
             return await converse(
                 argv,
@@ -192,23 +203,25 @@ class GitRunner:
                 stdin=stdin,
                 max_output=max_output,
                 timeout=seconds,
+                hidden=hidden,
+                watch=watch,
             )
         except FileNotFoundError as error:
             raise Misconfigured(_NO_GIT) from error
         except TimeoutError:
             raise _too_long(command, seconds, url) from None
+        finally:
+            if watch is not None:
+                watch.close()
 
 
 def _failed(
     complaint: bytes,
     url: RepoUrl | None,
     access: Access,
-    hidden: Sequence[str],
     judged: Callable[[str], StokerError],
 ) -> StokerError:
-    said = complaint.decode(errors="replace")
-    for secret in sorted(filter(None, hidden), key=len, reverse=True):
-        said = said.replace(secret, HIDDEN)
+    said = redacted(complaint.decode(errors="replace"))
     if url is not None and url.scheme == "ssh" and isinstance(access.login, SshKey):
         from stoker.git.auth.ssh import distrust, without_chatter  # noqa: PLC0415 - most gits never speak ssh
 

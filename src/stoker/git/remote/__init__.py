@@ -1,1 +1,1 @@
-"""The source seen from here: what a ref means now, and bringing what is missing in few words."""
+"""A remote repository: resolve a ref, probe, and fetch what is missing."""

@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stoker.domain.failpoints import reached
-from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.domain.git_objects import BlobId
+from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
+from stoker.git.mirror.bare_repository import NOTED_FETCH, QUIET_FETCH
+from stoker.git.mirror.layout import ALL, FETCH_HEAD, STALE, TIPS, sweep
+from stoker.git.mirror.objects import Objects
+from stoker.git.private_files import remove_tree
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import full_names
-from stoker.git.mirror.bare_repository import NOTED_FETCH, QUIET_FETCH
-from stoker.git.mirror.objects import Objects
-from stoker.git.mirror.layout import ALL, FETCH_HEAD, STALE, TIPS, sweep
-from stoker.git.private_files import remove_tree
 
 MAX_TIPS = 8
 _SHALLOW = ("--depth=1",)

@@ -18,9 +18,9 @@ from typing import Generic, TypeVar
 
 from stoker.domain.refs import CommitId, without_userinfo
 from stoker.git.errors import FilterRefused, GitFailed, SourceTooLarge, SourceUnreachable
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.bare_repository import QUIET_FETCH, make_bare
 from stoker.git.private_files import folder_for_one_call
+from stoker.git.remote.remote import Remote
 
 MAX_HISTORY = 256 << 20
 MAX_OBJECT = 64 << 20

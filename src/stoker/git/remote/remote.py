@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from stoker.domain.refs import RepoUrl
-from stoker.git.errors import SourceAuthFailed, error_for
 from stoker.git.auth.credentials import Access, AccessReader, always, identity
+from stoker.git.errors import SourceAuthFailed, error_for
 from stoker.git.process.runner import MAX_OUTPUT, GitRunner, Judge
 
 

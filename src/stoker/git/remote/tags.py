@@ -13,8 +13,8 @@ from typing import NamedTuple
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import GitFailed, SourceUnreachable
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.bare_repository import QUIET_FETCH
+from stoker.git.remote.remote import Remote
 from stoker.git.signature.signed_objects import SignatureInvalid, SignatureMissing
 
 MAX_TAG_BYTES = 16 << 20

@@ -1,1 +1,1 @@
-"""Which commits are accepted: signatures and who made them, history that must continue."""
+"""Commit signatures: which commits are accepted, by whom they must be signed, and signing our own."""

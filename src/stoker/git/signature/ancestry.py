@@ -18,10 +18,10 @@ from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceUnreachable
-from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import full_names
 from stoker.git.mirror.bare_repository import QUIET_FETCH, make_bare
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import full_names
 from stoker.git.signature.programs import folder_for_one_question
 
 MAX_HISTORY_BYTES = 256 << 20

@@ -11,8 +11,8 @@ from pathlib import Path
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.errors import GitFailed
 from stoker.git.auth.ssh import repaired_key
+from stoker.git.errors import GitFailed
 from stoker.git.private_files import folder_for_one_call, private_folder, write_private
 from stoker.git.signature.armor import NAMESPACE
 from stoker.git.signature.programs import ask

@@ -20,12 +20,12 @@ from pathlib import Path
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.refs import CommitId, GitRef
+from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.tags import TagObject, fetch_tag_object, tag_name
-from stoker.git.process.runner import GitRunner
 from stoker.git.signature.armor import Kind, opened
-from stoker.git.signature.programs import folder_for_one_question
 from stoker.git.signature.gpg import gpg_signer
+from stoker.git.signature.programs import folder_for_one_question
 from stoker.git.signature.signed_objects import (
     MAX_SHOWN,
     SignatureInvalid,

@@ -1,1 +1,1 @@
-"""Source."""
+"""Sources that a sync reads from: a git remote, a shared mirror volume, an imported artifact."""

@@ -12,17 +12,17 @@ from collections.abc import Collection
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
+from stoker.domain.git_objects import FileVersion, Tree, TreeChange
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifact_source import ArtifactOrigin
-from stoker.domain.git_objects import FileVersion, Tree, TreeChange
 from stoker.git.errors import GitFailed
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
-from stoker.git.mirror.objects import Objects
 from stoker.git.mirror.artifact_import import ImportedObjects, Importer, commit_of
 from stoker.git.mirror.held import KeptMirror
 from stoker.git.mirror.mirror import Fills, Mirror
+from stoker.git.mirror.objects import Objects
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
 from stoker.git.signature.ancestry import HistoryRewritten
 from stoker.git.signature.policy import Rules
 from stoker.git.signature.signed_objects import SignatureMissing

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import find, is_branch
 from stoker.git.mirror.held import KeptMirror
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.reader import Rule
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import find, is_branch
 
 _DEFAULT = Limits()
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Wait
+from stoker.domain.git_objects import BlobId
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.domain.git_objects import BlobId
 from stoker.git.errors import GitFailed
-from stoker.git.remote.remote import on_disk
-from stoker.git.remote.resolve import find
 from stoker.git.mirror.objects import Objects
 from stoker.git.mirror.reader import MirrorReader, Rule
 from stoker.git.mirror.shared_volume import SharedVolume, held, is_ours
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import on_disk
+from stoker.git.remote.resolve import find
 
 PATIENCE = 5.0
 """Seconds for which a pass waits by itself: mostly the writer was told in the same moment as we were."""
