@@ -7,6 +7,9 @@ asked stays at what was decided before.
 
 The order in which a commit is chosen: a rollback that is asked for, the pod's own
 ref (which the agent resolves by itself), the gateway's target, the resource's commit.
+
+Where a change takes an approval, the agent only plans until the controller released it by a target
+of this gateway. No annotation of the pod and no absence of the controller passes that.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ from stoker.agent.gates.maintenance_window import waiting_for_window
 from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.outcomes import Waiting
+from stoker.api.agent_spec import AgentSpec
+from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for
 from stoker.api.to_intent.annotation_values import object_name
 from stoker.api.to_intent.pod_facts import Key, gateway_name, status_key
-from stoker.api.agent_spec import AgentSpec
-from stoker.api.kinds.stoker import SyncProfile
 from stoker.domain.errors import Wait
-from stoker.domain.intent.delivery import RollbackTrigger
-from stoker.domain.intent.intent import GatewayIntent, Notice
+from stoker.domain.intent.delivery import RollbackTrigger, takes_approval
+from stoker.domain.intent.intent import GatewayIntent, Notice, ResourceIntent
 from stoker.domain.intent.policies import DriftMode, GatewayAccess, GatewayPolicies
 from stoker.domain.intent.source import AuthKind, Source
 from stoker.domain.protocol import ChangesAnswer, Metadata, Mode, RollbackRequest, StatusKeyMode, Target
@@ -137,7 +140,7 @@ def direct(
         job=_job(places, intent, _source(intent, metadata)),
         commit=commit,
         address=address_for(identity, pod, metadata),
-        gate=_gate(intent, target),
+        gate=_gate(intent, released=_is_released(intent, whole, target, rollback)),
         approved=frozenset((*intent.approved_plans, *((target.plan,) if target and target.plan else ()))),
         only=target.plan if target is not None and target.mode is Mode.APPLY and rollback is None else "",
         rollback=rollback,
@@ -204,10 +207,25 @@ def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
     )
 
 
-def _gate(intent: GatewayIntent, target: Target | None) -> Reason | None:
+def _is_released(
+    intent: GatewayIntent, whole: ResourceIntent, target: Target | None, rollback: RollbackRequest | None
+) -> bool:
+    """Whether the controller lets this gateway change.
+
+    Where a change takes an approval, silence is no release: the controller may be away. A ref of the
+    pod's own is never released, because what is approved is the resource's commit.
+    """
+    if target is not None and target.mode is Mode.PLAN:
+        return False
+    if rollback is not None or not takes_approval(intent.gateway, whole.approval, whole.deployment):
+        return True
+    return target is not None and not intent.ref_overridden
+
+
+def _gate(intent: GatewayIntent, *, released: bool) -> Reason | None:
     if intent.dry_run or intent.policies.validation.dry_run_before:
         return Reason.DRY_RUN
-    return Reason.PLAN_PENDING if target is not None and target.mode is Mode.PLAN else None
+    return None if released else Reason.PLAN_PENDING
 
 
 def _without_effect(policies: GatewayPolicies) -> Iterator[Notice]:

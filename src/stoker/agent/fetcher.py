@@ -14,25 +14,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from stoker.agent.identity import AgentIdentity, Places
-from stoker.agent.sync.credentials import access_reader
-from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
 from stoker.agent.sidecar.informers import Observed
-from stoker.api.to_intent import Settled, intent_for
+from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
+from stoker.agent.sync.credentials import access_reader
 from stoker.api.agent_spec import agent_spec_of
+from stoker.api.to_intent import Settled, intent_for
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.intent.source import Source
-from stoker.domain.protocol import Metadata, check_signature, is_terminating
+from stoker.domain.protocol import Metadata, check_order, check_signature, is_terminating
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.full_mirror import CompleteMirror, Upkeep
 from stoker.git.mirror.shared_volume import SharedVolume
 from stoker.git.process.runner import GitRunner
-from stoker.kube.runtime.backoff import Backoff
+from stoker.git.remote.remote import Remote
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
 from stoker.kube.client.deadlines import deadline
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.process import Part, Unit
 from stoker.telemetry.health import Health, Heartbeat
 from stoker.telemetry.logs import get_logger
@@ -108,6 +108,7 @@ class Fetching:
         self._done: Order | None = None
         self._not_done = "the repository has not been fetched yet"
         self._failures = 0
+        self._highest = 0
         self._heartbeat = Heartbeat(self._clock, 2 * settings.upkeep.seconds)
 
     async def run(self) -> None:
@@ -170,7 +171,9 @@ class Fetching:
             )
         key = metadata_key(settings.places)
         if key is not None:
-            check_signature(seen.value, key, of=name)
+            sequence = check_signature(seen.value, key, of=name)
+            check_order(sequence, self._highest, of=name)
+            self._highest = sequence
         return order_from(seen.value, identity)
 
     async def _fill(self, order: Order) -> None:

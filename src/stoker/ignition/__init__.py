@@ -1,5 +1,5 @@
-"""Everything that knows Ignition: the gateway's own API, its scan lock, what it must show after a sync.
+"""Everything that knows Ignition: the gateway's API, its scan lock, its files, and verification after a sync.
 
-Knows neither custom resources nor Kubernetes; who wires it to a pass hands it an
-address, a key and a data folder.
+Knows neither custom resources nor Kubernetes; the caller provides an address, an API
+key and a data folder.
 """

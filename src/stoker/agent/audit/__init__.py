@@ -1,0 +1,1 @@
+"""The agent's audit log: who changed what on the gateway, written locally and exported."""

@@ -1,10 +1,11 @@
-"""The gateway's side of the way back: what somebody changes there goes to git, and is not lost before.
+"""Bidirectional sync on the gateway's side: capture changes made there and send them to the controller.
 
-seeing       what lies there, against what we wrote
-telling      which differences mean something
-composing    where in the repository it belongs, and with which content
-sending      into the maps, whole or not at all
-remembering  what git has, what it does not take, what is on its way
-holding      what a pass must not touch meanwhile
-capturing    one step after the other, and the loop that takes them
+local_changes   compare the files with what the last sync wrote
+significance    ignore differences without meaning
+capture         find the path in the repository and the content to propose
+compose         put the change set together
+outbox_packing, outbox_sender   into ConfigMaps, whole or not at all
+state           what Git has, what it refused, what is on its way
+holds           paths that a sync must not touch until Git has the change
+watch           the loop that runs these steps
 """

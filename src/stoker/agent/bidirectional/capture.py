@@ -15,29 +15,29 @@ import json
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from stoker.agent.bidirectional import holds as holding
-from stoker.agent.bidirectional import state as remembering
+from stoker.agent.bidirectional import holds, state
 from stoker.agent.bidirectional.compose import Composed, Composer
-from stoker.agent.bidirectional.significance import Meaning
-from stoker.agent.bidirectional.outbox_packing import Unfit, packed
-from stoker.agent.bidirectional.state import Captured, Sent
 from stoker.agent.bidirectional.local_changes import UNREAD, Sight
+from stoker.agent.bidirectional.outbox_packing import Unfit, packed
 from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.bidirectional.types import Parcel, Postal, Step, next_id
+from stoker.agent.bidirectional.significance import Meaning
+from stoker.agent.bidirectional.state import Captured, Sent
 from stoker.agent.bidirectional.status import Standing
-from stoker.agent.sync.hooks import Change, Noise
+from stoker.agent.bidirectional.types import Parcel, Postal, Step, next_id
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.hooks import Change, Noise
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Retry, StokerError
+from stoker.domain.git_objects import FileVersion, Held, Note
 from stoker.domain.intent.policies import Bidirectional
 from stoker.domain.protocol import ChangesAnswer, ChangeSet, OwnChanges
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.engine.plan.ledger import Ledger
-from stoker.domain.git_objects import FileVersion, Held, Note
 from stoker.engine.layout.reverse_map import Allowed
+from stoker.engine.plan.guards import why_held
+from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.apply_plan import Applied
 from stoker.fs.data_folder import DataFolder
@@ -89,13 +89,17 @@ class Capturing:
         self._holds: frozenset[str] = frozenset()
         self._cleared: _Changes = {}
         self._saving = asyncio.Lock()
+        self._approved: frozenset[str] = frozenset()
 
     @property
     def may(self) -> bool:
         return self._may()
 
-    async def told(self, answer: ChangesAnswer | None) -> None:
-        """What the controller says, as often as it says it."""
+    async def told(self, answer: ChangesAnswer | None, approved: frozenset[str] = frozenset()) -> None:
+        """What the controller says, as often as it says it, and the plans that people approved."""
+        if approved != self._approved:
+            self._approved = approved
+            self.poked.set()
         self._holds = frozenset(answer.holds) if answer is not None else frozenset()
         if await self._update(lambda memory: memory.answered(answer)) and answer is not None:
             log.info("changes.answered", id=answer.id, result=str(answer.result), refused=len(answer.refused))
@@ -105,7 +109,7 @@ class Capturing:
     def passed(self, report: SyncReport) -> None:
         """A pass came to its end; what it left alone because of us is told."""
         if report.applied is not None:
-            self._standing.held = len(holding.ours(report.plan.held))
+            self._standing.held = len(holds.ours(report.plan.held))
         self.say()
 
     def say(self) -> None:
@@ -115,7 +119,7 @@ class Capturing:
 
     def still_held(self, held: Sequence[Held]) -> bool:
         memory = self._memory or Captured()
-        return holding.still_held(held, self._changes, self._holds, memory.has)
+        return holds.still_held(held, self._changes, self._holds, memory.has)
 
     async def check_sent(self) -> None:
         """Whether what is on its way still is; an agent before this one may have been cut off."""
@@ -141,7 +145,7 @@ class Capturing:
             await self._judge(raw, ledger, folder)
             self._changes = self._meaning.of(raw, ledger)
             undone = self._sight.undone((await self._remembered()).recorded, ledger)
-            ids = {path: holding.id_of(version) for path, version in raw.items()}
+            ids = {path: holds.id_of(version) for path, version in raw.items()}
             terms = f"{self._settings} {ledger.commit}"  # what was in the way may be gone with another commit
             await self._update(lambda memory: memory.under(terms).knowing(ids, undone))
             undecided = self._meaning.undecided(raw, ledger)
@@ -181,7 +185,7 @@ class Capturing:
             return ()
         self._changes = self._cleared = await self._now(change, ledger)
         memory = await self._remembered()
-        held = holding.held_in(change.plan, self._changes, ledger, self._holds, memory.has)
+        held = holds.held_in(change.plan, self._changes, ledger, self._holds, memory.has)
         if held:
             self.poked.set()
         return held
@@ -192,7 +196,7 @@ class Capturing:
         ledger = change.before
         if ledger is not None and not change.initial and self._may():
             now, before = await self._now(change, ledger), self._cleared
-            touched = holding.touched(change.plan)
+            touched = holds.touched(change.plan)
             new = [
                 path for path in touched if path in now and (path not in before or before[path] != now[path])
             ]
@@ -217,7 +221,7 @@ class Capturing:
     async def _now(self, change: Change, ledger: Ledger) -> dict[str, FileVersion | None]:
         """The changes, with what the plan is about looked at now; the pass holds the reader."""
         with DataFolder.opened(self._keeper.job.data_dir) as folder:
-            await self._sight.check(folder, ledger, holding.touched(change.plan))
+            await self._sight.check(folder, ledger, holds.touched(change.plan))
             raw = self._sight.changes(ledger)
             undecided = self._meaning.undecided(raw, ledger)
             if undecided:
@@ -250,10 +254,12 @@ class Capturing:
         ready = {
             path: version
             for path, version in {**undone, **self._changes}.items()
-            if not memory.has(path, holding.id_of(version)) and path not in undecided
+            if not memory.has(path, holds.id_of(version)) and path not in undecided
         }
         ready = self._standing.sorted(ready, memory, ledger.commit)
-        if memory.sent is not None or not ready or self._standing.too_many:
+        gone = [path for path, version in ready.items() if version is None]
+        self._standing.unapproved = why_held(gone, ledger, self._keeper.job.files.deletion, self._approved)
+        if memory.sent is not None or not ready or self._standing.too_many or self._standing.unapproved:
             return None
         composed = await self._composed(folder, ledger, ready)
         name = next_id(self._clock, memory.last_id)
@@ -263,12 +269,12 @@ class Capturing:
         try:
             sent, chunks = await in_thread(lambda _: packed(whole))
         except Unfit as unfit:
-            self._standing.refuse(unfit.path, holding.id_of(ready[unfit.path]), unfit.message)
+            self._standing.refuse(unfit.path, holds.id_of(ready[unfit.path]), unfit.message)
             self.poked.set()
             return None
         if not sent.files:
             return None
-        files = {one.path: holding.id_of(ready[one.path]) for one in sent.files}
+        files = {one.path: holds.id_of(ready[one.path]) for one in sent.files}
         log.info("changes.made", id=name, files=len(files), commit=sent.base_commit.short)
         await self._update(lambda memory: memory.sending(Sent(name, files)))
         return Parcel(name, chunks)
@@ -279,7 +285,7 @@ class Capturing:
         async with self._source(commit):
             composed = await composer.compose(ready, commit, self._policy.max_file_bytes)
         for path, why in composed.refused.items():
-            self._standing.refuse(path, holding.id_of(ready[path]), why)
+            self._standing.refuse(path, holds.id_of(ready[path]), why)
             log.warning("changes.refused", path=path, why=why)
         self._sight.unread.update(composed.moving)
         return composed
@@ -287,7 +293,7 @@ class Capturing:
     async def _remembered(self) -> Captured:
         if self._memory is None:
             with DataFolder.opened(self._keeper.job.data_dir) as folder:
-                loaded = await in_thread(lambda _: remembering.load(folder))
+                loaded = await in_thread(lambda _: state.load(folder))
             self._memory = self._memory or loaded
         return self._memory
 
@@ -300,5 +306,5 @@ class Capturing:
             return False
         async with self._saving:
             with DataFolder.opened(self._keeper.job.data_dir) as folder:
-                await in_thread(lambda _: remembering.save(folder, self._memory or now))
+                await in_thread(lambda _: state.save(folder, self._memory or now))
         return True

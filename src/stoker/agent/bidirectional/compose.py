@@ -19,21 +19,21 @@ from stoker.agent.sync.contents import MAX_SHAPED
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue
+from stoker.domain.git_objects import BlobId, FileVersion, blob_of
 from stoker.domain.protocol import Action, ChangedFile
 from stoker.domain.protocol.changes import PLAIN, PROGRAM
 from stoker.domain.refs import CommitId
-from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.ledger import Ledger
 from stoker.engine.layout.desired_files import Recipe
-from stoker.engine.transform.three_way_text_merge import merge3
-from stoker.domain.git_objects import BlobId, FileVersion, blob_of
+from stoker.engine.layout.layout import Layout
 from stoker.engine.layout.reverse_map import Origin, Origins, commit_of
+from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
+from stoker.engine.transform.three_way_text_merge import merge3
 from stoker.engine.transform.transform import Transforming
 from stoker.fs.data_folder import DataFolder
 
-AT_ONCE = 16 << 20
-"""Bytes; what is more goes with the next set, for all of it is in memory at once."""
+AT_ONCE = 8 << 20
+"""Bytes; what is more goes with the next set: all of it is in memory at once, and a set has 16 MiB."""
 
 
 class Composed(NamedTuple):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from stoker.domain.git_objects import FileVersion, Held
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
-from stoker.domain.git_objects import FileVersion, Held
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Action, Delete, Plan, SetMode
 
 UNRECORDED = "somebody changed it on the gateway, and git does not have that yet"

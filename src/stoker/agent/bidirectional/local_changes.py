@@ -14,17 +14,17 @@ from dataclasses import replace
 from stoker.agent.bidirectional.holds import id_of
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue
+from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.reverse_map import Allowed, own_changes
 from stoker.engine.plan.ledger import STAT, Ledger, record
 from stoker.engine.plan.live import Live, LiveKind
-from stoker.domain.git_objects import BlobId, FileVersion
-from stoker.engine.layout.reverse_map import Allowed, own_changes
+from stoker.fs.cancel import Stop
+from stoker.fs.clean_folders import Visits
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.exec_bit_support import keeps_modes
-from stoker.fs.watch.paths import Noticed
-from stoker.fs.clean_folders import Visits
 from stoker.fs.find_changes import scan
-from stoker.fs.cancel import Stop
+from stoker.fs.watch.paths import Noticed
 
 UNREAD = FileVersion(str.__new__(BlobId, "unread"))
 """Stands for a content that could not be read, and is therefore nobody's to overwrite."""

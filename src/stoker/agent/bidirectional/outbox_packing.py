@@ -12,12 +12,15 @@ from dataclasses import replace
 from itertools import groupby
 
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.protocol import ChangedFile, ChangeSet
-from stoker.domain.protocol.changes import MAX_SET_FILES, MAX_UNPACKED, encode
+from stoker.domain.protocol import CHANGE_MAPS, ChangedFile, ChangeSet
+from stoker.domain.protocol.change_set_codec import (
+    MAX_LINE,
+    MAX_SET_FILES,
+    MAX_UNPACKED,
+    encode,
+    unpacked_size,
+)
 from stoker.domain.reasons import Reason
-
-_OVERHEAD = 1024
-"""Bytes of a file's description, at the most ordinary lengths of paths."""
 
 
 class Unfit(Stalled):
@@ -26,7 +29,10 @@ class Unfit(Stalled):
     default_reason = Reason.CHANGE_REFUSED
 
     def __init__(self, path: str) -> None:
-        super().__init__("takes more room, even compressed, than all maps for changes have")
+        super().__init__(
+            f"takes more room than a change set has: {MAX_UNPACKED >> 20} MiB, and compressed what "
+            f"{CHANGE_MAPS} ConfigMaps hold"
+        )
         self.path = path
 
 
@@ -60,5 +66,4 @@ def _folder(one: ChangedFile) -> str:
 
 
 def _fits(files: Sequence[ChangedFile]) -> bool:
-    text = sum(len(one.content) * 4 // 3 + 2 * len(one.path) + _OVERHEAD for one in files)
-    return len(files) <= MAX_SET_FILES and text < MAX_UNPACKED
+    return len(files) <= MAX_SET_FILES and unpacked_size(files) + MAX_LINE <= MAX_UNPACKED

@@ -21,7 +21,7 @@ from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
 from stoker.domain.protocol import CHANGE_MAPS, changes_map
-from stoker.domain.protocol.changes import Chunk, chunk_key, complete
+from stoker.domain.protocol.change_set_codec import Chunk, chunk_key, complete
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline

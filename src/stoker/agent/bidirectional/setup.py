@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.agent.bidirectional.capture import Capturing
-from stoker.agent.bidirectional.watch import Watch
 from stoker.agent.bidirectional.outbox_sender import Sender
 from stoker.agent.bidirectional.types import Postal
+from stoker.agent.bidirectional.watch import Watch
 from stoker.agent.desired_state import Direction
-from stoker.agent.sync.hooks import Noise
-from stoker.agent.sync.folder import Keeper
-from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.loop.log_dedup import Drifted
 from stoker.agent.loop.loop import Keeping
+from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.hooks import Noise
+from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.protocol import OwnChanges
 

@@ -16,9 +16,9 @@ from collections.abc import Collection, Mapping
 from stoker.agent.sync.hooks import Noise
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import Ledger
-from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.data_folder import DataFolder
 

@@ -1,7 +1,7 @@
 """What became of a gateway's own changes, written down beside the ledger.
 
 For each live path: the content that git was said to have, or that it does not take and
-why; and the set that is on its way. Contents are named as `holding.id_of` does, and a file
+why; and the set that is on its way. Contents are named as `holds.id_of` does, and a file
 that is gone by an empty word. It is only ever a saving of work: what is lost with it is sent
 once more, and git says that it has it. What cannot be read is therefore taken for empty.
 """

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from stoker.agent.bidirectional.holds import id_of
 from stoker.agent.bidirectional.state import Captured
 from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import FileVersion
 from stoker.domain.protocol import OwnChanges
 from stoker.domain.reasons import Reason
-from stoker.domain.git_objects import FileVersion
 
 LISTED = 20
 
@@ -21,6 +21,8 @@ class Standing:
         self.held = 0
         """Places that the last pass left alone."""
         self.trouble: StokerError | None = None
+        self.unapproved = ""
+        """Why deletions on the gateway are not sent to git before a person approves them."""
         self._most = most
         self._refused: dict[str, tuple[str, str]] = {}
         """What cannot go, found out here: the content and the reason."""
@@ -86,6 +88,8 @@ class Standing:
                 f"{self._most} go back at once; none of them was sent"
             )
             return Reason.CHANGE_REFUSED, sentence
+        if self.unapproved:
+            return Reason.CHANGE_HELD, self.unapproved
         if refused:
             path, why = min(refused.items())
             return Reason.CHANGE_REFUSED, f"{path}: {why}"

@@ -1,1 +1,1 @@
-"""Gates."""
+"""Conditions that hold up a sync: maintenance windows and validation webhooks."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoker.agent.audit.diff_files import DiffFiles
-from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.gates.validation_webhook import Validating
+from stoker.agent.sync.gateway_ref import Gateway
 
 if TYPE_CHECKING:
     from pathlib import Path

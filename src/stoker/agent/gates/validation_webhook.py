@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.sync.hooks import Change
 from stoker.domain.errors import Retry, Stalled
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.policies import Validation
 from stoker.domain.reasons import Reason
-from stoker.domain.sentences import one_line
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.text import one_line
 from stoker.fs.apply_plan import Applied
 
 if TYPE_CHECKING:

@@ -10,25 +10,26 @@ has left behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.hooks import PassHook
 from stoker.agent.sync.jobs import Wish
-from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import Drift
-from stoker.domain.git_objects import Held, Note
 
 if TYPE_CHECKING:
     from stoker.agent.bidirectional.capture import Capturing
     from stoker.agent.rollback.rollback import Undoing
+    from stoker.ignition.sync.first_boot import FirstBoot
 
 
 class Attendant(PassHook, Protocol):
@@ -37,6 +38,11 @@ class Attendant(PassHook, Protocol):
     @property
     def needs_second_sync(self) -> bool:
         """Whether the gateway's first boot came after the first sync, and is over."""
+        ...
+
+    @property
+    def first_boot(self) -> FirstBoot:
+        """What is known of the gateway's first boot."""
         ...
 
     def commissioned(self) -> None:
@@ -102,7 +108,7 @@ class Tended:
         self._held = None
         second = self._attendant is not None and self._attendant.needs_second_sync
         if second:
-            wish = wish._replace(walk=True, first_contact=True)
+            wish = wish._replace(walk=True, first_contact=True, made_by_boot=await self._made_by_boot())
         if self._attendant is not None:
             files = await self._attendant.fitting(self._files, dry_run=wish.dry_run)
             self.keeper.job = self.keeper.job._replace(files=files)
@@ -119,6 +125,18 @@ class Tended:
         if report.plan.held:
             self._held = wish, report
         return report
+
+    async def _made_by_boot(self) -> Mapping[str, str]:
+        """What the first boot changed: read from disk the moment it has ended, and remembered.
+
+        A second sync may have to wait for days; a restart of the gateway meanwhile is no first boot.
+        """
+        if self._attendant is None:
+            return {}
+        boot = self._attendant.first_boot
+        if not boot.noted:
+            boot.remember(await self.keeper.changed_contents() if boot.ended_just_now else {})
+        return boot.changed
 
     async def _still_held(self, held: Sequence[Held]) -> bool:
         changed = [one for one in held if one.reason == Reason.CHANGE_HELD]

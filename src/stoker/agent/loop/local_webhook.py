@@ -15,10 +15,10 @@ from typing import Self
 
 from aiohttp import web
 
-from stoker.http_server.request_signatures import MAX_BODY, authentic, read_capped
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured, StokerError
 from stoker.domain.secrets import Secret
+from stoker.http_server.request_signatures import MAX_BODY, authentic, read_capped
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import QuietHandler, parse_address

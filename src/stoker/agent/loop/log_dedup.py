@@ -12,8 +12,8 @@ from typing import Protocol
 from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import StokerError
-from stoker.domain.reasons import Reason
 from stoker.domain.git_objects import Note
+from stoker.domain.reasons import Reason
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -40,6 +40,7 @@ class Story:
         self._happened: object = ""
         self._drift: tuple[object, ...] = ()
         self._is_paused = False
+        self._skipped: tuple[str, ...] = ()
 
     def passed(self, report: SyncReport) -> bool:
         """Whether there was something to tell."""
@@ -65,7 +66,13 @@ class Story:
                 **({"waits": report.waits.message} if report.waits is not None else {}),
                 **({"left": [f"{note.path}: {note.why}" for note in left[:10]]} if left else {}),
             )
-        told = changed or left != self._left
+        skipped = report.skipped.lines
+        if skipped != self._skipped and skipped:
+            log.warning("sync.skipped", total=report.skipped.total, skipped=list(skipped))
+        elif skipped != self._skipped:
+            log.info("sync.nothing_skipped")
+        told = changed or left != self._left or skipped != self._skipped
+        self._skipped = skipped
         self.commit, self.trouble, self._left, self._is_paused = report.commit, "", left, False
         self._happened = happened
         return told

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from stoker.agent.loop.log_dedup import Drifted, Story
 from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.loop.log_dedup import Drifted, Story
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.policies import Drift, DriftMode

@@ -1,7 +1,7 @@
-"""Going back: a copy before each change, and the way from a copy to the files that were.
+"""Rollback: a snapshot before each change, and the way from a snapshot back to the live files.
 
-snapshotting   takes the copy, as a hook around the change
-restoring      puts a copy back, through the same plan, staging, ledger and hooks as a sync
-judging        tells whether a gateway fails because of a change
-undoing        takes a change back that made a gateway fail, and keeps its commit out
+snapshot_hook  takes the snapshot before files are applied
+triggers       decides whether the gateway fails because of the change
+restore        writes a snapshot back through the same plan, staging, ledger and hooks as a sync
+rollback       undoes a change that made the gateway fail, and blocks its commit
 """

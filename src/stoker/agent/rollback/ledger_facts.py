@@ -67,11 +67,10 @@ def _checked(said: dict[str, object]) -> Remembered:
     if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
         raise ValueError("a fact is unknown")
     for name, value in told.items():
-        if _KINDS[name] is str:
-            if not isinstance(value, str):
-                raise ValueError(f"{name} is no text")
-        else:
+        if _KINDS[name] is frozenset:
             _listed(value)
+        elif not isinstance(value, _KINDS[name]):
+            raise ValueError(f"{name} is not of type {_KINDS[name].__name__}")
     for paths in (foreign, *(_listed(told.get(name, [])) for name in _PATHS)):
         if "" in paths or not RelPath.all_of(paths):
             raise ValueError("a path leads out of its place")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import rfc3339
 from stoker.domain.errors import InvalidValue
+from stoker.domain.git_objects import Note
 from stoker.domain.protocol import Quarantine, SnapshotTaken
 from stoker.domain.refs import CommitId, GitRef
-from stoker.domain.git_objects import Note
 from stoker.engine.plan.plan import Plan
 from stoker.fs.apply_plan import Applied
 
 if TYPE_CHECKING:
-    from stoker.agent.rollback import state as noting
+    from stoker.agent.rollback import state
     from stoker.agent.rollback.restore import Restored
     from stoker.snapshots.types import Snapshot
 
@@ -25,7 +25,7 @@ NOWHERE = CommitId("0" * 40)
 """The commit of what lay there before the first sync."""
 
 
-def stayed(pin: noting.Pin, done: Restored | None, notes: Sequence[Note], ref: GitRef) -> SyncReport:
+def stayed(pin: state.Pin, done: Restored | None, notes: Sequence[Note], ref: GitRef) -> SyncReport:
     """A turn at a folder that somebody went back with."""
     commit = NOWHERE
     with suppress(InvalidValue):
@@ -39,5 +39,5 @@ def taken(snapshot: Snapshot) -> SnapshotTaken:
     return SnapshotTaken(snapshot.id, snapshot.size, rfc3339(when))
 
 
-def quarantined(note: noting.Quarantine | None) -> Quarantine | None:
+def quarantined(note: state.Quarantine | None) -> Quarantine | None:
     return None if note is None else Quarantine(note.commit, note.reason, note.message, note.since)

@@ -9,8 +9,10 @@ from the ledger.
 It is all or nothing: a place that may not be touched, because somebody works there or
 something else stands in the way, keeps everything as it is. What somebody changed on the
 gateway and git does not have yet is left where it is when a change is taken back by
-itself. Who asks for a snapshot waits for it, unless a copy of it is taken first. Afterwards the ledger says
-what it said when the snapshot was taken, so that the folder is known; it is not called
+itself. What a person asks for goes through the deletion guard: above its limits nothing is put back
+until the plan is approved. An automatic rollback deletes only what the sync added that it takes back, so
+it does not wait. Who asks for a snapshot waits for it, unless a copy of it is taken first. Afterwards the
+ledger says what it said when the snapshot was taken, so that the folder is known; it is not called
 complete, so that the next sync compares everything once.
 """
 
@@ -18,34 +20,35 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+from stoker.agent.rollback.ledger_facts import Remembered, read
 from stoker.agent.sync.apply import carried
 from stoker.agent.sync.hooks import Change, Noise, PassHook
 from stoker.agent.sync.jobs import SyncJob
-from stoker.agent.rollback.ledger_facts import Remembered, read
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.layout.protected_paths import SHIELD, Protection
 from stoker.engine.match.globs import Batch
+from stoker.engine.plan.guards import held_deletions
 from stoker.engine.plan.ledger import STAT, UNSEEN, Ledger
 from stoker.engine.plan.live import Live
-from stoker.engine.layout.desired_files import Desired, Managed
-from stoker.domain.git_objects import Held, Note
-from stoker.engine.plan.planner import plan as plan_for
 from stoker.engine.plan.plan import Facts, Plan
-from stoker.engine.layout.protected_paths import SHIELD, Protection
+from stoker.engine.plan.planner import plan as plan_for
 from stoker.fs.apply_plan import Applied, FileRules
-from stoker.fs.data_folder import DataFolder, open_regular
-from stoker.fs.ledger_store import Book, locked
-from stoker.fs.find_changes import scan
 from stoker.fs.cancel import Stop, go_on
+from stoker.fs.data_folder import DataFolder, open_regular
+from stoker.fs.find_changes import scan
+from stoker.fs.ledger_store import Book, locked
 from stoker.snapshots.repository import Snapshots
 from stoker.snapshots.types import KeptFile, Manifest, Origin, corrupt
 from stoker.telemetry.logs import get_logger
@@ -87,6 +90,7 @@ async def restored(
     copied: bool = False,
     capture: Capture | None = None,
     noise: Noise | None = None,
+    approved: Collection[str] = (),
 ) -> Restored:
     """Go back to a snapshot. `whole`: all of it, wholly checked; otherwise what a sync can have changed.
 
@@ -113,6 +117,9 @@ async def restored(
         plan = await in_thread(
             lambda stop: _planned(folder, book.ledger or Ledger(), manifest, said, whole, noise, stop.is_set)
         )
+        held = held_deletions(plan, book.ledger, job.files.deletion, approved) if whole else None
+        if held is not None:
+            raise held
         change = _change(job, plan, manifest.origin, book.ledger)
         if plan.actions:
             await _refuse_held(hooks, change)

@@ -17,24 +17,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from stoker.agent.sync.hooks import Noise, PassHook
-from stoker.agent.sync.jobs import SyncJob, Wish
-from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.rollback.state import HAND, Notes, Pin, Quarantine
+from stoker.agent.rollback.report import stayed
 from stoker.agent.rollback.restore import Capture, Restored, restored
 from stoker.agent.rollback.snapshot_hook import Kept, Snapshotter
+from stoker.agent.rollback.state import HAND, Notes, Pin, Quarantine
 from stoker.agent.rollback.storage import Place, local_only
-from stoker.agent.rollback.report import stayed
+from stoker.agent.sync.hooks import Noise, PassHook
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.shell_hooks import ShellHooks
+from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.failpoints import reached
+from stoker.domain.git_objects import Note
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.intent.policies import Snapshots as Policy
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.domain.git_objects import Note
 from stoker.snapshots.repository import Snapshots
 from stoker.telemetry.logs import get_logger
 
@@ -170,7 +170,7 @@ class Undoing:
             await self._finish(job, quarantine)
 
     async def go_back(
-        self, job: SyncJob, request: str, snapshot_id: str, by: str = ""
+        self, job: SyncJob, request: str, snapshot_id: str, by: str = "", approved: Collection[str] = ()
     ) -> tuple[Pin, Restored | None]:
         """Be at a snapshot because somebody asked for it; what was done for that, the first time."""
         pin = self._notes.pin
@@ -179,7 +179,7 @@ class Undoing:
                 raise Stalled(pin.message, reason=Reason(pin.reason))
             return pin, None
         try:
-            done = await self._restored(job, snapshot_id, whole=True)
+            done = await self._restored(job, snapshot_id, whole=True, approved=approved)
         except Stalled as error:
             if error.reason in _FOR_GOOD and not by:
                 self._notes.keep(Pin(request, snapshot_id, reason=error.reason, message=error.message))
@@ -196,11 +196,11 @@ class Undoing:
         return pin, done
 
     async def stay(
-        self, job: SyncJob, request: str, snapshot_id: str, by: str = ""
+        self, job: SyncJob, request: str, snapshot_id: str, by: str = "", approved: Collection[str] = ()
     ) -> tuple[Pin, SyncReport]:
         """The same, with what the gateway says of it, now or still, as a report."""
         started = self._clock.monotonic()
-        pin, done = await self.go_back(job, request, snapshot_id, by)
+        pin, done = await self.go_back(job, request, snapshot_id, by, approved)
         notes = done.unverified if done is not None else ()
         if self._attendant is not None and (done is None or not done.change.plan.actions):
             notes = await self._attendant.settle()
@@ -267,7 +267,9 @@ class Undoing:
             unverified=[f"{note.path}: {note.why}" for note in done.unverified[:5]],
         )
 
-    async def _restored(self, job: SyncJob, snapshot_id: str, *, whole: bool) -> Restored:
+    async def _restored(
+        self, job: SyncJob, snapshot_id: str, *, whole: bool, approved: Collection[str] = ()
+    ) -> Restored:
         stores, mine = await in_thread(lambda _: self.stores()), self._snapshotter
         copied = whole and self._policy.enabled
         restore = partial(
@@ -280,6 +282,7 @@ class Undoing:
             copied=copied,
             capture=self.capture,
             noise=self._noise,
+            approved=approved,
         )
         with mine.keeping(snapshot_id) if mine is not None else nullcontext():
             for store in stores[:-1]:

@@ -17,12 +17,13 @@ from typing import NamedTuple
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.ledger import Ledger, version_of
 from stoker.engine.layout.protected_paths import SHIELD
+from stoker.engine.match.globs import Batch
+from stoker.engine.plan.ledger import Ledger, version_of
+from stoker.fs.cancel import Stop, go_on
 from stoker.fs.data_folder import ENTER, DataFolder, why
 from stoker.fs.dir_walk import Descent
 from stoker.fs.stat_stamp import stamp
-from stoker.fs.cancel import Stop, go_on
 from stoker.snapshots.types import Found
 
 Doubt = Callable[[str], bool]
@@ -40,7 +41,8 @@ def managed(
     folder: DataFolder, ledger: Ledger, touched: Collection[str], doubt: Doubt, stopped: Stop
 ) -> Covered:
     """What we wrote, and what is about to be written or deleted."""
-    found = tuple(_looked_up(folder, ledger, ledger.files.keys() | set(touched), doubt, stopped))
+    paths = ledger.files.keys() | set(touched)
+    found = tuple(_looked_up(folder, ledger, paths - SHIELD.matching(Batch(paths)), doubt, stopped))
     return Covered(found, tuple(one.path for one in found if one.path not in ledger.files))
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from stoker.agent.sync.hooks import Noise
     from stoker.agent.rollback.rollback import Undoing
+    from stoker.agent.sync.hooks import Noise
     from stoker.domain.clock import Clock
     from stoker.domain.intent.delivery import RollbackTrigger
     from stoker.domain.intent.intent import Identity
@@ -46,8 +46,8 @@ def make(
         (policy is not None and policy.enabled) or (triggers and attendant is not None) or asked or notes.any
     ):
         return None
-    from stoker.agent.rollback.storage import Place, owner_of  # noqa: PLC0415
     from stoker.agent.rollback.rollback import Undoing  # noqa: PLC0415
+    from stoker.agent.rollback.storage import Place, owner_of  # noqa: PLC0415
     from stoker.domain.intent.policies import Snapshots  # noqa: PLC0415
 
     owner = owner_of(resource.namespace, resource.door, resource.name) if resource is not None else ""

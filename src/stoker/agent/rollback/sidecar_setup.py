@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from stoker.agent.desired_state import Direction
 from stoker.agent.identity import Places
-from stoker.agent.sidecar.mounted_secrets import MountedSecrets
 from stoker.agent.rollback.setup import make
+from stoker.agent.sidecar.mounted_secrets import MountedSecrets
 from stoker.domain.clock import Clock
 
 if TYPE_CHECKING:
-    from stoker.agent.sync.hooks import Noise
     from stoker.agent.rollback.rollback import Undoing
+    from stoker.agent.sync.hooks import Noise
     from stoker.ignition.sync.gateway_hook import Attending
 
 

@@ -18,23 +18,23 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
-from stoker.agent.sync.hooks import Change, Noise
-from stoker.agent.rollback import scope as covering
-from stoker.agent.rollback.state import Notes, Probation
+from stoker.agent.rollback import scope
 from stoker.agent.rollback.ledger_facts import written
+from stoker.agent.rollback.state import Notes, Probation
 from stoker.agent.rollback.storage import Place, local_only
+from stoker.agent.sync.hooks import Change, Noise
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.failpoints import reached
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.policies import Snapshots as Policy
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
-from stoker.domain.git_objects import Held, Note
 from stoker.fs.apply_plan import Applied
+from stoker.fs.cancel import go_on
 from stoker.fs.data_folder import DataFolder, open_regular
 from stoker.fs.dir_walk import Descent
-from stoker.fs.cancel import go_on
 from stoker.snapshots.repository import Snapshots
 from stoker.snapshots.types import Origin, Snapshot
 from stoker.telemetry.logs import get_logger
@@ -145,9 +145,9 @@ class Snapshotter:
         touched = {str(action.path) for action in plan.actions}
         with DataFolder.opened(self._place.data_dir) as folder, Descent(folder.fd) as descent:
             if self.policy.scope is SnapshotScope.ALL:
-                covered = covering.everything(folder, before, self._doubt, stop.is_set)
+                covered = scope.everything(folder, before, self._doubt, stop.is_set)
             else:
-                covered = covering.managed(folder, before, touched, self._doubt, stop.is_set)
+                covered = scope.managed(folder, before, touched, self._doubt, stop.is_set)
             if not covered.files:
                 return None, 0
 

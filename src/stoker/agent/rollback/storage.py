@@ -22,8 +22,8 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
 from stoker.snapshots.folder_storage import FolderStorage
-from stoker.snapshots.repository import Snapshots
 from stoker.snapshots.ids import safe_name
+from stoker.snapshots.repository import Snapshots
 from stoker.snapshots.storage import Storage
 
 SNAPSHOTS = "snapshots"
@@ -72,9 +72,9 @@ class Place:
         return FolderStorage(self.data_dir, f"{STATE}/{SNAPSHOTS}/{own}")
 
     def _bucket(self, policy: Policy) -> Storage:
-        from stoker.snapshots import bucket_storage as buckets# noqa: PLC0415 - an object store's client, for those who have one
+        from stoker.snapshots import bucket_storage  # noqa: PLC0415 - an object store's client, for those who have one
 
-        opened = buckets.s3 if policy.storage is SnapshotStorage.S3 else buckets.gcs
+        opened = bucket_storage.s3 if policy.storage is SnapshotStorage.S3 else bucket_storage.gcs
         prefix = "/".join(filter(None, (policy.bucket.key_prefix, self.owner)))
         return opened(replace(policy.bucket, key_prefix=prefix), self.gateway, self._credentials(policy))
 

@@ -1,8 +1,8 @@
 """The gateway of this pod, opened for a direction.
 
 It answers on the loopback address, and only where the resource names its port. A key
-that is missing or malformed, or an authority that is not mounted, is told by whoever
-asks the gateway; files are kept all the same.
+that is missing or malformed, or an authority that is not mounted, is an error of the
+first question to the gateway: no file is written then.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
 
 if TYPE_CHECKING:
+    from stoker.agent.sync.hooks import PassHook
     from stoker.ignition.sync.gateway_hook import Attending
 
 HOST = "127.0.0.1"
+NOT_ASKED = "spec.gateway.filesOnly: files are written without asking the gateway, and nothing is scanned"
 
 
 def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object, ...]:
     """What differs once the gateway's key or authority is another one, or can be read at last."""
     access = direction.access
-    if not access.port:
+    if not access.asks_gateway:
         return ()
     authority = ""
     if access.ca is not None:
@@ -38,19 +40,30 @@ def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object
     return authority, secrets.stamp(access.api_key)
 
 
+def gateway_hooks(direction: Direction, attendant: Attending | None) -> tuple[PassHook, ...]:
+    """What a pass does at the gateway: ask it, or remember that a scan is pending, or nothing."""
+    if attendant is not None:
+        return (attendant,)
+    if not direction.access.files_only:
+        return ()
+    from stoker.ignition.sync.files_only import FilesOnly  # noqa: PLC0415 - few gateways are not asked
+
+    return (FilesOnly(direction.job.data_dir / STATE),)
+
+
 def attendant_for(
     direction: Direction,
     secrets: MountedSecrets,
     clock: Clock,
     answered: Callable[[float], None] | None = None,
 ) -> Attending | None:
-    """Who looks after the gateway around each pass; None where only files are cared for (port 0)."""
+    """Asks the gateway around each pass; None where only files are written (`spec.gateway.filesOnly`)."""
     access = direction.access
-    if not access.port:
+    if not access.asks_gateway:
         return None
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415 - files alone need no gateway
-    from stoker.ignition.sync.gateway_hook import Attending, AttendOptions  # noqa: PLC0415
     from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415
+    from stoker.ignition.sync.gateway_hook import Attending, AttendOptions  # noqa: PLC0415
 
     key, ca = secrets.api_key(access.api_key), None
     try:

@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from stoker.api.manifests.codec import decode
 from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.manifests.codec import decode
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
 from stoker.domain.reasons import Reason
@@ -25,8 +25,8 @@ from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.objects import HeaderMeta
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import CONFIG_MAPS, Resource
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import Change, ObjectKey
 from stoker.telemetry.logs import get_logger
 

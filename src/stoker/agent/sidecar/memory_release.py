@@ -24,7 +24,11 @@ LARGE = 500
 """Files after whose change it is worth to read the ledger anew."""
 SOON = 3.0
 
-_USED_IN_PASSES = ("stoker.engine.transform.json_check", "stoker.ignition.sync.gateway_hook", "stoker.ignition.content.noise")
+_USED_IN_PASSES = (
+    "stoker.engine.transform.json_check",
+    "stoker.ignition.sync.gateway_hook",
+    "stoker.ignition.content.noise",
+)
 _LIGHTLY = {
     # aiohttp reads all authorities of the system when imported; our connections have their own contexts.
     "SSL_CERT_FILE": os.devnull,

@@ -13,40 +13,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from stoker.agent.audit.audit_log import MANUAL, POLLING, Audit
+from stoker.agent.bidirectional.outbox_sender import Sender
 from stoker.agent.bidirectional.setup import Alternating, open_capture
 from stoker.agent.bidirectional.setup import made_of as what_capture_is_made_of
 from stoker.agent.bidirectional.watch import Watch
-from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.loop.change_log_lines import Chronicle
 from stoker.agent.desired_state import Address, Direction, address_for, direct, profile_named_by
-from stoker.agent.sidecar.gateway import attendant_for, gateway_stamp
-from stoker.agent.audit.audit_log import MANUAL, POLLING, Audit
-from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.gates.setup import gates_for
 from stoker.agent.identity import AgentIdentity, Places, check_pod
-from stoker.agent.sync.credentials import access_reader, keys_reader
-from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
-from stoker.agent.sidecar.informers import Observed
-from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sidecar.primary_watch import Pairing
-from stoker.agent.sidecar.podinfo import PodInfo, Stamp
-from stoker.agent.status.publisher import Publisher
-from stoker.agent.rollback.sidecar_setup import undoing_for
-from stoker.agent.sidecar.startup import Startup
-from stoker.agent.status.status_report import Board
+from stoker.agent.loop.change_log_lines import Chronicle
 from stoker.agent.loop.folder_and_gateway_sync import Tended
-from stoker.agent.sidecar.memory_release import Trimmer
-from stoker.agent.sidecar.sync_turn import Turn
 from stoker.agent.loop.loop import Assignment, Keeping
-from stoker.api.to_intent import PodFacts
-from stoker.api.to_intent.pod_facts import status_key
+from stoker.agent.rollback.sidecar_setup import undoing_for
+from stoker.agent.sidecar.gateway import NOT_ASKED, attendant_for, gateway_hooks, gateway_stamp
+from stoker.agent.sidecar.informers import Observed
+from stoker.agent.sidecar.memory_release import Trimmer
+from stoker.agent.sidecar.metadata_order import MetadataOrder
+from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
+from stoker.agent.sidecar.podinfo import PodInfo, Stamp
+from stoker.agent.sidecar.primary_watch import Pairing
+from stoker.agent.sidecar.startup import Startup
+from stoker.agent.sidecar.sync_turn import Turn
+from stoker.agent.status.publisher import Publisher
+from stoker.agent.status.status_report import Board
+from stoker.agent.sync.credentials import access_reader, keys_reader
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.sync.open_source import open_keeper
 from stoker.api.agent_spec import agent_spec_of
 from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.to_intent import PodFacts
+from stoker.api.to_intent.pod_facts import status_key
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.protocol import Metadata, check_signature, is_terminating
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import Drift
+from stoker.fs.writer import WriterClaim
 
 if TYPE_CHECKING:
     from stoker.agent.audit.audit_export import Export
@@ -118,7 +120,9 @@ class Assigner:
         self._decided: tuple[Seen, Direction] | None = None
         self._held: Held | None = None
         self._map_uid = ""
+        self._order = MetadataOrder(places.data)
         self._seeded = False
+        self._claim: WriterClaim | None = None
 
     async def assign(self) -> Assignment:
         """The next turn; raises, having told why, where there is none."""
@@ -134,6 +138,13 @@ class Assigner:
     def stamps(self) -> tuple[Stamp | None, ...]:
         """What differs once a file that we depend on was written anew."""
         return (*self._podinfo.stamps(), *self._secrets.stamps())
+
+    async def stop(self) -> None:
+        """End it all, and let another process keep the folder."""
+        await self.aclose()
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
 
     async def aclose(self) -> None:
         if self._held is not None:
@@ -166,8 +177,10 @@ class Assigner:
             self._audit.paused(commit=direction.commit or "", ref=str(direction.job.source.ref))
             self._startup.failed("paused")
             return Assignment(_NOTHING, period, paused=True)
+        self._claim_folder(direction)
         held = await self._hold(direction)
-        self._board.remark(await self._pair(direction, metadata, held.attendant))
+        alone = NOT_ASKED if direction.access.files_only else ""
+        self._board.remark(await self._pair(direction, metadata, held.attendant) or alone)
         turn = Turn(
             direction,
             held.tended,
@@ -180,7 +193,7 @@ class Assigner:
         )
         kept: Keeping = turn
         if held.capture is not None:
-            await held.capture.capturing.told(direction.changes)
+            await held.capture.capturing.told(direction.changes, direction.approved)
             kept = Alternating(turn, held.capture.capturing)
         return Assignment(kept, _until_settled(period, held.attendant), direction.intent.policies.drift)
 
@@ -210,7 +223,7 @@ class Assigner:
             self._publisher.again()  # whoever made this map anew may have done so with ours as well
         key = metadata_key(self._places)
         if key is not None:
-            check_signature(seen.value, key, of=name)
+            self._order.accept(check_signature(seen.value, key, of=name), of=name)
         return seen.value
 
     def _parsed(self, data: dict[str, str]) -> Metadata:
@@ -240,6 +253,14 @@ class Assigner:
         if earlier is not None and earlier.gateway == direction.intent.gateway:
             self._board.seed(earlier)
 
+    def _claim_folder(self, direction: Direction) -> None:
+        """Be the one process that keeps the folder; raises where another one does."""
+        ref = str(direction.job.source.ref)
+        if self._claim is None:
+            command = f"the agent of pod {self._identity.pod}"
+            self._claim = WriterClaim.taken(direction.job.data_dir, command, ref, self._clock)
+        self._claim.follow(ref)
+
     async def _hold(self, direction: Direction) -> Held:
         source = direction.job.source
         self._secrets = MountedSecrets(self._places, source.auth.secret, direction.access.api_key)
@@ -267,7 +288,7 @@ class Assigner:
                     self._clock,
                 ),
                 *(undoing.hooks if undoing is not None else ()),
-                *(() if attendant is None else (attendant,)),
+                *gateway_hooks(direction, attendant),
             ),
             noise=noise,
             clock=self._clock,

@@ -14,16 +14,16 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stoker.agent.sidecar.next_sync import Assigner
 from stoker.agent.bidirectional.outbox_sender import Sender
-from stoker.agent.sidecar.shutdown_clock import HurriedClock
 from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.loop.loop import Watcher
 from stoker.agent.loop.metrics import PassMetrics
 from stoker.agent.sidecar.informers import Observed
-from stoker.agent.status.publisher import Publisher
-from stoker.agent.sidecar.startup import Startup
 from stoker.agent.sidecar.memory_release import settle_in
-from stoker.agent.loop.loop import Watcher
+from stoker.agent.sidecar.next_sync import Assigner
+from stoker.agent.sidecar.shutdown_clock import HurriedClock
+from stoker.agent.sidecar.startup import Startup
+from stoker.agent.status.publisher import Publisher
 from stoker.domain.clock import Clock, SystemClock
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
@@ -113,7 +113,7 @@ class Sidecar:
             try:
                 await self._live(Unit(parts, clock=clock), startup)
             finally:
-                await assigner.aclose()
+                await assigner.stop()
                 if settings.shipper is not None:
                     await asyncio.to_thread(settings.shipper.close)
 

@@ -5,26 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoker.agent.desired_state import Direction
 from stoker.agent.audit.audit_log import MANUAL, POLLING, Audit
+from stoker.agent.desired_state import Direction
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.sidecar.memory_release import LARGE, Trimmer
+from stoker.agent.sidecar.startup import Startup
+from stoker.agent.status.status_report import Board
 from stoker.agent.sync.jobs import Wish
 from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.sidecar.startup import Startup
-from stoker.agent.status.status_report import Board
-from stoker.agent.loop.folder_and_gateway_sync import Tended
-from stoker.agent.sidecar.memory_release import LARGE, Trimmer
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.guards import APPROVABLE
 from stoker.telemetry import tracing
 
 if TYPE_CHECKING:
     from stoker.ignition.sync.gateway_hook import Attending, GatewayOutcome
 
-# What a person can approve: the plan is worked out once more, to show its digest.
-_CAN_BE_APPROVED = frozenset({Reason.DELETION_BUDGET_EXCEEDED})
 _IN_PLACE = (Result.DONE, Result.UNVERIFIED)
 
 
@@ -69,7 +68,7 @@ class Turn:
             report = await self.tended.sync(wish)
         except StokerError as error:
             self._failed(error, trigger)
-            if error.reason in _CAN_BE_APPROVED:
+            if error.reason in APPROVABLE:  # the plan is made once more, to show its digest
                 await self._show_plan(wish)
             raise
         if second and report.result in _IN_PLACE and self.attendant is not None:
@@ -90,7 +89,7 @@ class Turn:
             if walked:
                 self.board.drifted(report.drift)  # it waits as well, so it is told
         elif (walked or report.drift) and report.applied is not None and report.result in _IN_PLACE:
-            self.board.drifted(Drift())  # whatever was told of before has just been put back
+            self.board.drifted(report.drift_left)
 
     async def _stay(self) -> SyncReport:
         """Be at the snapshot that somebody went back to, and nowhere else."""
@@ -104,7 +103,8 @@ class Turn:
                     f"nothing is written here, so snapshot {asked.to_snapshot} is not put back",
                     reason=Reason.DRY_RUN,
                 )
-            pin, report = await undoing.stay(self.tended.keeper.job, asked.id, asked.to_snapshot)
+            job, approved = self.tended.keeper.job, self.direction.approved
+            pin, report = await undoing.stay(job, asked.id, asked.to_snapshot, approved=approved)
         except StokerError as error:
             self._failed(error, self._trigger)
             raise

@@ -1,1 +1,1 @@
-"""Status."""
+"""The agent's report: one gateway's state, written to the status ConfigMap."""

@@ -1,4 +1,4 @@
-"""What a pass did, in the words of a gateway's report; pure functions for `stoker.agent.status.status_report`."""
+"""Fields of a gateway's report, from the outcome of a sync; pure functions for `status_report`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 
 from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.paths import RelPath
 from stoker.domain.protocol import (
     Checksums,
@@ -22,7 +23,6 @@ from stoker.domain.protocol import (
 )
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import STAT
-from stoker.domain.git_objects import Held, Note
 from stoker.engine.plan.plan import Plan
 
 MAX_LISTED = 20
@@ -31,7 +31,7 @@ MAX_IN_HISTORY = 3
 SUCCESS = "success"
 
 # The gateway is on its way: nothing has gone wrong.
-_ON_ITS_WAY = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
+ON_ITS_WAY = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
 _PROJECTS = "projects/"
 LOCKED = "held"
 """What the attendant says of a scan lock that is as it should be."""
@@ -75,7 +75,7 @@ def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
     if report.result is Result.UNVERIFIED:
         word, colon, _ = report.unverified[0].why.partition(":")
         reason = Reason(word) if colon and word in tuple(Reason) else Reason.NOT_VERIFIED
-        status = SyncStatus.SYNCING if reason in _ON_ITS_WAY else SyncStatus.ERROR
+        status = SyncStatus.SYNCING if reason in ON_ITS_WAY else SyncStatus.ERROR
         return status, reason, next(words(report.unverified))
     return SyncStatus.SYNCED, "", ""
 
@@ -83,19 +83,20 @@ def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
 def pending_plan(report: SyncReport, why: str) -> PendingPlan:
     done = report.done
     plan = report.plan
+    kept = plan.orphans_kept
     return PendingPlan(
         digest=plan.digest,
         reason=str(why),
         commit=str(report.commit),
         files_added=len(done.added),
         files_modified=len(done.modified),
-        files_deleted=len(done.deleted),
+        files_deleted=len(done.deleted) + len(kept),
     )
 
 
 def clearing_plan(report: SyncReport, kept: Sequence[str]) -> PendingPlan:
-    """What deleting the files of others would take: the approval of exactly this plan."""
-    plan = Plan(orphans_kept=tuple(RelPath.known(path) for path in kept)).with_orphans()
+    """The plan that deletes these files of others, once it is approved."""
+    plan = Plan(orphans_kept=tuple(RelPath.known(path) for path in kept))
     return PendingPlan(plan.digest, Reason.ORPHANS_KEPT, str(report.commit), files_deleted=len(kept))
 
 

@@ -25,12 +25,12 @@ from stoker.agent.status.status_report import Posting
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import StokerError
 from stoker.domain.protocol import GatewayReport, SyncStatus, labels_of
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 

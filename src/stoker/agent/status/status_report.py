@@ -13,18 +13,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stoker import __version__
-from stoker.agent.status import fields as telling
 from stoker.agent.desired_state import Address, Direction
 from stoker.agent.identity import AgentIdentity
+from stoker.agent.loop.log_dedup import Drifted
+from stoker.agent.rollback import report as going_back
+from stoker.agent.status import fields
 from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.rollback import report as going_back
-from stoker.agent.loop.log_dedup import Drifted
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.protocol import (
     PROTOCOL_VERSION,
     DriftFound,
+    DriftRestored,
     GatewayReport,
     HistoryEntry,
     OwnChanges,
@@ -36,8 +37,8 @@ from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
 
 if TYPE_CHECKING:
-    from stoker.agent.rollback.state import Pin
     from stoker.agent.rollback.rollback import Standing
+    from stoker.agent.rollback.state import Pin
 
 MAX_HISTORY = 10
 
@@ -107,7 +108,7 @@ class Board:
             terminating_ack=False,
             rollback=self._asked_back(direction.rollback),
         )
-        if before.sync_status is SyncStatus.SYNCED and telling.wanted(self.report) != telling.wanted(before):
+        if before.sync_status is SyncStatus.SYNCED and fields.wanted(self.report) != fields.wanted(before):
             # It was synced to something else.
             self.report = replace(self.report, sync_status=SyncStatus.PENDING)
 
@@ -120,7 +121,7 @@ class Board:
         """A pass has begun that will change something."""
         self._say(replace(self.report, sync_status=SyncStatus.SYNCING, reason="", error_message=""))
 
-    def passed(self, report: SyncReport, attended: telling.Attended | None, ledger: Ledger | None) -> None:
+    def passed(self, report: SyncReport, attended: fields.Attended | None, ledger: Ledger | None) -> None:
         """A pass came to its end; the ledger is that of the data folder, where something was ever written."""
         said = self._gateway_said(
             replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
@@ -129,13 +130,23 @@ class Board:
             said = replace(
                 said, rollback=self._went_back(_SUCCEEDED, f"the files are at {report.commit.short}")
             )
-        said = replace(said, waits_until=report.waits.when if report.waits is not None else "")
+        said = replace(
+            said,
+            waits_until=report.waits.when if report.waits is not None else "",
+            skipped=tuple(fields.words(report.skipped.notes)),
+            skipped_total=report.skipped.total,
+        )
         said = self._planned(said, report) if report.applied is None else self._applied(said, report, ledger)
+        if paths := report.drift_restored:
+            now = rfc3339(self._clock.now())
+            restored = DriftRestored(len(paths), paths[: fields.MAX_LISTED], now)
+            said = replace(said, drift_restored=restored)
         self._say(said)
 
-    def failed(self, error: StokerError, attended: telling.Attended | None = None) -> None:
+    def failed(self, error: StokerError, attended: fields.Attended | None = None) -> None:
         """A turn ended with an error; what is on disk is as it was."""
-        status = SyncStatus.PENDING if isinstance(error, Wait) else SyncStatus.ERROR
+        waits = isinstance(error, Wait) or error.reason in fields.ON_ITS_WAY
+        status = SyncStatus.PENDING if waits else SyncStatus.ERROR
         held = (
             attended.held if attended is not None and error.reason is Reason.DESIGNER_SESSION_ACTIVE else ()
         )
@@ -145,7 +156,7 @@ class Board:
             reason=error.reason,
             error_message=error.message,
             errors=(),
-            held_projects=telling.held_projects(held),
+            held_projects=fields.held_projects(held),
             waits_until="",
         )
         if status is SyncStatus.ERROR:
@@ -171,15 +182,15 @@ class Board:
                 snapshots_kept=standing.kept.count,
             )
 
-    def stays(self, pin: Pin, report: SyncReport, attended: telling.Attended | None) -> None:
+    def stays(self, pin: Pin, report: SyncReport, attended: fields.Attended | None) -> None:
         """The files are at a snapshot, and stay there while somebody wants it."""
-        status, reason, message = telling.standing(report)
+        status, reason, message = fields.standing(report)
         said = replace(
             self._gateway_said(self.report, attended),
             sync_status=status,
             reason=reason or Reason.ROLLED_BACK,
             error_message=message,
-            errors=tuple(telling.words(report.unverified)),
+            errors=tuple(fields.words(report.unverified)),
             held_projects=(),
             pending_plan=None,
             waits_until="",
@@ -188,7 +199,7 @@ class Board:
             rollback=self._went_back(_SUCCEEDED, f"the files are at snapshot {pin.snapshot}"),
         )
         if report.files_changed:
-            entry = replace(telling.entry_of(report, Reason.ROLLED_BACK), snapshot_id=pin.snapshot)
+            entry = replace(fields.entry_of(report, Reason.ROLLED_BACK), snapshot_id=pin.snapshot)
             said = replace(
                 said,
                 synced_at=rfc3339(self._clock.now()),
@@ -201,7 +212,7 @@ class Board:
         self._say(
             replace(
                 self.report,
-                pending_plan=telling.pending_plan(report, report.stalled.reason if report.stalled else ""),
+                pending_plan=fields.pending_plan(report, report.stalled.reason if report.stalled else ""),
             )
         )
 
@@ -224,7 +235,7 @@ class Board:
         found = None
         if paths:
             since = before.detected_at if before is not None else rfc3339(self._clock.now())
-            found = DriftFound(len(paths), tuple(paths[: telling.MAX_LISTED]), since)
+            found = DriftFound(len(paths), tuple(paths[: fields.MAX_LISTED]), since)
         self._say(replace(self.report, drift=found))
 
     def changed_here(self, changes: OwnChanges | None) -> None:
@@ -236,7 +247,7 @@ class Board:
         self.report = said
         self._offer(Posting(self._address, said, self._may_create))
 
-    def _gateway_said(self, said: GatewayReport, attended: telling.Attended | None) -> GatewayReport:
+    def _gateway_said(self, said: GatewayReport, attended: fields.Attended | None) -> GatewayReport:
         warnings = list(self._notices)
         if attended is None:
             return replace(
@@ -249,7 +260,7 @@ class Board:
             )
         if "unverified" in attended.trust:
             warnings.append(attended.trust)
-        if attended.lock not in ("", telling.LOCKED):
+        if attended.lock not in ("", fields.LOCKED):
             warnings.append(f"scan lock: {attended.lock}")
         warnings += attended.warnings
         return replace(
@@ -273,7 +284,7 @@ class Board:
             error_message=what.message if what is not None else "",
             errors=(),
             held_projects=(),
-            pending_plan=telling.pending_plan(report, why),
+            pending_plan=fields.pending_plan(report, why),
         )
 
     def _settled(self, said: GatewayReport) -> GatewayReport:
@@ -285,18 +296,19 @@ class Board:
     def _applied(self, said: GatewayReport, report: SyncReport, ledger: Ledger | None) -> GatewayReport:
         # While a place is held, the same report comes again and again, for the same pass.
         repeated, self._waiting = report is self._waiting, report if report.plan.held else None
-        status, reason, message = telling.standing(report)
+        status, reason, message = fields.standing(report)
         whole = report.result in (Result.DONE, Result.UNVERIFIED)
         kept = tuple(sorted(ledger.kept)) if ledger is not None else ()
+        waiting = ledger.awaiting_approval if ledger is not None else ()
         said = replace(
             said,
             sync_status=status,
             reason=reason,
             error_message=message,
-            errors=tuple(telling.words(report.errors or report.unverified)),
-            held_projects=telling.held_projects(report.plan.held),
-            pending_plan=telling.clearing_plan(report, kept) if kept else None,
-            orphans_kept=kept[: telling.MAX_LISTED],
+            errors=tuple(fields.words(report.errors or report.unverified)),
+            held_projects=fields.held_projects(report.plan.held),
+            pending_plan=fields.clearing_plan(report, waiting) if waiting else None,
+            orphans_kept=kept[: fields.MAX_LISTED],
             orphans_kept_total=len(kept),
         )
         if repeated or (not report.files_changed and (not whole or said.synced_commit == report.commit)):
@@ -307,7 +319,7 @@ class Board:
         self, said: GatewayReport, report: SyncReport, ledger: Ledger | None, *, whole: bool
     ) -> GatewayReport:
         done = report.done
-        diff = telling.diff_of(report, said.synced_commit)
+        diff = fields.diff_of(report, said.synced_commit)
         return replace(
             said,
             files_added=len(done.added),
@@ -319,11 +331,11 @@ class Board:
             synced_at=rfc3339(self._clock.now()),
             synced_commit=str(report.commit) if whole else said.synced_commit,
             synced_ref=str(report.ref) if whole else said.synced_ref,
-            checksums=telling.checksums_of(ledger.files) if ledger is not None else said.checksums,
+            checksums=fields.checksums_of(ledger.files) if ledger is not None else said.checksums,
             diff=diff,
             history=self._with_entry(
                 said,
-                replace(telling.entry_of(report, said.reason, diff), snapshot_id=self._snapshot),
+                replace(fields.entry_of(report, said.reason, diff), snapshot_id=self._snapshot),
                 always=True,
             ),
         )
@@ -372,4 +384,5 @@ _LASTING = (
     "last_snapshot",
     "snapshots_kept",
     "drift",
+    "drift_restored",
 )

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.layout import builtin_files as literals
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, TreeChange
+from stoker.domain.refs import CommitId, GitRef
+from stoker.engine.layout import builtin_files
 from stoker.engine.source_protocol import SourceReader
 
 
@@ -23,16 +23,18 @@ class WithLiterals:
     source: SourceReader
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
-        await self.source.complete(blobs if literals.IDS.isdisjoint(blobs) else set(blobs) - literals.IDS)
+        await self.source.complete(
+            blobs if builtin_files.IDS.isdisjoint(blobs) else set(blobs) - builtin_files.IDS
+        )
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        return self.source.contents(blobs) if literals.IDS.isdisjoint(blobs) else self._mixed(blobs)
+        return self.source.contents(blobs) if builtin_files.IDS.isdisjoint(blobs) else self._mixed(blobs)
 
     def _mixed(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        asked = self.source.contents([blob for blob in blobs if blob not in literals.IDS])
+        asked = self.source.contents([blob for blob in blobs if blob not in builtin_files.IDS])
         for blob in blobs:
-            if blob in literals.IDS:
-                content = literals.content_of(blob)
+            if blob in builtin_files.IDS:
+                content = builtin_files.content_of(blob)
                 yield Blob(blob, len(content), iter((content,)))
             else:
                 yield next(asked)

@@ -14,13 +14,13 @@ from functools import cache
 from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
-from stoker.domain.reasons import Reason
-from stoker.engine.transform.templates import MAX_BYTES
-from stoker.engine.transform.json_quick_check import surely_json
-from stoker.engine.layout.desired_files import Recipe
 from stoker.domain.git_objects import Blob, BlobId, blob_of
+from stoker.domain.reasons import Reason
+from stoker.engine.layout.desired_files import Recipe
 from stoker.engine.plan.plan import Write
 from stoker.engine.source_protocol import SourceReader
+from stoker.engine.transform.json_quick_check import surely_json
+from stoker.engine.transform.templates import MAX_BYTES
 
 MAX_SHAPED = MAX_BYTES
 """A larger file is not templated, normalized, patched or checked: nobody writes such a one by hand."""

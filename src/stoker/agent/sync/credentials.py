@@ -32,10 +32,18 @@ class SecretReader(Protocol):
 
 
 def access_reader(
-    source: Source, secrets: SecretReader, *, username: str = "", require_known_hosts: bool = False
+    source: Source,
+    secrets: SecretReader,
+    *,
+    username: str = "",
+    require_known_hosts: bool = False,
+    pushes: bool = False,
 ) -> AccessReader:
-    """Reads the source's login whenever git is to be let in; `username` goes with a token."""
-    app = _as_app(source, secrets) if source.auth.kind is AuthKind.GITHUB_APP else None
+    """Reads the source's login whenever git is to be let in; `username` goes with a token.
+
+    `pushes`: the token of a GitHub App may write; otherwise it only reads.
+    """
+    app = _as_app(source, secrets, pushes=pushes) if source.auth.kind is AuthKind.GITHUB_APP else None
 
     async def read() -> Access:
         if app is not None and not _minted(source, secrets):
@@ -82,17 +90,21 @@ def _minted(source: Source, secrets: SecretReader) -> bool:
     return secret is not None and secret.key != MINTED and secrets.has(SecretKey(secret.name, MINTED))
 
 
-def _as_app(source: Source, secrets: SecretReader) -> AccessReader:
-    from stoker.git.auth.github_app import AppTokens, GitHubApp  # noqa: PLC0415 - few log in this way
+def _as_app(source: Source, secrets: SecretReader, *, pushes: bool) -> AccessReader:
+    from stoker.git.auth.github_app import (  # noqa: PLC0415 - few log in this way
+        AppTokens,
+        GitHubApp,
+        TokenRights,
+    )
 
-    tokens = AppTokens()
+    tokens, rights = AppTokens(), TokenRights.PUSH if pushes else TokenRights.READ
 
     async def read() -> Access:
         auth = source.auth
         if auth.secret is None or auth.app_id is None or auth.installation_id is None:
             raise Misconfigured("a GitHub App needs its id, its installation's id and its private key")
         app = GitHubApp(auth.app_id, auth.installation_id, Secret(secrets.read(auth.secret)))
-        return await tokens.access(app, source.url, ca=_bytes(secrets, source.ca), proxy=source.proxy)
+        return await tokens.access(app, source.url, rights, ca=_bytes(secrets, source.ca), proxy=source.proxy)
 
     return read
 

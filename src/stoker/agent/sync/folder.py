@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
+from stoker.agent.sync.builtin_source import WithLiterals
 from stoker.agent.sync.hooks import Noise, PassHook
 from stoker.agent.sync.jobs import SyncJob, Wish
-from stoker.agent.sync.run import Pass
 from stoker.agent.sync.noise_filter import noiseless
-from stoker.agent.sync.sync_report import DriftReport, SyncReport
+from stoker.agent.sync.run import Pass
 from stoker.agent.sync.shell_hooks import ShellHooks
-from stoker.agent.sync.builtin_source import WithLiterals
+from stoker.agent.sync.sync_report import DriftReport, SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Stalled, StokerError
@@ -27,12 +27,13 @@ from stoker.domain.refs import CommitId
 from stoker.engine.plan.drift import Drift, drift
 from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
 from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.live import content_in
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.apply_plan import Progress
-from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book, locked
 from stoker.fs.clean_folders import Visits
+from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
+from stoker.fs.ledger_store import Book, locked
 
 EVERYTHING = Wish()
 
@@ -99,6 +100,23 @@ class Keeper:
     async def verify(self) -> DriftReport:
         """What is not as the last pass left it, and means something."""
         return await verify(self.job.data_dir, self._quieted, self._ignored)
+
+    async def changed_contents(self) -> dict[str, str]:
+        """What every file of ours holds that is not as we left it; empty for one that is gone."""
+        with DataFolder.opened(self.job.data_dir) as folder:
+            ledger = self._open(folder).ledger
+            if ledger is None:
+                return {}
+            live = await in_thread(
+                lambda stop: scan(
+                    folder,
+                    ledger,
+                    managed_folders=ledger.folders,
+                    digits=len(ledger.commit) or 40,
+                    stopped=stop.is_set,
+                )
+            )
+        return {path: content_in(live.found[path]) for path in ledger.files if path in live.found}
 
     @property
     def ledger(self) -> Ledger | None:

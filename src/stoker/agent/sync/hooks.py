@@ -12,9 +12,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.plan.ledger import Ledger
-from stoker.domain.git_objects import Held, Note
 from stoker.engine.plan.plan import Plan
 from stoker.fs.apply_plan import Applied
 

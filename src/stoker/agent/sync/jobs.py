@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.sync.outcomes import Waiting
@@ -45,10 +47,14 @@ class Wish(NamedTuple):
     """Of a dry run: tell line by line what would change."""
     approved: frozenset[str] = frozenset()
     """Digests of plans that a person has seen and wants."""
+    approval_must_match: bool = False
+    """The approval was given for this sync alone: it is an error if the plan is another one."""
     commit: CommitId | None = None
     """The commit that somebody has resolved already; otherwise what the ref means now."""
     first_contact: bool = False
     """Delete nothing without approval although there is a ledger: the gateway's first boot came between."""
+    made_by_boot: Mapping[str, str] = MappingProxyType({})
+    """On first contact with a ledger: what the gateway's first boot changed. Other differences stay."""
     released: frozenset[str] = frozenset()
     """Commits that may be tried again although they were taken back."""
     goes_back: bool = False

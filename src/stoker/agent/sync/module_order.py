@@ -32,8 +32,8 @@ async def in_install_order(
     """The plan with its modules in order; `made` are contents that the source does not have as such."""
     if sum(write.path.startswith(_FOLDER) for write in plan.writes) < 2:
         return plan
-    from stoker.ignition.content.projects import is_module  # noqa: PLC0415 - few commits bring modules
     from stoker.ignition.content.modules import install_order  # noqa: PLC0415
+    from stoker.ignition.content.projects import is_module  # noqa: PLC0415 - few commits bring modules
 
     modules = {str(write.path): write for write in plan.writes if is_module(write.path)}
     if len(modules) < 2:

@@ -20,12 +20,12 @@ from stoker.agent.sync.contents import Contents, Derivation
 from stoker.agent.sync.hooks import Noise
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import Blob, BlobId
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.drift import Drift
 from stoker.engine.plan.drift_ignore import Ignored, same_but_for
 from stoker.engine.plan.ledger import Ledger, stat_of
 from stoker.engine.plan.live import Live
-from stoker.domain.git_objects import Blob, BlobId
 from stoker.engine.plan.plan import Plan, Write
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.data_folder import DataFolder

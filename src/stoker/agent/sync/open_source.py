@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.hooks import Noise, PassHook
 from stoker.agent.sync.jobs import SyncJob
-from stoker.agent.sync.folder import Keeper
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import AuthKind
 from stoker.engine.artifact_source import Credentials
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.apply_plan import Progress
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access, AccessReader, always, credentials_of
 from stoker.git.process.runner import GitRunner
-from stoker.git.source.shared import SharedSource
-from stoker.git.source.git import GitSource
+from stoker.git.remote.remote import Remote
 from stoker.git.signature.policy import KeysReader, Rules
+from stoker.git.source.git import GitSource
+from stoker.git.source.shared import SharedSource
 
 
 def open_keeper(

@@ -22,35 +22,36 @@ from typing import NamedTuple
 from stoker.agent.sync.apply import Carrying
 from stoker.agent.sync.contents import Derivation, PointersFound, derive
 from stoker.agent.sync.hooks import Change, Noise, PassHook
-from stoker.agent.sync.module_order import in_install_order
 from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.sync.module_order import in_install_order
 from stoker.agent.sync.noise_filter import Around, without_ignored, without_noise
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import Retry, Stalled
+from stoker.domain.git_objects import BlobId, RefusalKind
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.engine.plan.drift import Drift, drift
-from stoker.engine.plan.guards import why_stalled
-from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
-from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.live import Live
 from stoker.engine.layout.desired_files import Desired, Managed
-from stoker.domain.git_objects import BlobId, RefusalKind
+from stoker.engine.layout.layout import Layout
+from stoker.engine.plan.drift import Drift, drift
+from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
+from stoker.engine.plan.guards import stale_approval, why_stalled
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.live import Live, content_in
+from stoker.engine.plan.plan import Facts, Plan
 from stoker.engine.plan.planner import plan as plan_for
-from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.skipped import Skipped
 from stoker.engine.source_protocol import SourceReader
 from stoker.engine.transform.transform import Transforming
 from stoker.fs.apply_plan import Applied, FileRules, Progress
-from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book
 from stoker.fs.clean_folders import Visits
+from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
+from stoker.fs.ledger_store import Book
 from stoker.fs.staging import discard
 from stoker.telemetry import tracing
 
@@ -89,12 +90,20 @@ class Pass:
         live = None
         if self._is_current(layout):
             live = await self._look(None) if self.wish.walk else Live()
-            if self._is_at_rest(self.ignored.without(live, self._ledger or Ledger())):
+            live_now = self.ignored.without(live, self._ledger or Ledger())
+            if self._is_at_rest(live_now):
                 if not self.wish.dry_run:
                     # A pass may have been killed and its commit taken back: nobody else would clear it.
                     with suppress(OSError):  # whoever has something to stage says what is wrong there
                         discard(self.folder)
-                return self._report(self._nothing(live), Drift())
+                found = drift(self._ledger or Ledger(), live_now)
+                plan = self._nothing(live_now, found.extra)
+                report = self._report(plan, found)
+                if (stale := self._stale(plan)) is None:
+                    return report
+                if self.wish.dry_run:
+                    return replace(report, stalled=stale)
+                raise stale
         async with self.reader.held():
             try:
                 return await self._bring(layout, live)
@@ -118,15 +127,26 @@ class Pass:
         )
 
     def _is_at_rest(self, live: Live) -> bool:
-        """Whether what was found is nobody's business: excluded, or kept until somebody approves."""
+        """Whether nothing that was found is to be changed: it is excluded, or a file of others that stays."""
         ledger = self._ledger
-        if ledger is None or (ledger.kept and self.wish.approved):
+        if ledger is None or (self.wish.approved and ledger.awaiting_approval):
             return False
-        return ledger.files.keys().isdisjoint(live.found) and not drift(ledger, live)
+        if not ledger.files.keys().isdisjoint(live.found):
+            return False
+        # On first contact a file of others is remembered as one that was there before.
+        extra = drift(ledger, live).extra
+        return not extra if self.wish.first_contact else not any(map(ledger.mirrors, extra))
 
-    def _nothing(self, live: Live) -> Plan:
-        kept = self._ledger.kept if self._ledger is not None else frozenset()
-        return Plan(orphans_kept=tuple(RelPath.known(path) for path in sorted(kept) if path in live.found))
+    def _nothing(self, live: Live, extra: Collection[str]) -> Plan:
+        ledger = self._ledger or Ledger()
+        waiting = [path for path in ledger.awaiting_approval if path in live.found]
+        welcome = [path for path in ledger.kept if path in live.found and not ledger.mirrors(path)]
+        return Plan(
+            orphans_kept=tuple(map(RelPath.known, waiting)),
+            not_ours=tuple(map(RelPath.known, sorted((*welcome, *extra)))),
+            skipped=Skipped.stored(ledger.skipped, ledger.skipped_total).notes,
+            facts=Facts(mirrored=ledger.mirrored, skipped=ledger.skipped, skipped_total=ledger.skipped_total),
+        )
 
     def _layout(self, values: TemplateValues) -> Layout:
         return Layout(self.job.files, values, Transforming(self.job.files.transforms, values))
@@ -162,6 +182,8 @@ class Pass:
         live = self.ignored.without(live, self._ledger or Ledger(), desired)
         plan = await self._quieted(self._plan(desired, live), live, derived)
         plan = await in_install_order(plan, self.job.module_order, self.reader, derived)
+        if plan.orphans_kept and plan.digest in self.wish.approved:
+            plan = plan.with_orphans()
         report = replace(
             self._report(plan, self._drift(plan, live)), stalled=self._why_stalled(plan, desired)
         )
@@ -234,7 +256,7 @@ class Pass:
         ledger = self._ledger
         if ledger is None or not live.walked:
             return Drift()
-        found, kept = drift(ledger, live), frozenset(plan.orphans_kept)
+        found, kept = drift(ledger, live), plan.facts.kept.union(plan.orphans_kept)
         return replace(
             found,
             modified=tuple(path for path in found.modified if path not in plan.remembered),
@@ -278,7 +300,6 @@ class Pass:
             return replace(report, stalled=report.stalled or error)
 
     def _plan(self, desired: Desired, live: Live) -> Plan:
-        """The plan; with the deletion of what is not ours if a person has approved exactly that."""
         plan = plan_for(
             desired,
             live,
@@ -288,14 +309,28 @@ class Pass:
             first_contact=self.wish.first_contact,
         )
         plan = replace(plan, facts=replace(plan.facts, ref=str(self.job.source.ref)))
-        if not (plan.orphans_kept and self.wish.approved):
-            return plan
-        more = plan.with_orphans()
-        return more if more.digest in self.wish.approved else plan
+        if self.wish.first_contact and self._ledger is not None:
+            return plan.without_writes(self._changed_by_people(plan, live, self._ledger))
+        return plan
+
+    def _stale(self, plan: Plan) -> Stalled | None:
+        """Why an approval for this sync alone does not count; None where none was given."""
+        return stale_approval(plan, self.wish.approved) if self.wish.approval_must_match else None
+
+    def _changed_by_people(self, plan: Plan, live: Live, ledger: Ledger) -> frozenset[str]:
+        """What somebody changed since the gateway's first boot, and git did not: it stays, as drift."""
+        return frozenset(
+            path
+            for path, version in [(str(one.path), one.version) for one in plan.writes]
+            + [(str(one.path), one.version) for one in plan.modes]
+            if path in live.found
+            and ledger.version(path) == version
+            and content_in(live.found[path]) != self.wish.made_by_boot.get(path)
+        )
 
     def _why_stalled(self, plan: Plan, desired: Desired) -> Stalled | None:
-        approved = plan.digest if self.wish.approved and plan.digest in self.wish.approved else ""
-        stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, approved)
+        stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, self.wish.approved)
+        stalled = stalled or self._stale(plan)
         if stalled is not None or self.job.binaries is BinaryPolicy.ALLOW:
             return stalled
         from stoker.ignition.content.binaries import why_refused  # noqa: PLC0415 - few ask for it

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from stoker.agent.sync.hooks import Change
 from stoker.domain.errors import Retry, Stalled
-from stoker.domain.reasons import Reason
 from stoker.domain.git_objects import Held, Note, shown
+from stoker.domain.reasons import Reason
 from stoker.fs.apply_plan import Applied
 
 PRE, POST = "pre-sync.sh", "post-sync.sh"

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from stoker.agent.sync.outcomes import Result, Waiting
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import Note
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.plan.drift import Drift
-from stoker.domain.git_objects import Note
 from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.skipped import Skipped
 from stoker.fs.apply_plan import Applied
 
 _PROJECTS = "projects/"
@@ -66,6 +67,20 @@ class SyncReport:
         return Drift(**{word: tuple(path for path in paths if path not in back) for word, paths in kinds})
 
     @property
+    def drift_restored(self) -> tuple[str, ...]:
+        """What was changed on disk since the last pass, and this pass put back."""
+        left = {path for paths in self.drift_left.kinds.values() for path in paths}
+        return tuple(
+            sorted(path for paths in self.drift.kinds.values() for path in paths if path not in left)
+        )
+
+    @property
+    def skipped(self) -> Skipped:
+        """What the repository or the mappings name and the gateway does not get, excludes aside."""
+        facts = self.plan.facts
+        return Skipped.stored(facts.skipped, facts.skipped_total)
+
+    @property
     def files_changed(self) -> int:
         return len(self.done.added) + len(self.done.modified) + len(self.done.deleted)
 
@@ -118,49 +133,69 @@ class SyncReport:
             "errors": _listed(self.errors),
             "conflicts": _listed(self.plan.conflicts),
             "orphansKept": list(self.plan.orphans_kept),
+            "notOurs": list(self.plan.not_ours),
             "unverified": _listed(self.unverified),
             "held": [{"path": one.place, "message": one.why, "user": one.user} for one in self.plan.held],
             "drift": drift_as_json(self.drift),
             "durationSeconds": round(self.duration_seconds, 3),
             "bytesWritten": done.bytes_written,
-            "planDigest": self.plan.digest,
+            "planDigest": self.plan.digest if self.plan.needs_digest else None,
             "stalled": None if self.stalled is None else _as_json(self.stalled),
             "waits": None if self.waits is None else self.waits.as_json(),
         }
 
-    def lines(self, where: str = "") -> Iterator[str]:
+    def lines(self, where: str = "", files_only: str = "") -> Iterator[str]:
         """The same for people; long lists of what was left alone are cut, numbers are not."""
         done = self.done
         for word, paths in (("added", done.added), ("modified", done.modified), ("deleted", done.deleted)):
             yield from (f"{word} {path}" for path in paths)
         for word, notes in (("skipped", self.plan.skipped), ("conflict", self.plan.conflicts)):
             yield from _cut([f"{word} {note.path}: {note.why}" for note in notes])
-        yield from _cut([f"kept {path}: not written by us" for path in self.plan.orphans_kept])
+        kept = "not written by us" if self.applied is not None else "not written by us; approval deletes it"
+        yield from _cut([f"kept {path}: {kept}" for path in self.plan.orphans_kept])
+        yield from _cut([f"kept {path}: not written by us" for path in self.plan.not_ours])
         yield from (f"held {one.place}: {one.why}" for one in self.plan.held)
         yield from (f"error {note.path}: {note.why}" for note in self.errors)
         yield from (f"not verified {note.path}: {note.why}" for note in self.unverified)
-        if self.plan.orphans_kept:
+        if self.applied is None:
+            for folder in sorted(self.plan.facts.mirrored):
+                yield f"mirror {folder}: what others put there is deleted"
+        elif self.plan.orphans_kept:
             # What was done already is no part of the plan that the next pass makes.
-            left = self.plan if self.applied is None else Plan(orphans_kept=self.plan.orphans_kept)
-            yield f"to delete what is not ours as well, approve plan {left.with_orphans().digest}"
-        yield self.summary(where)
+            left = Plan(orphans_kept=self.plan.orphans_kept)
+            yield f"to delete the {len(left.orphans_kept)} kept files of others, approve plan {left.digest}"
+        yield self.summary(where, files_only)
 
-    def summary(self, where: str = "") -> str:
-        """One line: what was done, or would be; the digest where somebody may have to approve it."""
+    def summary(self, where: str = "", files_only: str = "") -> str:
+        """One line: what was done, or would be, and what was not; the digest of a plan to approve.
+
+        `files_only` is the flag or field by which the gateway was not asked.
+        """
         done = self.done
         counts = {
             "added": len(done.added),
             "modified": len(done.modified),
             "deleted": len(done.deleted),
-            "skipped": len(self.plan.skipped),
+            "skipped": max(len(self.plan.skipped), self.skipped.total),
             "in conflict": len(self.plan.conflicts),
             "held": len(self.plan.held),
             "failed": len(self.errors),
-            "not ours and kept": len(self.plan.orphans_kept),
+            "not ours and kept": len(self.plan.orphans_kept) + len(self.plan.not_ours),
         }
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         line = f"{where or f'{self.ref} is at {self.commit.short}'}: {told or 'nothing to do'}"
-        return line if self.applied is not None else f"{line} (not applied; plan {self.plan.digest})"
+        if self.applied is None:
+            if not self.plan.needs_digest:
+                return line
+            digest = self.plan.digest
+            is_named = self.stalled is not None and digest in self.stalled.message
+            return f"{line} (not applied)" if is_named else f"{line} (not applied; plan {digest})"
+        if files_only and self.files_changed:
+            return f"{line}; gateway not asked to scan: {files_only}"
+        if not self.unverified:
+            return line
+        first, more = self.unverified[0], len(self.unverified) - 1
+        return f"{line}; not verified: {first.path}: {first.why}{f' (and {more} more)' if more else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Client."""
+"""The gateway's HTTP API: address, API key, requests, parsed responses."""

@@ -1,7 +1,7 @@
 """Who is working on a gateway: Designers by project, and Perspective sessions.
 
 Reads the lists of the API of 8.3 and those of the older papers, whose names for the
-same things differ. Pure: `gateway` asks, `attending` decides what it means.
+same things differ. Pure: `gateway` asks, `gateway_hook` decides what it means.
 """
 
 from __future__ import annotations

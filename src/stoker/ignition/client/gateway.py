@@ -1,7 +1,7 @@
 """One gateway's API, as far as a sync needs it.
 
 Says what to ask and where: first by the paths of 8.3, then by those that the older
-papers name. `asking` and `wire` carry it, `answers` judges it, `sessions` and
+papers name. `requests` and `http` carry it, `responses` judges it, `sessions` and
 `inventory` read it. Every method either returns what was asked for or raises an error
 of our own with the first thing that is wrong. It keeps no opinion about when to ask
 what: that is for those who use it.
@@ -17,8 +17,14 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import Busy, GatewayState, LockRefused, NotOffered, Presence
-from stoker.ignition.client.requests import REQUEST_SECONDS, Asking
+from stoker.ignition.client.api_key import HEADER, KeyReader
+from stoker.ignition.client.designer_sessions import (
+    DesignerSession,
+    PerspectiveSession,
+    designers_in,
+    designers_of,
+    perspective_in,
+)
 from stoker.ignition.client.inventory import (
     TYPES_FOLDER,
     GatewayInfo,
@@ -33,14 +39,8 @@ from stoker.ignition.client.inventory import (
     restart_tasks_in,
     types_in,
 )
-from stoker.ignition.client.api_key import HEADER, KeyReader
-from stoker.ignition.client.designer_sessions import (
-    DesignerSession,
-    PerspectiveSession,
-    designers_in,
-    designers_of,
-    perspective_in,
-)
+from stoker.ignition.client.requests import REQUEST_SECONDS, Asking
+from stoker.ignition.client.responses import Busy, GatewayState, LockRefused, NotOffered, Presence
 
 API = "/data/api/v1"
 PAPERS = "/data/api/v2"
@@ -185,15 +185,13 @@ class Gateway:
         path = f"{PAPERS}/sessions/{self._one(session, what)}/message"
         await self._asking.ask("POST", path, what, json.dumps({"message": text}).encode())
 
-    async def close_session(self, session: str, text: str = "") -> None:
-        """End it, with words for whoever is before it; NotOffered where there is no such session."""
+    async def close_session(self, session: str, text: str) -> None:
+        """End it and show why; NotOffered where there is no such session."""
         what = "closing a Perspective session"
-        one = self._one(session, what)
-        words = f"&message={quote(text, safe='')}" if text else ""
-        try:
-            await self._asking.ask("DELETE", f"{PERSPECTIVE}?sessionId={one}{words}", what)
-        except NotOffered:
-            await self._asking.ask("DELETE", f"{PAPERS}/sessions/{one}", what)
+        named = f"sessionId={self._one(session, what)}&message={quote(text, safe='')}"
+        said = (await self._asking.ask("DELETE", f"{PERSPECTIVE}?{named}", what)).json()
+        if isinstance(said, dict) and said.get("terminated") == 0:
+            raise NotOffered(f"{what}: the gateway at {self.address} has no session {session}")
 
     async def modules(self) -> ModuleHealth | None:
         """Which modules run and which were put aside; None where this gateway does not say."""

@@ -1,6 +1,6 @@
 """How a gateway is asked: with the key, within a time, and not twice for what it does not have.
 
-Stands between `gateway`, which knows the paths, and `wire`, which carries the bytes.
+Stands between `gateway`, which knows the paths, and `http`, which carries the bytes.
 The key is read for every request, because whoever rotates it replaces a file. A path
 that was answered with 404 is not asked for again for a while, unless the gateway was
 away meanwhile: it may have been upgraded.
@@ -16,8 +16,8 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import Answer, Asked, NotOffered, trouble_with, unreadable
 from stoker.ignition.client.api_key import HEADER, KeyReader, checked, name_of
+from stoker.ignition.client.responses import Answer, Asked, NotOffered, trouble_with, unreadable
 
 if TYPE_CHECKING:
     from stoker.ignition.client.http import Wire

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from stoker.domain import sentences
+from stoker.domain import text as domain_text
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import GatewayAddress
@@ -196,7 +196,7 @@ def _written(answer: Answer) -> str:
 
 def one_line(text: str, longest: int = LONGEST_QUOTE) -> str:
     """Text from elsewhere as part of a sentence."""
-    return sentences.one_line(text[: 4 * longest], longest)
+    return domain_text.one_line(text[: 4 * longest], longest)
 
 
 class GatewayState(StrEnum):

@@ -1,1 +1,1 @@
-"""Content."""
+"""Ignition files: projects, resource.json, tags, modules, and differences without meaning."""

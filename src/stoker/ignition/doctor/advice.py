@@ -1,6 +1,6 @@
 """What is wrong with a gateway and how it is mended, in the words of whoever runs the plant.
 
-Pure: `examining` asks and hands over what it heard. Every sentence says what was
+Pure: `checks` asks and hands over what it heard. Every sentence says what was
 found, every mend says where to click or what to write. The names of pages are those
 of the 8.3 gateway's own web pages.
 """
@@ -13,9 +13,9 @@ from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
 from stoker.ignition.client.address import PLAIN_PORT, TLS_PORT, GatewayAddress
-from stoker.ignition.client.responses import GatewayState, Presence
-from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth, older_than_the_api
 from stoker.ignition.client.designer_sessions import DesignerSession
+from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth, older_than_the_api
+from stoker.ignition.client.responses import GatewayState, Presence
 
 MOST_NAMES = 10
 

@@ -1,6 +1,6 @@
 """The checks of `stoker doctor` that concern a gateway, in the order in which things go wrong.
 
-Each check asks one thing and makes one finding; `diagnosing` knows what it means.
+Each check asks one thing and makes one finding; `advice` knows what it means.
 None of them changes anything on the gateway, except that a scan is asked for where
 that was wished. The first thing that is wrong ends it.
 """
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
-from stoker.ignition.doctor import advice as diagnosing
-from stoker.ignition.client.responses import NotOffered, Presence, one_line
+from stoker.ignition.client.api_key import KeyReader, name_of
 from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.inventory import GatewayInfo
-from stoker.ignition.client.api_key import KeyReader, name_of
+from stoker.ignition.client.responses import NotOffered, Presence, one_line
+from stoker.ignition.doctor import advice
 
 CONNECT_SECONDS = 5.0
 
@@ -44,7 +44,7 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         try:
             finding = await look(patient)
         except StokerError as error:
-            finding = diagnosing.trouble(name, error, patient.gateway.address)
+            finding = advice.trouble(name, error, patient.gateway.address)
         yield finding
         if finding.mark is Mark.WRONG:
             return
@@ -64,7 +64,7 @@ async def _address(patient: Patient) -> Finding:
     except (OSError, UnicodeError):
         raise _unreachable(patient, "its name is not known") from None
     addresses = sorted({str(one[4][0]) for one in found})
-    return Finding("address", Mark.WELL, f"{host} is {diagnosing.some(addresses)}")
+    return Finding("address", Mark.WELL, f"{host} is {advice.some(addresses)}")
 
 
 async def _port(patient: Patient) -> Finding:
@@ -84,11 +84,11 @@ async def _port(patient: Patient) -> Finding:
 async def _transport(patient: Patient) -> Finding:
     """The first request: it fails where the connection does."""
     patient.here = await patient.gateway.presence()
-    return diagnosing.transport(patient.gateway.address, patient.gateway.trust)
+    return advice.transport(patient.gateway.address, patient.gateway.trust)
 
 
 async def _ignition(patient: Patient) -> Finding:
-    return diagnosing.is_ignition(patient.here, patient.gateway.address)
+    return advice.is_ignition(patient.here, patient.gateway.address)
 
 
 async def _state(patient: Patient) -> Finding:
@@ -97,7 +97,7 @@ async def _state(patient: Patient) -> Finding:
 
 
 async def _version(patient: Patient) -> Finding:
-    return diagnosing.version(patient.here)
+    return advice.version(patient.here)
 
 
 async def _key(patient: Patient) -> Finding:
@@ -146,23 +146,23 @@ async def _scan_lock(patient: Patient) -> Finding:
 
 async def _projects(patient: Patient) -> Finding:
     names = sorted(await patient.gateway.project_names())
-    return Finding("projects", Mark.WELL, diagnosing.some(names) if names else "none yet")
+    return Finding("projects", Mark.WELL, advice.some(names) if names else "none yet")
 
 
 async def _modules(patient: Patient) -> Finding:
-    return diagnosing.modules(await patient.gateway.modules())
+    return advice.modules(await patient.gateway.modules())
 
 
 async def _restart(patient: Patient) -> Finding:
-    return diagnosing.restarts(await patient.gateway.pending_restarts())
+    return advice.restarts(await patient.gateway.pending_restarts())
 
 
 async def _redundancy(patient: Patient) -> Finding:
-    return diagnosing.redundancy(patient.info)
+    return advice.redundancy(patient.info)
 
 
 async def _designers(patient: Patient) -> Finding:
-    return diagnosing.designers(await patient.gateway.designers())
+    return advice.designers(await patient.gateway.designers())
 
 
 CHECKS: tuple[tuple[str, Callable[[Patient], Awaitable[Finding]]], ...] = (

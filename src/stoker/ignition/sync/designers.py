@@ -11,9 +11,8 @@ because a stream of them would otherwise put off the error for ever. It is remem
 beside the ledger, so that an agent which is started again every few minutes does not
 begin anew each time.
 
-A gateway that cannot be asked has no Designers that we know of; but one that has just
-been seen in a project is believed to be there still until the timeout has passed since
-then: Designers outlive a restart of their gateway.
+A gateway that does not list its Designers stops the change: an unknown Designer would lose
+its work. Only the policy `proceed` goes on without the list, and says so.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from dataclasses import dataclass, replace
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.git_objects import Held
 from stoker.domain.intent.policies import DesignerPolicy
 from stoker.domain.reasons import Reason
-from stoker.domain.git_objects import Held
+from stoker.ignition.client.designer_sessions import DesignerSession
 from stoker.ignition.client.gateway import Gateway, sentence
 from stoker.ignition.content.projects import PROJECTS
-from stoker.ignition.sync.state_files import Marks
-from stoker.ignition.client.designer_sessions import DesignerSession
 from stoker.ignition.sync.readiness import PAUSES, Readiness, persistently
+from stoker.ignition.sync.state_files import Marks
 
 MARK = "designers"
 MOST_WAITS = 500
@@ -72,9 +71,12 @@ class Designers:
         self._waits: dict[str, _Wait] | None = None
 
     async def hold(self, projects: frozenset[str]) -> tuple[Held, ...]:
-        """Those of the projects that have to wait; raises with the policy `fail` if there are any."""
+        """Those of the projects that have to wait; raises with the policy `fail` if there are any.
+
+        Raises too where the gateway does not list its Designers, unless the policy is `proceed`.
+        """
         self.warnings = ()
-        busy, asked = await self._busy(projects) if projects else ({}, True)
+        busy = await self._busy(projects) if projects else {}
         if self._policy is DesignerPolicy.FAIL and busy:
             raise Stalled(
                 f"{_told(busy)}, and the policy for Designer sessions is {self._policy}: nothing was written",
@@ -84,7 +86,7 @@ class Designers:
             if busy:
                 self.warnings += (f"{_told(busy)}; the sync went on, as its policy says",)
             busy = {}
-        self._remember(busy, asked=asked)
+        self._remember(busy)
         return tuple(Held(f"{PROJECTS}/{name}", _open(user), user) for name, user in sorted(busy.items()))
 
     def overdue(self, held: Sequence[Held]) -> Retry | None:
@@ -103,11 +105,10 @@ class Designers:
         if self._policy is DesignerPolicy.PROCEED or not projects:
             return None
         try:
-            busy = _opened(await self._gateway.designers() or (), projects)
+            busy = _opened(await self._listed(), projects)
         except StokerError as error:
             self._readiness.saw(error)
-            return None  # what can be said of that was said before
-        self._readiness.answered()
+            raise
         if not busy:
             return None
         return Retry(
@@ -122,7 +123,7 @@ class Designers:
         try:
             busy = _opened(await self._gateway.designers() or (), names)
         except StokerError:
-            return names <= self._last_seen(names).keys()
+            return False  # a pass says why
         waits, now = self._all(), self._clock.monotonic()
         waits.update({name: replace(waits[name], seen=now) for name in busy if name in waits})
         return names <= busy.keys()
@@ -132,21 +133,31 @@ class Designers:
         self._waits = {}
         self._marks.clear(MARK)
 
-    async def _busy(self, projects: frozenset[str]) -> tuple[Mapping[str, str], bool]:
-        """The projects that are open, with who has them, and whether the gateway said so just now."""
+    async def _busy(self, projects: frozenset[str]) -> Mapping[str, str]:
+        """The projects that are open, with who has them."""
         cautious = self._policy is not DesignerPolicy.PROCEED
+        pauses = PAUSES if cautious else ()
         try:
-            sessions = await persistently(
-                self._gateway.designers, self._clock, PAUSES if cautious else (), self._is_worth_waiting
-            )
+            sessions = await persistently(self._listed, self._clock, pauses, self._is_worth_waiting)
         except StokerError as error:
-            self._readiness.saw(error)
+            self._readiness.saw(error)  # not sooner: one that ran a moment ago is worth waiting for
+            if cautious:
+                raise
             self.warnings += (f"who has a project open in a Designer is not known: {sentence(error)}",)
-            return self._last_seen(projects), False
+            return {}
+        return _opened(sessions, projects)
+
+    async def _listed(self) -> Sequence[DesignerSession]:
+        """Every Designer; raises where the gateway does not list them."""
+        sessions = await self._gateway.designers()
         if sessions is None:
-            self.warnings += ("who has a project open in a Designer is not known: this gateway does not say",)
-            return {}, True
-        return _opened(sessions, projects), True
+            raise Stalled(
+                f"the gateway at {self._gateway.address} does not list its Designers, so a project that a "
+                "Designer has open cannot be spared",
+                reason=Reason.DESIGNERS_UNKNOWN,
+            )
+        self._readiness.answered()
+        return sessions
 
     def _is_worth_waiting(self, error: StokerError) -> bool:
         """A gateway that answers with an error, or has run a moment ago, may have Designers in it."""
@@ -154,15 +165,7 @@ class Designers:
             error.reason is Reason.GATEWAY_UNREACHABLE and self._readiness.running is True
         )
 
-    def _last_seen(self, projects: frozenset[str]) -> Mapping[str, str]:
-        now = self._clock.monotonic()
-        return {
-            name: wait.user
-            for name, wait in self._all().items()
-            if name in projects and now - wait.seen < self._timeout
-        }
-
-    def _remember(self, busy: Mapping[str, str], *, asked: bool) -> None:
+    def _remember(self, busy: Mapping[str, str]) -> None:
         """These wait, and no others: a change that is still to be made is part of every plan."""
         before, now = self._all(), self._clock.monotonic()
         waits = {}
@@ -170,7 +173,7 @@ class Designers:
             wait = before.get(name)
             if wait is None or now - wait.seen > self._timeout + FORGOTTEN_AFTER:
                 wait = _Wait(now, now, user)
-            waits[name] = _Wait(wait.since, now if asked else wait.seen, user)
+            waits[name] = _Wait(wait.since, now, user)
         if waits != before:
             self._waits = waits
             self._save(waits)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from stoker.domain.errors import StokerError
-from stoker.domain.reasons import Reason
 from stoker.domain.git_objects import Note
+from stoker.domain.reasons import Reason
 from stoker.ignition.client.gateway import Gateway, sentence
 from stoker.ignition.sync.pending_work import Debt, ScanDebt
+from stoker.ignition.sync.readiness import Patience, Readiness
 from stoker.ignition.sync.restart import Restarting
 from stoker.ignition.sync.scan_and_lock import Scanner
 from stoker.ignition.sync.verify import Failure, Failures, ReadBack, Verifying
-from stoker.ignition.sync.readiness import Patience, Readiness
 from stoker.telemetry import tracing
 
 SCAN = "scan"
@@ -86,7 +86,7 @@ class Paying:
         self._patience.failed()
         if self._patience.exhausted:
             attempts = f"the gateway has not done its part in {self._patience.failures} attempts"
-            payment.warnings += (f"{attempts}; files go on without it, and it is asked again every minute",)
+            payment.warnings += (f"{attempts}; it is asked again every minute",)
 
     async def _restart(self, debt: Debt, payment: Payment) -> None:
         """For modules; asked for once, and not again if it takes longer than we wait."""

@@ -19,12 +19,18 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
-from stoker.ignition.client.responses import NotOffered
 from stoker.ignition.client.gateway import Gateway, sentence
-from stoker.ignition.sync.state_files import LARGEST, Marks
+from stoker.ignition.client.responses import NotOffered
 from stoker.ignition.content.modules import known_among
-from stoker.ignition.content.tags import SYSTEM_PROVIDER, leaves_only, of_mqtt_engine, parents_of, without_providers
+from stoker.ignition.content.tags import (
+    SYSTEM_PROVIDER,
+    leaves_only,
+    of_mqtt_engine,
+    parents_of,
+    without_providers,
+)
 from stoker.ignition.sync.readiness import Readiness
+from stoker.ignition.sync.state_files import LARGEST, Marks
 from stoker.telemetry.logs import get_logger
 
 MARK = "told"

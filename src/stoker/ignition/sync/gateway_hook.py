@@ -5,17 +5,21 @@ scan locks are taken and Perspective sessions are cleared; then the files change
 them come a restart if there are new modules, the scans, and the reading back. Each step
 has its own module; this one puts them in order and keeps the outcome for the status.
 
+The gateway is asked first. One that does not answer, rejects the key or does not list its
+Designers stops the pass before the first byte; so do a Designer in a project (with the
+policy `fail`, or one that stayed too long when there is nothing else to do, or that came
+while contents were fetched) and a scan lock of another client, because a scan of ours
+would end it. A gateway that has never been started cannot answer: before its first boot
+files are written without it.
+
 Applied and verified are two words: the gateway accepted the scan, and it shows what
-it should. A gateway that is down, starting or refuses the key never keeps files from
-being written: what it has to do stays owed, on the data volume, and `settle` asks
-again until it is done. Two things do stop a pass before the first byte: a Designer in a
-project (with the policy `fail`, or one that stayed too long when there is nothing else
-to do, or that came while contents were fetched), and a scan lock in somebody else's
-hands, because a scan of ours would end it.
+it should. What it could not do once files are in place stays pending on the data volume,
+and `settle` asks again until it is done.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -23,27 +27,31 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.errors import StokerError
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import IgnitionPolicy, ScanOrder
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.reasons import Reason
+from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import Plan
-from stoker.ignition.sync.designers import Designers
 from stoker.ignition.client.gateway import Gateway, sentence
 from stoker.ignition.client.inventory import GatewayInfo
-from stoker.ignition.content.projects import Touched
-from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.client.responses import LockRefused
 from stoker.ignition.content.modules import modules_changed
-from stoker.ignition.sync.pending_work import Debt, ScanDebt
+from stoker.ignition.content.projects import Touched
+from stoker.ignition.sync.designers import Designers
 from stoker.ignition.sync.finish_pending import Paying
+from stoker.ignition.sync.first_boot import LOOKS, FirstBoot, never_started
+from stoker.ignition.sync.gateway_filter import Survey
+from stoker.ignition.sync.pending_work import Debt, ScanDebt
 from stoker.ignition.sync.perspective import Disturbed, Perspective
+from stoker.ignition.sync.readiness import GRACE_SECONDS, Patience, Readiness
 from stoker.ignition.sync.restart import Restarting
 from stoker.ignition.sync.scan_and_lock import HELD, Answered, Scanner, hold_seconds
-from stoker.ignition.sync.gateway_filter import Survey
+from stoker.ignition.sync.state_files import Marks
 from stoker.ignition.sync.verify import Failures, Verifying
-from stoker.ignition.sync.readiness import GRACE_SECONDS, Patience, Readiness
 
-FIRST_BOOT = "first-boot"
+WAY_AROUND = "to write files without asking the gateway use --files-only, or spec.gateway.filesOnly"
 
 
 class Change(Protocol):
@@ -53,6 +61,8 @@ class Change(Protocol):
     def plan(self) -> Plan: ...
     @property
     def initial(self) -> bool: ...
+    @property
+    def before(self) -> Ledger | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +114,13 @@ class Attending:
         self.initial = False
         """Set by the owner before a pass: the gateway has not been started, so nothing is asked of it."""
         self.outcome = GatewayOutcome(trust=gateway.trust)
+        self._unstarted = False
+        self._data_dir = options.data_dir
         self._gateway = gateway
         self._clock = clock
-        self._marks = marks
         self._debts = ScanDebt(marks)
         self._readiness = Readiness(gateway, clock)
+        self.first_boot = FirstBoot(marks, self._readiness)
         self._survey = Survey(gateway, self._readiness, marks, policy, clock)
         self._patience = Patience(clock)
         self._designers = Designers(
@@ -159,7 +171,7 @@ class Attending:
 
     def commissioned(self) -> None:
         """The second sync was made."""
-        self._marks.clear(FIRST_BOOT)
+        self.first_boot.over()
 
     async def fitting(self, files: FilesIntent, *, dry_run: bool) -> FilesIntent:
         """The files as this gateway shall have them; without what modules or other providers bring."""
@@ -168,16 +180,19 @@ class Attending:
         return fit
 
     async def hold(self, change: Change) -> tuple[Held, ...]:
-        """The places that somebody works in; raises, nothing written, where the policy says so."""
+        """The places that a Designer has open.
+
+        Raises, nothing written, where the policy says so and where the gateway cannot be asked.
+        """
         self._before = ()
         self._tell(held=())
+        self._unstarted = self.initial
         if self.initial:
             self._designers.forget()
             return ()
         touched = Touched.by(change.plan)
         try:
-            held = await self._designers.hold(touched.projects)
-            self._before = self._designers.warnings
+            held = await self._asked_first(change, touched)
             self._tell(held=held)
             late = self._designers.overdue(held)
             if late is not None and len(held) == len(touched.projects) and not touched.elsewhere:
@@ -208,6 +223,7 @@ class Attending:
     async def settle(self) -> tuple[Note, ...]:
         """What an earlier pass still owes: asked again after growing pauses, told from memory before."""
         debt = self._debts.owed()
+        self._patience.longest = LOOKS if self.awaits_first_boot else math.inf
         if self.initial:
             return () if debt is None else self._leave_to_first_boot(debt)
         if debt is None:
@@ -229,7 +245,38 @@ class Attending:
     @property
     def awaits_first_boot(self) -> bool:
         """The gateway has files and has never run with them: what it makes of them is nobody's change."""
-        return self._marks.read(FIRST_BOOT) is not None
+        return self.first_boot.awaited
+
+    async def _asked_first(self, change: Change, touched: Touched) -> tuple[Held, ...]:
+        """The projects that Designers have open, from a gateway that runs and accepts the key."""
+        try:
+            held = await self._designers.hold(touched.projects)
+            self._before = self._designers.warnings
+            await self._readiness.confirmed()
+        except StokerError as error:
+            if error.reason is Reason.GATEWAY_UNREACHABLE and self._never_started(change):
+                self._unstarted = True
+                return ()
+            if error.reason is Reason.DESIGNER_SESSION_ACTIVE:
+                raise
+            raise _not_written(await self._diagnosed(error)) from error
+        return held
+
+    async def _diagnosed(self, error: StokerError) -> StokerError:
+        """What the gateway says of its state: one that has faulted answers 503 as one that starts does."""
+        if error.reason is not Reason.GATEWAY_STARTING:
+            return error
+        try:
+            await self._readiness.check()
+        except StokerError as told:
+            return told
+        return error
+
+    def _never_started(self, change: Change) -> bool:
+        """Whether the gateway is silent because it has never been started with this data folder."""
+        if change.before is not None and not self.awaits_first_boot:
+            return False
+        return never_started(self._data_dir, change.before)
 
     async def _prepare(self, change: Change, touched: Touched) -> None:
         """Everything between the last guard and the first byte."""
@@ -237,30 +284,28 @@ class Attending:
         self.outcome = GatewayOutcome(held=self.outcome.held)
         self._tell()
         debt = Debt(True, touched.gone, frozenset(modules_changed(change.plan)))
-        if self.initial:
-            self._readiness.not_started()
+        if self._unstarted:
+            if self.initial:
+                self._readiness.not_started()
+            if change.initial:
+                self.first_boot.expect()
         else:
             debt = await self._take_over(len(change.plan.actions), touched, debt)
-        # A gateway that runs has been through its first boot, whoever set it up.
-        if change.initial and self._readiness.running is False:
-            self._marks.write(FIRST_BOOT)
         self._debts.incur(debt)
 
     async def _take_over(self, actions: int, touched: Touched, debt: Debt) -> Debt:
         """Lock, and clear the sessions; what will be owed from now on, with what is known only now."""
         self._readiness.doubt()
-        if (newcomer := await self._designers.opened_since(touched.projects)) is not None:
-            raise newcomer
         try:
+            newcomer = await self._designers.opened_since(touched.projects)
             await self._readiness.confirmed()
+            lock = await self._lock(actions) if newcomer is None else ""
+        except LockRefused:
+            raise
         except StokerError as error:
-            self._tell(lock=f"not taken: {sentence(error)}")
-            return debt
-        before = self._debts.owed()
-        if before is not None:
-            self._scanner.left_behind(before.lock_ends - self._clock.now().timestamp())
-        besides = self._perspective.seconds + GRACE_SECONDS
-        lock = await self._scanner.lock(hold_seconds(actions, besides))
+            raise _not_written(error) from error
+        if newcomer is not None:
+            raise newcomer
         self._tell(lock=lock)
         if lock == HELD:
             self._readiness.answered()
@@ -273,6 +318,12 @@ class Attending:
         if self._scanner.lock_left:
             debt = replace(debt, lock_ends=self._clock.now().timestamp() + self._scanner.lock_left)
         return debt
+
+    async def _lock(self, actions: int) -> str:
+        before = self._debts.owed()
+        if before is not None:
+            self._scanner.left_behind(before.lock_ends - self._clock.now().timestamp())
+        return await self._scanner.lock(hold_seconds(actions, self._perspective.seconds + GRACE_SECONDS))
 
     async def _quarantined(self) -> frozenset[str] | None:
         try:
@@ -315,3 +366,11 @@ class Attending:
         """The outcome with these news; what is warned of follows from the moments that it was said in."""
         warnings = tuple(dict.fromkeys((*self._survey.warnings, *self._before, *self._since)))
         self.outcome = replace(self.outcome, **news, trust=self._gateway.trust, warnings=warnings)
+
+
+def _not_written(error: StokerError) -> StokerError:
+    """The same consequence, with what it means for the files and the way around it."""
+    message = f"nothing was written: {error.message}; {WAY_AROUND}"
+    if isinstance(error, Stalled):
+        return Stalled(message, reason=error.reason)
+    return Retry(message, after=error.after if isinstance(error, Retry) else None, reason=error.reason)

@@ -1,10 +1,16 @@
-"""People who look at a project while it changes: told, given a moment, and sent away if need be.
+"""Perspective sessions of projects that change: counted, and closed only where the policy asks for it.
 
 Comes just before files change, when the scan lock is held and nothing can stop the
 change any more, and only for projects that really change, with those that inherit
-from them. `graceful` shows a message, waits a little and closes what is left;
-`immediate` closes at once; `none` only counts. Nothing that goes wrong here stops a
-sync: it is told as a warning.
+from them.
+
+    none      counts; sessions refresh themselves when the project has changed
+    graceful  shows a message, waits, and closes only sessions that got the message
+    close     waits, and closes what is left with a message in the same request
+
+Ignition 8.3 has no request that only shows a message, so `graceful` leaves every session open
+there and warns. It must never close a session that was not warned, and nothing that fails here
+stops a sync: it is a warning.
 """
 
 from __future__ import annotations
@@ -17,10 +23,10 @@ from pathlib import Path
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.policies import PerspectivePolicy
-from stoker.ignition.client.responses import NotOffered
-from stoker.ignition.client.gateway import Gateway, sentence
-from stoker.ignition.content.projects import with_heirs
 from stoker.ignition.client.designer_sessions import PerspectiveSession
+from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.client.responses import NotOffered
+from stoker.ignition.content.projects import with_heirs
 from stoker.telemetry.logs import get_logger
 
 GRACE_SECONDS = 10.0
@@ -60,7 +66,7 @@ class Perspective:
     @property
     def seconds(self) -> float:
         """How long `clear` takes at most, when the gateway answers."""
-        return GRACE_SECONDS if self._policy is PerspectivePolicy.GRACEFUL else 0.0
+        return 0.0 if self._policy is PerspectivePolicy.NONE else GRACE_SECONDS
 
     async def clear(self, projects: frozenset[str]) -> Disturbed:
         """Do with the sessions of these projects what the policy says."""
@@ -70,7 +76,7 @@ class Perspective:
         except StokerError as error:
             return Disturbed(warnings=(f"Perspective sessions are not known: {sentence(error)}",))
         if sessions is None:
-            forced = self._policy is PerspectivePolicy.IMMEDIATE
+            forced = self._policy is PerspectivePolicy.CLOSE
             unknown = "Perspective sessions were not closed: this gateway does not list them"
             return Disturbed(warnings=(unknown,) if forced else ())
         longest = max((one.uptime for one in sessions), default=0.0)
@@ -89,13 +95,14 @@ class Perspective:
     ) -> tuple[Sequence[PerspectiveSession], tuple[str, ...]]:
         """Those that were closed, and what did not work."""
         troubles: list[StokerError] = []
-        left = sessions
-        if self._policy is PerspectivePolicy.GRACEFUL:
-            told = await self._each(
-                sessions, lambda one: self._gateway.message_session(one.id, COMING), troubles
-            )
-            if told:
-                left = await self._wait(sessions, projects)
+        warned = await self._each(
+            sessions, lambda session: self._gateway.message_session(session.id, COMING), troubles
+        )
+        closing = sessions if self._policy is PerspectivePolicy.CLOSE else warned
+        if unwarned := len(sessions) - len(closing):
+            open_still = f"{unwarned} of {len(sessions)} were left open: this gateway showed them no message"
+            troubles.append(NotOffered(open_still))
+        left = await self._wait(closing, projects) if closing else ()
         closed = await self._each(left, lambda one: self._gateway.close_session(one.id, CLOSED), troubles)
         # One that went away by itself meanwhile is answered as if there was no such path.
         stays = len(left) - len(closed)

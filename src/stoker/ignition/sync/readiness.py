@@ -2,8 +2,7 @@
 
 A gateway that has just come up is left alone for its first seconds: scans that come
 while it still loads are lost, or race with what it does by itself. One that does not
-answer is asked again after growing pauses. Nothing here ever keeps files from being
-written: what waits is what the gateway should do with them.
+answer is asked again after growing pauses.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ BOOT_SECONDS = 300.0
 """How long a gateway that was let go may take until it listens; silent for longer, something is wrong."""
 FRESH_SECONDS = 5.0
 """How long an answer tells that the gateway runs; each question more is a moment that files wait for."""
+WATCHED_SECONDS = 30.0
+"""A gateway that did not run so long ago, and runs now, has come up in between: its start was watched."""
 TOLD_SECONDS = 600.0
 """How long what it said of itself is believed, as long as it answers."""
 PAUSES = (5.0, 10.0, 30.0, 60.0)
@@ -51,6 +52,7 @@ class Readiness:
         self._clock = clock
         self.came_up: float | None = None
         """When its start was seen; None while it does not run, and for one that ran when we came."""
+        self._seen_down = -math.inf
         self._awaited_until = self._answered = self._told = -math.inf
 
     @property
@@ -59,6 +61,14 @@ class Readiness:
         if self.came_up is None:
             return 0.0
         return max(0.0, self.came_up + GRACE_SECONDS - self._clock.monotonic())
+
+    @property
+    def start_was_watched(self) -> bool:
+        """Whether it came up a moment ago, and was seen not to run just before that."""
+        if self.came_up is None:
+            return False
+        soon = self._clock.monotonic() - self.came_up <= GRACE_SECONDS + WATCHED_SECONDS
+        return soon and self.came_up - self._seen_down <= WATCHED_SECONDS
 
     async def check(self) -> GatewayInfo:
         """Ask; raises with the first thing that is wrong."""
@@ -105,6 +115,7 @@ class Readiness:
 
     def not_running(self) -> None:
         self.running, self.came_up, self._answered = False, None, -math.inf
+        self._seen_down = self._clock.monotonic()
 
     def not_started(self) -> None:
         """It waits for us, and will come up from now on: for a while nobody has to wonder about silence."""
@@ -122,6 +133,8 @@ class Patience:
 
     def __init__(self, clock: Clock, pauses: Sequence[float] = PAUSES) -> None:
         self.failures = 0
+        self.longest = math.inf
+        """No pause is longer: a first boot is looked at often, to see the moment in which it ends."""
         self._clock = clock
         self._pauses = pauses
         self._next = 0.0
@@ -133,12 +146,12 @@ class Patience:
     @property
     def exhausted(self) -> bool:
         """Whether all pauses were tried: from now on it is told as something that lasts."""
-        return self.failures > len(self._pauses)
+        return self.failures > len(self._pauses) and self.longest == math.inf
 
     def failed(self) -> None:
         self.failures += 1
         pause = self._pauses[min(self.failures, len(self._pauses)) - 1]
-        self._next = self._clock.monotonic() + pause
+        self._next = self._clock.monotonic() + min(pause, self.longest)
 
     def succeeded(self) -> None:
         self.failures = 0

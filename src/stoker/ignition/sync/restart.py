@@ -14,8 +14,8 @@ from collections.abc import Collection
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
-from stoker.ignition.client.responses import NotOffered
 from stoker.ignition.client.gateway import Gateway, sentence
+from stoker.ignition.client.responses import NotOffered
 from stoker.ignition.sync.readiness import Readiness
 
 LONGEST_SECONDS = 180.0

@@ -16,8 +16,9 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.failpoints import reached
 from stoker.domain.intent.policies import ScanOrder
-from stoker.ignition.client.responses import LockRefused, NotOffered
+from stoker.domain.reasons import Reason
 from stoker.ignition.client.gateway import Gateway, ScanKind, sentence
+from stoker.ignition.client.responses import LockRefused, NotOffered
 from stoker.ignition.sync.readiness import persistently
 from stoker.telemetry.logs import get_logger
 
@@ -61,7 +62,11 @@ class Scanner:
         self._ours_until: dict[ScanKind, float] = {}
 
     async def lock(self, seconds: int) -> str:
-        """Take the locks: `held`, or why there is none. Raises, and has none, if somebody else has one."""
+        """Take the locks: `held`, or why there is none.
+
+        Raises, and has none, if another client holds one, and where the gateway rejects the key or
+        does not answer: whoever cannot lock for that reason cannot scan either.
+        """
         try:
             for kind in self._kinds:
                 await self._hold(kind, seconds)
@@ -71,6 +76,9 @@ class Scanner:
         except NotOffered:
             return "not offered by this gateway"
         except StokerError as error:
+            if error.reason is not Reason.GATEWAY_ERROR:
+                await self._let_go()
+                raise
             return f"not taken: {sentence(error)}"
         return HELD
 

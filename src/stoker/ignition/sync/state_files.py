@@ -10,17 +10,18 @@ that is not as we write them counts as empty, never as an error.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stoker.domain.errors import Retry
+from stoker.domain.errors import Misconfigured, Retry
 from stoker.domain.failpoints import reached
 from stoker.domain.reasons import Reason
 
 LARGEST = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Marks:
@@ -38,12 +39,29 @@ class Marks:
         return None
 
     def write(self, name: str, content: bytes = b"") -> None:
-        if self.read(name) == content:
-            return
+        if self.read(name) != content:
+            self._replace(name, content)
+
+    def write_secret(self, name: str, content: bytes) -> None:
+        """As `write`, only where no other user can read it; raises where another user owns the folder."""
+        with suppress(FileExistsError):
+            self._place.mkdir(mode=0o700)
+        with self._opened() as state:
+            folder = os.fstat(state)
+            if folder.st_uid != os.geteuid() or stat.S_IMODE(folder.st_mode) & 0o077:
+                raise Misconfigured(
+                    f"{self._place} is owned or can be read by another user, so {name} is not written there; "
+                    f"run `chown {os.geteuid()}` and `chmod 700` on it, or keep the secret elsewhere"
+                )
+        self._replace(name, content)
+
+    def _replace(self, name: str, content: bytes) -> None:
         with suppress(FileExistsError):
             self._place.mkdir(mode=0o700)
         with self._opened() as state:
             reached("mark.write.before")
+            with suppress(FileNotFoundError):  # of an earlier process, or with another user's rights on it
+                os.unlink(f"{name}.new", dir_fd=state)
             with os.fdopen(os.open(f"{name}.new", _WRITE, 0o600, dir_fd=state), "wb") as file:
                 file.write(content)
                 file.flush()

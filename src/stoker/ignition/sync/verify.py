@@ -20,8 +20,8 @@ from typing import NamedTuple
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import Note
-from stoker.ignition.client.responses import NotOffered
 from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.client.responses import NotOffered
 from stoker.ignition.content.projects import PROJECTS, names_of, project_folders, tag_provider_folders
 from stoker.ignition.sync.pending_work import Debt
 
