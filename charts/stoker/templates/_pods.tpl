@@ -61,10 +61,26 @@ env:
 {{- end -}}
 {{- end -}}
 
+{{/* Arguments of controller and reverser: which addresses resources may name. */}}
+{{- define "stoker.egress.args" -}}
+{{- range .Values.egress.allow }}
+- {{ printf "--egress-allow=%s" . | quote }}
+{{- end }}
+{{- range .Values.egress.clusterRanges }}
+- {{ printf "--egress-cluster-range=%s" . | quote }}
+{{- end }}
+{{- end -}}
+
 {{/* Arguments for the variables of agents, the same for who injects them and who finds the outdated. */}}
 {{- define "stoker.agent.env" -}}
 {{- range $name, $value := include "stoker.tracing" . | fromYaml }}
 - {{ printf "--agent-env=%s=%s" $name $value | quote }}
+{{- end }}
+{{- with .Values.egress.allow }}
+- {{ printf "--agent-env=STOKER_EGRESS_ALLOW=%s" (join "," .) | quote }}
+{{- end }}
+{{- with .Values.egress.clusterRanges }}
+- {{ printf "--agent-env=STOKER_EGRESS_CLUSTER_RANGES=%s" (join "," .) | quote }}
 {{- end }}
 {{- with .Values.audit.syslog }}
 {{- if .address }}

@@ -66,6 +66,15 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
+{{- if .Values.reverser.controller.includeSecrets }}
+{{- /* Secrets that these name are not written, whatever a destination's secretPolicy says. */}}
+- apiGroups: [stoker.io]
+  resources: [stokers, syncprofiles]
+  verbs: [list, watch]
+- apiGroups: [sync.ignition.io]
+  resources: [ignitionsyncs, ignitionsyncbases]
+  verbs: [list, watch]
+{{- end }}
 {{- end -}}
 
 {{/* What has no namespace: rules for the cluster, which kinds there are, namespaces, whose labels rules ask

@@ -1,1 +1,1 @@
-"""The custom resources as typed models, and the CRDs and reference pages generated from them."""
+"""The custom resources: typed models, their translation to intents, and the CRDs generated from them."""

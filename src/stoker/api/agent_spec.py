@@ -15,12 +15,13 @@ from typing import Any
 
 import msgspec
 
-from stoker.api.to_intent import MODELS, settle
-from stoker.api.spec.delivery import Deployment
+from stoker.api.kinds.resource import Resource
 from stoker.api.manifests.codec import decode as decode_block
 from stoker.api.manifests.codec import explained, from_wire
-from stoker.api.kinds.resource import Resource
 from stoker.api.meta import ObjectMeta
+from stoker.api.spec.delivery import Deployment, DeploymentStage
+from stoker.api.spec.policies import Approval
+from stoker.api.to_intent import MODELS, settle
 from stoker.domain.errors import InvalidValue, Wait
 from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.intent.source import AuthKind
@@ -36,8 +37,6 @@ _BARE = frozenset({"approved-by", "approved-at", "approved-ref", "approved-plan"
 # The controller's own business. Alarms may name an address that is a secret, which no ConfigMap may hold.
 _NOT_FOR_AGENTS = (
     "alerting",
-    "approval",
-    "deployment",
     "polling",
     "rate_limit",
     "rollback",
@@ -88,12 +87,32 @@ def encode(spec: AgentSpec) -> str:
     )
     known: Any = resource  # every kind among MODELS has a spec
     dropped: dict[str, Any] = dict.fromkeys(name for name in _NOT_FOR_AGENTS if hasattr(known.spec, name))
-    if known.spec.deployment is not None and known.spec.deployment.auto_rollback is not None:
-        dropped["deployment"] = Deployment(auto_rollback=known.spec.deployment.auto_rollback)
+    dropped |= {"approval": _approval(known.spec.approval), "deployment": _deployment(known.spec.deployment)}
     lean = msgspec.structs.replace(known.spec, **dropped)
     wire = msgspec.json.encode(msgspec.structs.replace(known, metadata=told, spec=lean, status=None))
     envelope = _Envelope(VERSION, msgspec.Raw(wire), spec.cluster_name, spec.alone, spec.require_known_hosts)
     return msgspec.json.encode(envelope).decode()
+
+
+def _approval(block: Approval | None) -> Approval | None:
+    """Whether agents have to wait for a release; who is asked, and where, is the controller's business."""
+    return Approval(required=True) if block is not None and block.required else None
+
+
+def _deployment(block: Deployment | None) -> Deployment | None:
+    """When a change is taken back, and which gateways have to wait for a release."""
+    if block is None:
+        return None
+    stages = tuple(
+        DeploymentStage(name=stage.name, gateways=stage.gateways, require_approval=True)
+        for stage in block.stages or ()
+        if stage.require_approval
+    )
+    if not stages and block.auto_rollback is None:
+        return None
+    return Deployment(
+        strategy="canary" if stages else None, stages=stages or None, auto_rollback=block.auto_rollback
+    )
 
 
 def decode(text: str) -> AgentSpec:

@@ -24,14 +24,14 @@ SYNC: Mapping[str, Value] = {
     "gateway.tls": True,
     "gateway.apiKeyHeader": "X-Ignition-API-Token",
     "gateway.insecureSkipVerify": False,
+    "gateway.filesOnly": False,
     "gateway.scanOrder": "projectsFirst",
     "polling.enabled": True,
     "polling.interval": "60s",
     "webhook.enabled": True,
     "webhook.port": 8443,
-    "webhook.allowedRefs": ("*",),
     "excludePatterns": ("**/.git/", "**/.gitkeep", "**/.resources/**"),
-    "orphans": "mirror",
+    "orphans": "owned",
     "deletionBudget.files": 50,
     "deletionBudget.percent": 50,
     "normalize.systemName": False,
@@ -40,7 +40,7 @@ SYNC: Mapping[str, Value] = {
     "validation.webhook.timeout": "10s",
     "ignition.designerSessionPolicy": "wait",
     "ignition.designerSessionTimeout": "5m",
-    "ignition.perspectiveSessionPolicy": "graceful",
+    "ignition.perspectiveSessionPolicy": "none",
     "ignition.redundancyRole": "",
     "ignition.peerGatewayName": "",
     "ignition.binaryPolicy": "allow",
@@ -99,7 +99,6 @@ CONTENT: Mapping[str, Value] = {
     "shared.scripts.enabled": True,
     "shared.udts.enabled": True,
     "shared.modules.enabled": True,
-    "additionalFiles[].type": "file",
 }
 
 BUILT_IN: Mapping[str, Mapping[str, Value]] = {

@@ -3,7 +3,7 @@
 Every object of a manifest is a `Block`; every field carries its description,
 its limits and its rules beside it, so that the Python type, the schema in the
 CRD, `kubectl explain` and the reference page cannot disagree: the last three are
-generated from the first (`schema.py`, `reference.py`).
+generated from the first (`schema.py`, `codegen/reference_page.py`).
 
 A field that may be left out is `X | None = None` and stays absent when written
 back. The few fields whose default the API server itself fills in say

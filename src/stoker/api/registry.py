@@ -129,7 +129,7 @@ _RULE_CONDITIONS: dict[str, str] = {
     Type.READY: "The selected objects are watched and written.",
     Type.STALLED: "A person has to act; Ready is False with the same reason.",
     Type.RECONCILING: "Work is going on.",
-    Type.ACCESS_DENIED: "Its destination or repository is in a namespace that the installation forbids.",
+    Type.ACCESS_DENIED: "Its destination or repository is in another namespace and does not allow this one.",
     Type.WATCH_ERRORED: "A watch fails and is being tried again.",
     Type.DISCOVERY_DEGRADED: "The API server could not tell about all of the selected resources.",
     Type.REPO_PUSH_FAILED: "The last push failed and is being tried again.",
@@ -161,7 +161,7 @@ KINDS: tuple[Kind, ...] = (
         annotations={
             ignitionsync.ALLOWED_NAMESPACES: (
                 "Namespaces whose resources may inherit from this base, separated by commas, or *. "
-                "Without it every namespace may, and an event on the resource says so."
+                "Without it only resources of its own namespace may."
             )
         },
         notes=(
@@ -237,8 +237,12 @@ KINDS: tuple[Kind, ...] = (
             Type.LEASE_NOT_ACQUIRED: "Another replica, or nobody, writes this branch.",
             Type.MARKER_CONFLICT: "The owner's marker differs or could not be written.",
             Type.SECRETS_IN_CLEAR: "Secrets are written without encryption.",
+            Type.SECRETS_EXCLUDED: "Secrets are not written, by spec.secretPolicy or by the installation.",
         },
-        annotations={},
+        annotations={
+            f"{destinations.GROUP}/approved-plan": "Digest of held deletions (status, heldDeletions) "
+            "that may go ahead; several are separated by commas.",
+        },
     ),
     Kind(
         model=watchrules.WatchRule,

@@ -233,6 +233,17 @@ RelativePath = Annotated[
         least=1,
     ),
 ]
+DestinationPath = Annotated[
+    str,
+    text(
+        1024,
+        without(
+            r"^/|:|(^|/)\.\.(/|$)|[\\\x00-\x1f\x7f]",
+            "must be a relative path without '..', ':', a backslash or a leading '/'; templates are allowed",
+        ),
+        least=1,
+    ),
+]
 CleanPath = Annotated[
     str,
     text(

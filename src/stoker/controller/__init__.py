@@ -1,4 +1,5 @@
-"""Git to gateways, seen from the cluster: what happens to a resource, as a visible list of steps.
+"""The controller: reconciles resources into ConfigMaps, RBAC and status for their gateways.
 
-It wires other rooms together and holds no algorithm of its own.
+`steps` is the visible list of what a reconcile does. This package wires others
+together; decisions are in pure modules of its subpackages.
 """

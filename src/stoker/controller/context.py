@@ -7,11 +7,11 @@ from typing import TypeVar
 
 from stoker.api.spec.status import SyncStatus
 from stoker.controller.bidirectional.types import Accepted
-from stoker.controller.ref_resolution.lookup import Answer
-from stoker.controller.owned.metadata import Delivery
-from stoker.controller.rollout import Release
 from stoker.controller.cache.gateways import Fleet
 from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.owned.metadata import Delivery
+from stoker.controller.ref_resolution.lookup import Answer
+from stoker.controller.rollout import Release
 from stoker.controller.spec.effective_ref import Effective
 from stoker.controller.spec.load import Understood
 from stoker.domain.errors import StokerError

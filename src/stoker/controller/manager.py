@@ -19,35 +19,35 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from stoker.api.to_intent import NO_DEFAULTS
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.api.to_intent import NO_DEFAULTS
 from stoker.controller.alerting.send import PAGERDUTY
-from stoker.controller.ref_resolution.resolver import GIT_TIMEOUT
-from stoker.controller.wiring import Term, Work, build_work
-from stoker.controller.finalizer.orphaned import Leftovers, manager_of
-from stoker.controller.owned.metadata import Installation
-from stoker.controller.owned.stale_sidecars import SidecarOf
-from stoker.controller.owned.configmaps import FORGET_AFTER
-from stoker.controller.owned.shared_volume import Fetcher
 from stoker.controller.cache.handlers import Concerns, References, Sink
-from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.cache.informers import Observed, Scope
+from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.finalizer.orphaned import Leftovers, manager_of
+from stoker.controller.owned.configmaps import FORGET_AFTER
+from stoker.controller.owned.metadata import Installation
+from stoker.controller.owned.shared_volume import Fetcher
+from stoker.controller.owned.stale_sidecars import SidecarOf
+from stoker.controller.ref_resolution.resolver import GIT_TIMEOUT
 from stoker.controller.sharding.division import SHARDS, Division, lease_name
 from stoker.controller.sharding.peers import Lookout, shard_readings
 from stoker.controller.status.metrics import Meter
 from stoker.controller.status.status import Listener
+from stoker.controller.wiring import Term, Work, build_work
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.shards import ALL, Shard
 from stoker.git.process.runner import GitRunner
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.runtime.controller import PASS_TIMEOUT
 from stoker.kube.leader.elector import Elector
 from stoker.kube.leader.fencing import FencedClient, Leadership
 from stoker.kube.leader.lease import Terms, unique_identity
-from stoker.kube.runtime.workqueue import QueueDepth, WorkQueue
+from stoker.kube.runtime.controller import PASS_TIMEOUT
 from stoker.kube.runtime.process import Part, Unit
+from stoker.kube.runtime.workqueue import QueueDepth, WorkQueue
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.health import Health
 from stoker.telemetry.metrics import Metrics, Reading
@@ -74,6 +74,8 @@ class Settings:
     """Namespaces whose resources are worked on; none named means all."""
     labels: str = ""
     """A selector that resources must fit."""
+    finalizers: bool = True
+    """Whether resources get a finalizer; not where the controller's rights end with their namespace."""
     workers: int = 5
     git_timeout: float = GIT_TIMEOUT
     require_known_hosts: bool = False
@@ -234,6 +236,7 @@ class Operator:
             pagerduty_url=settings.pagerduty_url,
             audit_events=settings.audit_events,
             labels=settings.labels,
+            finalizers=settings.finalizers,
             manager=settings.manager,
             fetcher=None if self._seams.fetcher is None else self._seams.fetcher(observed, fenced),
         )

@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from stoker.domain.cycles import refuse_cycle
-from stoker.api.to_intent.pod_facts import Key
 from stoker.api.kinds.stoker import SyncProfile, SyncProfileStatus
-from stoker.controller.rollout import all_before, why_waiting
+from stoker.api.to_intent.pod_facts import Key
 from stoker.controller.cache.gateways import Neighbour
-from stoker.controller.cache.objects import PROFILES, Kept, read
 from stoker.controller.cache.informers import Observed
-from stoker.controller.status.gateway_conditions import named
+from stoker.controller.cache.objects import PROFILES, Kept, read
 from stoker.controller.mapping_conflicts import conflicts_in
+from stoker.controller.rollout import all_before, why_waiting
 from stoker.controller.spec.references import dependencies_of
+from stoker.controller.status.gateway_conditions import named
 from stoker.domain.clock import Clock
+from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.kube.client.client import Client
+from stoker.kube.client.kinds import rest
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.events.series import ObjectRef
 from stoker.kube.runtime.conditions import Conditions, Moment, fail, find, put, remove, succeed
 from stoker.kube.runtime.controller import Result
-from stoker.kube.events.series import ObjectRef
-from stoker.kube.events.recorder import EventRecorder
-from stoker.kube.client.kinds import rest
 from stoker.kube.watch.store import ObjectKey
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.reconciler import status_in
-from stoker.controller.cache.objects import Kept, ResourceKey
 from stoker.controller.cache.informers import Observed, listen
+from stoker.controller.cache.objects import Kept, ResourceKey
+from stoker.controller.reconciler import status_in
 from stoker.controller.spec.effective_ref import effective_ref
 from stoker.controller.spec.load import Understanding
 from stoker.domain.errors import StokerError

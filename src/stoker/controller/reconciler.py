@@ -8,18 +8,18 @@ import msgspec
 
 from stoker.api.spec.status import SyncStatus
 from stoker.controller.alerting.alerter import Alerter
-from stoker.controller.context import Context
-from stoker.controller.trace import Following, is_ready
-from stoker.controller.steps import Parts, Steps
 from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, ref_to
+from stoker.controller.context import Context
 from stoker.controller.status.audit_events import audited
+from stoker.controller.status.events import Told, events_of
 from stoker.controller.status.metrics import Meter
 from stoker.controller.status.status import Summarizer
-from stoker.controller.status.events import Told, events_of
-from stoker.kube.runtime.controller import Result
-from stoker.kube.events.series import EventType, ObjectRef
-from stoker.kube.events.recorder import EventRecorder
+from stoker.controller.steps import Parts, Steps
+from stoker.controller.trace import Following, is_ready
 from stoker.kube.client.kinds import rest
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.events.series import EventType, ObjectRef
+from stoker.kube.runtime.controller import Result
 from stoker.kube.runtime.steps import Outcome, Pass
 from stoker.telemetry import tracing
 

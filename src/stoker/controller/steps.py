@@ -33,20 +33,20 @@ from typing import TypeVar
 import msgspec
 
 from stoker.controller.bidirectional.step import WayBack, is_on
-from stoker.controller.ref_resolution.resolver import Question, Resolver
+from stoker.controller.cache.gateways import Fleet, fleet_of, shards_for
+from stoker.controller.cache.handlers import References, Waiting
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
+from stoker.controller.cache.reports import entries
 from stoker.controller.context import Context, known
 from stoker.controller.finalizer.finalizer import Finalizer
-from stoker.controller.owned.rbac import Granter
-from stoker.controller.owned.metadata import Delivery, Installation, delivery, instructions
-from stoker.controller.owned.github_token import RENEW_EVERY, Minter
 from stoker.controller.owned.configmaps import Publisher
+from stoker.controller.owned.github_token import RENEW_EVERY, Minter
+from stoker.controller.owned.metadata import Delivery, Installation, delivery, instructions
+from stoker.controller.owned.rbac import Granter
 from stoker.controller.owned.shared_volume import Storekeeper
+from stoker.controller.ref_resolution.resolver import Question, Resolver
 from stoker.controller.rollout.step import Releaser
-from stoker.controller.cache.handlers import References, Waiting
-from stoker.controller.cache.gateways import Fleet, fleet_of, shards_for
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.reports import entries
 from stoker.controller.spec.effective_ref import (
     Effective,
     asked_by,
@@ -62,8 +62,8 @@ from stoker.domain.intent.source import AuthKind
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import Conflict
-from stoker.kube.leader.fencing import LeadershipLost
 from stoker.kube.client.kinds import rest
+from stoker.kube.leader.fencing import LeadershipLost
 from stoker.kube.runtime.steps import Step
 from stoker.telemetry import tracing
 

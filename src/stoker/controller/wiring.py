@@ -6,50 +6,50 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.bidirectional.worker import Acceptor
-from stoker.controller.bidirectional.proposal import Carrier
-from stoker.controller.bidirectional.forge_access import forge_reader
-from stoker.controller.bidirectional.inbox import Postbox
-from stoker.controller.bidirectional.step import WayBack
 from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.alerting.send import PAGERDUTY, Sender
-from stoker.controller.rollout.callouts import Announcement, Announcer, Examiner, Say
-from stoker.controller.health_checks_and_notices import Errands
-from stoker.controller.ref_resolution.resolver import Resolver
+from stoker.controller.bidirectional.forge_access import forge_reader
+from stoker.controller.bidirectional.inbox import Postbox
+from stoker.controller.bidirectional.proposal import Carrier
+from stoker.controller.bidirectional.step import WayBack
+from stoker.controller.bidirectional.worker import Acceptor
+from stoker.controller.cache.handlers import References, Waiting
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import ResourceKey, ref_to
+from stoker.controller.cache.secrets import SecretReader
 from stoker.controller.finalizer.finalizer import Finalizer
-from stoker.controller.steps import Parts
-from stoker.controller.owned.rbac import Granter
-from stoker.controller.owned.metadata import Installation
-from stoker.controller.owned.github_token import Minter
-from stoker.controller.owned.stale_sidecars import SidecarOf, outdated_in
+from stoker.controller.health_checks_and_notices import Errands
 from stoker.controller.owned.apply_objects import Writer
 from stoker.controller.owned.configmaps import Publisher, SigningKey
+from stoker.controller.owned.github_token import Minter
+from stoker.controller.owned.metadata import Installation
+from stoker.controller.owned.rbac import Granter
 from stoker.controller.owned.shared_volume import Fetcher, Storekeeper
-from stoker.controller.reconciler import Reconciler
-from stoker.controller.rollout.step import Releaser
-from stoker.controller.rollout import Checked, CheckUp
-from stoker.controller.cache.handlers import References, Waiting
-from stoker.controller.cache.objects import ResourceKey, ref_to
-from stoker.controller.cache.informers import Observed
-from stoker.controller.cache.secrets import SecretReader
-from stoker.controller.status.metrics import Meter
-from stoker.controller.status.status import Listener, Summarizer
+from stoker.controller.owned.stale_sidecars import SidecarOf, outdated_in
 from stoker.controller.profile_reconciler import ProfileReconciler
+from stoker.controller.reconciler import Reconciler
+from stoker.controller.ref_resolution.resolver import Resolver
+from stoker.controller.rollout import Checked, CheckUp
+from stoker.controller.rollout.callouts import Announcement, Announcer, Examiner, Say
+from stoker.controller.rollout.step import Releaser
 from stoker.controller.spec.load import Understanding
 from stoker.controller.spec.references import Validator
+from stoker.controller.status.metrics import Meter
+from stoker.controller.status.status import Listener, Summarizer
+from stoker.controller.steps import Parts
 from stoker.domain.clock import Clock
 from stoker.domain.intent.source import SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import Access
-from stoker.git.auth.github_app import AppTokens
+from stoker.git.auth.github_app import AppTokens, TokenRights
 from stoker.git.process.runner import GitRunner
 from stoker.kube.client.client import Client
-from stoker.kube.runtime.controller import Controller, PassRecord
-from stoker.kube.events.series import Limits
 from stoker.kube.events.recorder import EventRecorder
-from stoker.kube.runtime.workqueue import WorkQueue
+from stoker.kube.events.series import Limits
+from stoker.kube.runtime.controller import Controller, PassRecord
 from stoker.kube.runtime.process import Part
+from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.runtime import RuntimeMetrics
 
@@ -90,6 +90,7 @@ class Term:
     pagerduty_url: str = PAGERDUTY
     audit_events: bool = False
     labels: str = ""
+    finalizers: bool = True
     """A selector that resources must fit."""
     manager: str = ""
     """As whom finalizers are put on them."""
@@ -199,7 +200,15 @@ def _parts_of_a_pass(
         references=term.references,
         waiting=term.waiting,
         unseen=term.unseen,
-        finalizer=Finalizer(observed, client, publisher, clock, manager=term.manager, labels=term.labels),
+        finalizer=Finalizer(
+            observed,
+            client,
+            publisher,
+            clock,
+            manager=term.manager,
+            labels=term.labels,
+            enabled=term.finalizers,
+        ),
         understanding=Understanding(observed, term.defaults, shared_volumes=term.shared_volumes),
         validator=validator,
         resolver=resolver,
@@ -240,7 +249,7 @@ def _voice(term: Term, events: EventRecorder) -> Say:
 
 
 def _acceptor(term: Term, postbox: Postbox, queue: WorkQueue[ResourceKey]) -> Acceptor:
-    access = _access_reader(term)
+    access = _access_reader(term, TokenRights.PROPOSE)
     carrier = Carrier(
         term.git,
         term.git.cache / "proposals",
@@ -260,12 +269,15 @@ def _secret_reader(term: Term) -> Callable[[str, SecretKey], Awaitable[Secret]]:
     return value
 
 
-def _access_reader(term: Term) -> Callable[[str, Source], Awaitable[Access]]:
+def _access_reader(
+    term: Term, rights: TokenRights = TokenRights.READ
+) -> Callable[[str, Source], Awaitable[Access]]:
     apps = AppTokens(term.clock)
 
     async def access(namespace: str, source: Source) -> Access:
         reader = SecretReader(term.client, namespace)
-        return await reader.access(source, apps, require_known_hosts=term.installation.require_known_hosts)
+        strict = term.installation.require_known_hosts
+        return await reader.access(source, apps, rights, require_known_hosts=strict)
 
     return access
 

@@ -1,1 +1,1 @@
-"""Codegen."""
+"""Generates CRDs, chart files and reference pages from the typed models."""

@@ -93,9 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         wrong = stale(options.root)
         for path in wrong:
-            sys.stderr.write(
-                f"{path.relative_to(options.root)} is out of date: run python -m stoker.api.codegen.generate\n"
-            )
+            sys.stderr.write(f"{path.relative_to(options.root)} is out of date: run make generate\n")
         return 1 if wrong else 0
     for path, text in generated(options.root).items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,9 @@ from stoker.api.defaults import BUILT_IN
 from stoker.api.registry import CATEGORY, Kind
 from stoker.api.schema import Schema, shown
 
-GENERATED = "Generated from the types in src/stoker/api by `python -m stoker.api.codegen.generate`; do not edit."
+GENERATED = (
+    "Generated from the types in src/stoker/api by `python -m stoker.api.codegen.generate`; do not edit."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The eight kinds; what they share is in `stoker.api.spec`."""
+"""The eight kinds that users write; the parts they share are in `stoker.api.spec`."""

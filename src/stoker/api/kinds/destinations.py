@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, ClassVar, Literal
 
 from stoker.api.field_docs import Block, Rule, about, declared, items, matching, text
 from stoker.api.kinds.resource import ConditionedStatus, Resource
 from stoker.api.meta import LocalRef, NamespacedRef
-from stoker.api.scalars import CleanPath, Count, Duration, Limit, RefName, RepoAddress, Size, Timestamp
+from stoker.api.scalars import (
+    CleanPath,
+    Count,
+    Duration,
+    Limit,
+    Percent,
+    RefName,
+    RepoAddress,
+    Size,
+    Timestamp,
+)
 
 GROUP = "configbutler.ai"
+
+_AllowedNamespaces = Annotated[
+    tuple[
+        Annotated[
+            str,
+            text(
+                63,
+                matching(r"[*]|[a-z0-9]([-a-z0-9]*[a-z0-9])?", "must be a namespace, or * for all of them"),
+                least=1,
+            ),
+        ],
+        ...,
+    ],
+    items(256, unique=True),
+]
+
+
+def allows_namespace(owner: str, namespace: str, allowed: Collection[str] | None) -> bool:
+    """Whether what is in the owner's namespace, with this `allowedNamespaces`, may be used from another."""
+    return owner == namespace or not {namespace, "*"}.isdisjoint(allowed or ())
 
 
 class PushStrategy(Block):
@@ -54,6 +85,13 @@ class GitRepoConfigSpec(Block):
     ] = None
     push: Annotated[PushStrategy | None, about("When commits are pushed.")] = None
     signing: Annotated[Signing | None, about("Sign every commit. Left out: commits are not signed.")] = None
+    allowed_namespaces: Annotated[
+        _AllowedNamespaces | None,
+        about(
+            "Other namespaces whose GitDestinations may write here with this login and signing key; * allows "
+            "all. Left out: only its own namespace."
+        ),
+    ] = None
     suspend: Annotated[bool | None, about("True stops all writing to this repository.")] = None
 
 
@@ -100,6 +138,16 @@ class Batch(Block):
     max_files: Annotated[Limit | None, about("Most files in one commit.")] = None
     max_bytes: Annotated[Size | None, about("Most content in one commit.")] = None
     max_wait: Annotated[Duration | None, about("Longest time that a change waits for its commit.")] = None
+
+
+class FileDeletionBudget(Block):
+    """How many files may be deleted within ten minutes; beyond either limit deletions are held."""
+
+    files: Annotated[Count | None, about("Number of files; 50 if left out.")] = None
+    percent: Annotated[
+        Percent | None,
+        about("Share of the destination's files in percent, from the eleventh deletion on; 50 if left out."),
+    ] = None
 
 
 class CommitStyle(Block):
@@ -153,17 +201,31 @@ class GitDestinationSpec(Block):
             "deletion was seen. Never: it stays. What was kept is counted in status."
         ),
     ] = declared("Always")
+    deletion_budget: Annotated[
+        FileDeletionBudget | None,
+        about(
+            "How many files may be deleted within ten minutes without approval. Beyond it deletions are held "
+            "until the annotation approved-plan names the plan's digest; writes go on."
+        ),
+    ] = None
     secret_policy: Annotated[
         Literal["Include", "Redact", "Encrypt", "Exclude"],
         about(
-            "How Secrets are written. Include: in clear, with a warning. Redact: without their values. "
-            "Encrypt: for the "
-            "recipients. Exclude: not at all. Credentials of the installation itself are never written."
+            "How Secrets are written, where the installation reads Secrets at all. Exclude: not at all. "
+            "Redact: without their values. Encrypt: for the recipients. Include: in clear, with a warning. "
+            "Secrets that the installation's own resources name are never written."
         ),
-    ] = declared("Include")
+    ] = declared("Exclude")
     encryption: Annotated[Encryption | None, about("Who can read encrypted Secrets.")] = None
     batch: Annotated[Batch | None, about("When changes become a commit.")] = None
     commit: Annotated[CommitStyle | None, about("What commits look like.")] = None
+    allowed_namespaces: Annotated[
+        _AllowedNamespaces | None,
+        about(
+            "Other namespaces whose WatchRules may write here; * allows all. Left out: only its own "
+            "namespace. ClusterWatchRules are the cluster administrator's and need no entry."
+        ),
+    ] = None
     suspend: Annotated[bool | None, about("True stops all writing to this destination.")] = None
 
 
@@ -179,6 +241,17 @@ class WrittenCommit(Block):
     waited: Annotated[
         Annotated[str, text(32)] | None,
         about("How long the first of its changes had been seen by then, such as 1.9s."),
+    ] = None
+
+
+class HeldDeletions(Block):
+    """Deletions beyond the budget; they wait for an approval."""
+
+    count: Annotated[Count, about("How many files would be deleted.")]
+    digest: Annotated[Annotated[str, text(64)], about("Value for the annotation approved-plan.")]
+    paths: Annotated[
+        Annotated[tuple[Annotated[str, text(4096)], ...], items(10)] | None,
+        about("The first of the files, in the order of their names."),
     ] = None
 
 
@@ -208,7 +281,14 @@ class GitDestinationStatus(ConditionedStatus):
         about("When the first of them was seen.", stability="experimental"),
     ] = None
     orphans_kept: Annotated[
-        Count | None, about("Files whose objects are gone and that the prune policy kept.")
+        Count | None,
+        about(
+            "Files whose objects are gone and that stay: by the prune policy, because the folder's marker "
+            "names another installation, or because the file does not describe that object."
+        ),
+    ] = None
+    held_deletions: Annotated[
+        HeldDeletions | None, about("Deletions that wait for an approval; absent: none.")
     ] = None
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
-from stoker.api.spec.content import AdditionalFiles, Shared
-from stoker.api.spec.git import GitAccess
-from stoker.api.spec.triggers import Storage
-from stoker.api.spec.status import SyncStatus
 from stoker.api.field_docs import Rule, about, declared
 from stoker.api.kinds.policies import Policies
 from stoker.api.kinds.resource import LabelledResource, Resource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec
 from stoker.api.meta import NamespacedRef
+from stoker.api.spec.content import AdditionalFiles, Shared
+from stoker.api.spec.git import GitAccess
+from stoker.api.spec.status import SyncStatus
+from stoker.api.spec.triggers import Storage
 
 GROUP = "sync.ignition.io"
 
@@ -50,7 +50,7 @@ COMPLETE_IGNITION_SYNC: tuple[Rule, ...] = (
     *COMPLETE,
     Rule(
         "has(self.gateway)",
-        "gateway must be given, with apiKeySecretRef or with port 0",
+        "gateway must be given, with apiKeySecretRef or with filesOnly",
         lambda it: it.gateway is not None,
     ),
     _part_needs("externalResources", "external_resources", "source", "source"),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+from stoker.api.field_docs import Block, about, nullable
+from stoker.api.scalars import Globs
 from stoker.api.spec.bidirectional import Bidirectional
 from stoker.api.spec.content import Normalize
 from stoker.api.spec.delivery import Snapshots
 from stoker.api.spec.gateway import Agent, Gateway, Ignition
-from stoker.api.spec.triggers import Polling, Webhook
 from stoker.api.spec.policies import (
     Alerting,
     Approval,
@@ -22,8 +23,7 @@ from stoker.api.spec.policies import (
     RateLimit,
     Validation,
 )
-from stoker.api.field_docs import Block, about, nullable
-from stoker.api.scalars import Globs
+from stoker.api.spec.triggers import Polling, Webhook
 
 
 class Policies(Block):
@@ -46,13 +46,17 @@ class Policies(Block):
     orphans: Annotated[
         Literal["mirror", "owned"] | None,
         about(
-            "Which files that git no longer has are deleted below managed paths. mirror: all of them. "
-            "owned: only those that a sync wrote."
+            "Which files that git does not have are deleted below managed paths. owned: only those that a "
+            "sync wrote; what others put there stays and counts as drift. mirror: all of them. A mapping can "
+            "say it for its destination."
         ),
     ] = None
     deletion_budget: Annotated[
         DeletionBudget | None,
-        about("How much one sync may delete. Above both limits it stalls until its plan is approved."),
+        about(
+            "How much one sync may delete. Above either limit it stalls until its plan is approved; up to 10 "
+            "files the percentage is not looked at."
+        ),
     ] = None
     normalize: Annotated[Normalize | None, about("Values that differ per gateway.")] = None
     validation: Annotated[Validation | None, about("Checks before anything is written.")] = None

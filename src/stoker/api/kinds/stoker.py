@@ -6,11 +6,19 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from stoker.api.spec.status import SyncStatus
 from stoker.api.field_docs import Block, Rule, about, declared, entries, items
 from stoker.api.kinds.resource import ConditionedStatus, LabelledResource, Resource
 from stoker.api.kinds.sync import COMPLETE, SyncSpec
-from stoker.api.scalars import Count, Globs, ObjectName, RelativePath, ValueTemplate, Variables
+from stoker.api.scalars import (
+    Count,
+    DestinationPath,
+    Globs,
+    ObjectName,
+    RelativePath,
+    ValueTemplate,
+    Variables,
+)
+from stoker.api.spec.status import SyncStatus
 
 GROUP = "stoker.io"
 
@@ -40,11 +48,12 @@ class Mapping(Block):
         about("Path in the repository; fields such as {{.Vars.line}} and {{.Namespace}} are allowed."),
     ]
     destination: Annotated[
-        RelativePath, about("Path below the gateway's data folder; the same fields are allowed.")
+        DestinationPath, about("Path below the gateway's data folder; the same fields are allowed.")
     ]
-    type: Annotated[Literal["dir", "file"], about("Whether the source is a folder or a file.")] = declared(
-        "dir"
-    )
+    type: Annotated[
+        Literal["dir", "file"] | None,
+        about("Whether the source must be a folder or a file; left out: what it is at the commit."),
+    ] = None
     required: Annotated[
         bool | None,
         about(
@@ -55,6 +64,13 @@ class Mapping(Block):
     template: Annotated[
         bool | None,
         about("Fill in fields such as {{.GatewayName}} inside the files, too; binary files are refused."),
+    ] = None
+    orphans: Annotated[
+        Literal["mirror", "owned"] | None,
+        about(
+            "What happens to files of others below the destination, where it is not as spec.orphans says. "
+            "owned: they stay. mirror: they are deleted."
+        ),
     ] = None
 
 
@@ -90,7 +106,7 @@ class DeploymentMode(Block):
 
     source: Annotated[RelativePath, about("Folder in the repository; fields are allowed.")]
     destination: Annotated[
-        RelativePath | None, about("Path below the gateway's data folder; fields are allowed.")
+        DestinationPath | None, about("Path below the gateway's data folder; fields are allowed.")
     ] = None
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+from stoker.api.field_docs import Rule, about, nullable, text
+from stoker.api.kinds.policies import Policies
 from stoker.api.spec.delivery import AutoRollback, Deployment, Rollback
 from stoker.api.spec.git import GitSource
 from stoker.api.spec.triggers import Namespaces
-from stoker.api.field_docs import Rule, about, nullable, text
-from stoker.api.kinds.policies import Policies
 
 
 class SyncSpec(Policies):
@@ -67,7 +67,10 @@ def _has_verification_keys(spec: SyncSpec) -> bool:
 
 
 def _has_gateway_key(spec: SyncSpec) -> bool:
-    return not spec.gateway or spec.gateway.port == 0 or spec.gateway.api_key_secret_ref is not None
+    gateway = spec.gateway
+    if gateway is None or gateway.port == 0 or gateway.files_only:
+        return True
+    return gateway.api_key_secret_ref is not None
 
 
 def _bucket_of(spec: SyncSpec, kind: str) -> str | None:
@@ -115,8 +118,9 @@ def _needs_bucket(kind: str) -> Rule:
 
 COMPLETE: tuple[Rule, ...] = (
     Rule(
-        "!has(self.gateway) || self.gateway.?port.orValue(8043) == 0 || has(self.gateway.apiKeySecretRef)",
-        "gateway.apiKeySecretRef must be given unless gateway.port is 0",
+        "!has(self.gateway) || self.gateway.?port.orValue(8043) == 0"
+        " || self.gateway.?filesOnly.orValue(false) || has(self.gateway.apiKeySecretRef)",
+        "gateway.apiKeySecretRef must be given unless gateway.filesOnly is true",
         _has_gateway_key,
         at="gateway",
     ),

@@ -1,1 +1,1 @@
-"""Manifests."""
+"""Reads manifests: bounded YAML, decoding into kinds, and validation with field paths."""

@@ -3,7 +3,7 @@
 What the API server sends was checked and pruned there, so decoding takes it as
 it is and ignores fields it does not know; an object that was stored under an
 older schema and no longer fits becomes an `InvalidValue` that stalls this one
-object and no other. Files from disk take the stricter way through `manifests.py`.
+object and no other. Files from disk take the stricter way through `files.py`.
 """
 
 from __future__ import annotations

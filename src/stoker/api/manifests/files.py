@@ -2,7 +2,7 @@
 
 A file is refused with a sentence that names the file, the document and the
 field. What is accepted here is what the API server would accept, because the
-limits, the rules and the sentences are the same ones (`checking.py`).
+limits, the rules and the sentences are the same ones (`validate.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from stoker.api.manifests.validate import broken_rules, unknown_fields
-from stoker.api.manifests.codec import explained
 from stoker.api.kinds.resource import Resource
+from stoker.api.manifests.codec import explained
+from stoker.api.manifests.validate import broken_rules, unknown_fields
 from stoker.api.manifests.yaml import Value, load_documents
 from stoker.api.registry import Kind, kind_for
 from stoker.domain.errors import InvalidValue

@@ -1,1 +1,1 @@
-"""The blocks that specs are put together from; one file per concern."""
+"""The parts that specs are built from, one module per concern."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from stoker.api.field_docs import Block, about, items, text
-from stoker.api.scalars import JsonPath, RelativePath, ValueTemplate
+from stoker.api.scalars import DestinationPath, JsonPath, RelativePath, ValueTemplate
 
 
 class SharedExternalResources(Block):
@@ -25,7 +25,7 @@ class SharedScripts(Block):
     enabled: Annotated[bool | None, about("Whether this part is synced.")] = None
     source: Annotated[RelativePath | None, about("Folder in the repository.")] = None
     dest_path: Annotated[
-        RelativePath | None,
+        DestinationPath | None,
         about(
             "Folder below projects/{projectName}/, where {projectName} is the last part of the service path."
         ),
@@ -70,8 +70,18 @@ class AdditionalFile(Block):
     """One more file or folder for every gateway."""
 
     source: Annotated[RelativePath, about("Path in the repository.")]
-    dest: Annotated[RelativePath, about("Path below the gateway's data folder.")]
-    type: Annotated[Literal["file", "dir"] | None, about("Whether the source is a file or a folder.")] = None
+    dest: Annotated[DestinationPath, about("Path below the gateway's data folder.")]
+    type: Annotated[
+        Literal["file", "dir"] | None,
+        about("Whether the source must be a file or a folder; left out: what it is at the commit."),
+    ] = None
+    orphans: Annotated[
+        Literal["mirror", "owned"] | None,
+        about(
+            "What happens to files of others below the destination, where it is not as spec.orphans says. "
+            "owned: they stay. mirror: they are deleted."
+        ),
+    ] = None
 
 
 AdditionalFiles = Annotated[tuple[AdditionalFile, ...], items(256)]

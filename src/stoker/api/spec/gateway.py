@@ -23,10 +23,7 @@ class Gateway(Block):
 
     port: Annotated[
         PortOrOff | None,
-        about(
-            "Port of the gateway's web server. 0 turns everything that talks to the gateway off: only files "
-            "are synced."
-        ),
+        about("Port of the gateway's web server. 0 means the same as filesOnly."),
     ] = None
     tls: Annotated[bool | None, nullable("Whether that port speaks TLS. Unset is not the same as false.")] = (
         None
@@ -34,7 +31,8 @@ class Gateway(Block):
     api_key_secret_ref: Annotated[
         SecretKeyRef | None,
         about(
-            "The API token in the form name:secret. Needed unless port is 0 or an inherited base supplies it."
+            "The API token in the form name:secret. Needed unless filesOnly is true or an inherited base "
+            "supplies it."
         ),
     ] = None
     api_key_header: Annotated[
@@ -58,6 +56,14 @@ class Gateway(Block):
             "status says so."
         ),
     ] = None
+    files_only: Annotated[
+        bool | None,
+        about(
+            "Write files without asking the gateway anything: no Designer is spared, nothing is locked, "
+            "scanned or verified. Otherwise a gateway that does not answer, or rejects the key, means that "
+            "nothing is written."
+        ),
+    ] = None
     scan_order: Annotated[
         Literal["projectsFirst", "configFirst"] | None, about("Which of the two scans is asked for first.")
     ] = None
@@ -74,8 +80,12 @@ class Ignition(Block):
         Duration | None, about("How long the policy wait waits before the sync of that project is given up.")
     ] = None
     perspective_session_policy: Annotated[
-        Literal["graceful", "immediate", "none"] | None,
-        about("How running Perspective sessions learn of a change."),
+        Literal["none", "graceful", "close"] | None,
+        about(
+            "What happens to Perspective sessions of a project that changes. none: they refresh themselves. "
+            "graceful: they are shown a message and closed 10 s later; one that cannot be shown a message, "
+            "as on 8.3, stays open. close: they are closed after 10 s, with a message."
+        ),
     ] = None
     redundancy_role: Annotated[
         Literal["", "primary", "backup"] | None,

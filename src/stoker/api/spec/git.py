@@ -141,10 +141,11 @@ class GitSource(GitAccess):
     repo: Annotated[
         SourceAddress,
         about(
-            "The repository: https://, http://, ssh://, git@host:path, or file:///path of a mirror that is "
-            "mounted where the sync runs. Or what is only read: oci://host/name, an artifact in a registry "
-            "(with ?plainHttp=true without TLS), or s3://bucket/prefix?endpoint=https://host&region=name, "
-            "objects in a bucket. Credentials never stand here."
+            "The repository: https://, http://, ssh://, git@host:path, or file:///path of a repository "
+            "on the machine of stoker sync (refused in a cluster). Or what is only read: oci://host/name, an "
+            "artifact in a registry (with ?plainHttp=true without TLS), or "
+            "s3://bucket/prefix?endpoint=https://host&region=name, objects in a bucket. "
+            "Credentials never stand here."
         ),
     ]
     ref: Annotated[

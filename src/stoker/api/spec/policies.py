@@ -12,11 +12,14 @@ from stoker.api.scalars import Count, Duration, Glob, HttpUrl, HttpUrlOrEmpty, J
 
 
 class DeletionBudget(Block):
-    """How much one sync may delete; more than both limits stalls until the plan is approved."""
+    """How much one sync may delete; more than either limit stalls until the plan is approved."""
 
-    files: Annotated[Count | None, about("Number of files that may always be deleted.")] = None
+    files: Annotated[Count | None, about("Number of files that may be deleted.")] = None
     percent: Annotated[
-        Percent | None, about("Share of the managed files that may be deleted, in percent.")
+        Percent | None,
+        about(
+            "Share of the managed files that may be deleted, in percent; not looked at for up to 10 files."
+        ),
     ] = None
 
 

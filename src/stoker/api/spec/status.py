@@ -80,6 +80,14 @@ class DriftReport(Block):
     detected_at: Annotated[Timestamp | None, about("When the difference was first seen.")] = None
 
 
+class DriftRestored(Block):
+    """Files that were changed on the gateway and put back."""
+
+    files: Annotated[Count, about("How many files were put back.")]
+    paths: Annotated[_Paths | None, about("The first twenty of them.")] = None
+    restored_at: Annotated[Timestamp | None, about("When they were put back.")] = None
+
+
 class HeldProject(Block):
     """A project that waits for a Designer to close."""
 
@@ -155,8 +163,19 @@ class GatewayStatus(Block):
         _Paths | None, about("The first twenty files that git does not have and that were not deleted.")
     ] = None
     orphans_kept_total: Annotated[Count | None, about("How many such files there are.")] = None
+    skipped: Annotated[
+        Annotated[tuple[Line, ...], items(10)] | None,
+        about(
+            "The first ten things that the repository or the mappings name and the gateway does not get, "
+            "each with the reason: symlinks, submodules, mappings without a source, patches without a file."
+        ),
+    ] = None
+    skipped_total: Annotated[Count | None, about("How many such things there are.")] = None
     pending_plan: Annotated[PendingPlan | None, about("A plan that waits for approval.")] = None
     drift: Annotated[DriftReport | None, about("Files that somebody else has changed.")] = None
+    drift_restored: Annotated[
+        DriftRestored | None, about("Files that were changed on the gateway and put back most recently.")
+    ] = None
     last_snapshot: Annotated[SnapshotInfo | None, about("The newest snapshot.")] = None
     snapshots_kept: Annotated[Count | None, about("How many snapshots there are.")] = None
     quarantine: Annotated[
@@ -172,10 +191,12 @@ class GatewayStatus(Block):
 
 
 class RequestedRef(Block):
-    """A ref that a webhook asked for; it counts until spec.git.ref is changed."""
+    """A ref that is followed in place of spec.git.ref, on request; until spec.git.ref is changed."""
 
     ref: Annotated[Word, about("The ref that was asked for.")]
     at: Annotated[Timestamp | None, about("When it was asked for.")] = None
+    by: Annotated[Word | None, about("Who asked for it, such as webhook.")] = None
+    source: Annotated[Word | None, about("What sent the request, such as github.")] = None
     spec_ref: Annotated[Word | None, about("What spec.git.ref was at that time.")] = None
 
 

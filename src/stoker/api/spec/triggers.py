@@ -30,7 +30,10 @@ class Webhook(Block):
     ] = None
     allowed_refs: Annotated[
         Annotated[tuple[Annotated[str, text(255, least=1)], ...], items(64)] | None,
-        about("Refs that a request may name, as globs. A request for another ref is refused."),
+        about(
+            "Refs that a request may make the resource follow beside spec.git.ref, as globs. Left out or "
+            "empty: none. A request for another ref is refused."
+        ),
     ] = None
     allowed_namespaces: Annotated[
         Namespaces | None,

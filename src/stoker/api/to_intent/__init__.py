@@ -1,16 +1,16 @@
-"""The seam between the custom resources and everything behind them.
+"""Translates every kind of custom resource into one intent.
 
 A resource of any kind that asks for gateways to be kept in sync goes through
-these four functions and comes out as intents; nothing that imports this package
-can tell, or needs to tell, one kind from another. A further kind is one class
-with the methods of `Adapter` and one line in `_ADAPTERS`.
+these four functions; nothing that imports this package needs to know which kind
+it was. A further kind is one class with the methods of `Adapter` and one line in
+`_ADAPTERS`.
 
     base_wanted_by(resource)             the object to look up first, if any
     settle(resource, …)                  the resource with all that it inherits
     intent_for(settled)                  what the operator does for it
-    gateway_intent_for(settled, pod, …)  what one gateway's files shall be
+    gateway_intent_for(settled, pod, …)  what one gateway's files must be
 
-An agent, which is handed a settled resource, begins with `Settled(resource)`.
+An agent receives a settled resource and begins with `Settled(resource)`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
-from stoker.api.to_intent.types import Settled, Surroundings
-from stoker.api.to_intent.ignitionsync import IgnitionSyncAdapter
-from stoker.api.to_intent.pod_facts import PodFacts
-from stoker.api.to_intent.stoker import StokerAdapter
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.meta import NamespacedRef
+from stoker.api.to_intent.ignitionsync import IgnitionSyncAdapter
+from stoker.api.to_intent.pod_facts import PodFacts
+from stoker.api.to_intent.stoker import StokerAdapter
+from stoker.api.to_intent.types import Settled, Surroundings
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import GatewayIntent, ResourceIntent
 

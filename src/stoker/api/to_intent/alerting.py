@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoker.api.to_intent.values import secret_key
 from stoker.api.spec.policies import Alerting, AlertWebhook
+from stoker.api.to_intent.values import secret_key
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.intent.intent import Notice
 from stoker.domain.reasons import Reason

@@ -7,17 +7,19 @@ in the order in which they lie over each other (C-074).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping as ReadOnlyMap
 from dataclasses import dataclass, field
 
-from stoker.api.to_intent.annotations import PodSettings
-from stoker.domain.cycles import refuse_cycle
-from stoker.api.to_intent.pod_facts import PREFIX, Key
 from stoker.api.kinds.stoker import Mapping as MappingBlock
 from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.pod_facts import PREFIX, Key
+from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.intent.files import FilePatch, Mapping, MappingKind, WhenMissing
+from stoker.domain.intent.files import FilePatch, Mapping, MappingKind, Orphans, WhenMissing
 from stoker.domain.intent.intent import Notice
+from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 
 CORE = "config/resources/core"
@@ -64,15 +66,35 @@ def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, Syn
     return _from_service_path(pod, pod.service_path)
 
 
+def refuse_root_mapping(sources: Iterable[str], whose: str) -> None:
+    """Refuse a mapping of the whole repository where changes flow back: it would open every file of it.
+
+    A source with a template is judged by the controller, which knows what it renders to.
+    """
+    if maps_root(sources):
+        raise InvalidValue(
+            f"{whose} maps the whole repository (source '.') and spec.bidirectional.enabled is true: a "
+            "gateway could change any file of it, also what a CI service runs; map the folders that it "
+            "needs, or set spec.bidirectional.enabled to false",
+            reason=Reason.INVALID_SPEC,
+        )
+
+
+def maps_root(sources: Iterable[str]) -> bool:
+    """Whether one of the sources of mappings is the repository itself."""
+    return any("{{" not in source and not RelPath.clean(source) for source in sources)
+
+
 def _from_service_path(pod: PodSettings, path: str) -> Content:
     """The v3 layout: projects, the core collection, and the deployment mode over it (R-ENG-27 … -29)."""
     below = f"{path}/" if path else ""
     mappings = [
-        Mapping(f"{below}projects", "projects"),
-        Mapping(f"{below}{CORE}", CORE),
+        Mapping(f"{below}projects", "projects", service_path=path),
+        Mapping(f"{below}{CORE}", CORE, service_path=path),
     ]
     if pod.deployment_mode:
-        mappings.append(_overlay(f"{below}config/resources/{pod.deployment_mode}", CORE))
+        mode = _overlay(f"{below}config/resources/{pod.deployment_mode}", CORE)
+        mappings.append(mode._replace(service_path=path))
     return Content(tuple(mappings), service_path=path or ".")
 
 
@@ -111,9 +133,10 @@ def _mapping(block: MappingBlock) -> Mapping:
     return Mapping(
         source=block.source,
         destination=block.destination,
-        kind=MappingKind(block.type),
+        kind=MappingKind(block.type) if block.type else None,
         when_missing=WhenMissing.FAIL if block.required else WhenMissing.SKIP,
         template=bool(block.template),
+        orphans=Orphans(block.orphans) if block.orphans else None,
     )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stoker.domain.cycles import refuse_cycle
-from stoker.api.to_intent.values import amount, choice, either, seconds, secret_key, size
 from stoker.api.spec import delivery as blocks
-from stoker.api.spec import gateway
-from stoker.api.spec import triggers as intake
-from stoker.api.spec import policies
+from stoker.api.spec import gateway, policies, triggers
+from stoker.api.to_intent.values import amount, choice, either, seconds, secret_key, size
+from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent import delivery as intent
 from stoker.domain.intent.policies import Rollback
@@ -17,15 +15,15 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 
 
-def polling_of(block: intake.Polling | None) -> intent.Polling:
-    default, block = intent.Polling(), block or intake.Polling()
+def polling_of(block: triggers.Polling | None) -> intent.Polling:
+    default, block = intent.Polling(), block or triggers.Polling()
     return intent.Polling(
         enabled=either(block.enabled, default.enabled), interval=seconds(block.interval, default.interval)
     )
 
 
-def receiver_of(block: intake.Webhook | None) -> intent.Receiver:
-    default, block = intent.Receiver(), block or intake.Webhook()
+def receiver_of(block: triggers.Webhook | None) -> intent.Receiver:
+    default, block = intent.Receiver(), block or triggers.Webhook()
     return intent.Receiver(
         enabled=either(block.enabled, default.enabled),
         port=either(block.port, default.port),
@@ -36,7 +34,7 @@ def receiver_of(block: intake.Webhook | None) -> intent.Receiver:
     )
 
 
-def shared_volume_of(block: intake.Storage) -> intent.SharedVolume:
+def shared_volume_of(block: triggers.Storage) -> intent.SharedVolume:
     default = intent.SharedVolume()
     return intent.SharedVolume(
         storage_class=either(block.storage_class_name, default.storage_class),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from stoker.api.kinds.sync import SyncSpec
+from stoker.api.spec.content import Normalize
 from stoker.api.to_intent.annotations import PodSettings, settings_of
-from stoker.api.to_intent.contents import Content, content_for
-from stoker.api.to_intent.types import Door, Surroundings
+from stoker.api.to_intent.contents import Content, content_for, refuse_root_mapping
 from stoker.api.to_intent.pod_facts import Key, PodFacts
 from stoker.api.to_intent.policies import access_notices, deletion_of, policies_for, policies_of
 from stoker.api.to_intent.source import source_of
-from stoker.api.spec.content import Normalize
-from stoker.api.kinds.sync import SyncSpec
+from stoker.api.to_intent.types import Door, Surroundings
 from stoker.domain.intent.files import (
     Excludes,
     FieldTemplate,
@@ -66,12 +66,15 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
     common = policies_of(spec)
     policies, redundancy_notices = policies_for(common, settings, alone=around.alone)
     normalize = spec.normalize or Normalize()
+    mappings = (*content.mappings, *extras.mappings, *content.overlay)
+    if policies.bidirectional.enabled:
+        refuse_root_mapping([mapping.source for mapping in mappings], f"gateway {settings.gateway}")
     return GatewayIntent(
         resource=door.identity,
         gateway=settings.gateway,
         source=source._replace(ref=settings.ref_override) if settings.ref_override else source,
         files=FilesIntent(
-            mappings=(*content.mappings, *extras.mappings, *content.overlay),
+            mappings=mappings,
             transforms=_transforms(normalize, settings, content),
             excludes=Excludes(_excludes(spec, settings, content, extras), extras.mandatory_excludes),
             deletion=deletion_of(spec),
@@ -83,7 +86,7 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
         service_path=content.service_path,
         depends_on=content.depends_on,
         ref_overridden=settings.ref_override is not None,
-        approved_plans=(*door.requests()[0].approved_plans, *settings.approved_plans),
+        approved_plans=(*door.requests()[0].approved_plans, *_approved_by_pod(spec, settings)),
         released_commits=door.requests()[0].released_commits,
         dry_run=content.dry_run,
         paused=bool(spec.paused) or content.paused,
@@ -95,6 +98,11 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
             *(access_notices(policies.access) if policies.access != common.access else ()),
         ),
     )
+
+
+def _approved_by_pod(spec: SyncSpec, settings: PodSettings) -> tuple[str, ...]:
+    """Who annotates a pod is not checked by admission, so it is no approval where one is required."""
+    return () if spec.approval is not None and spec.approval.required else settings.approved_plans
 
 
 def _excludes(spec: SyncSpec, settings: PodSettings, content: Content, extras: Extras) -> tuple[str, ...]:

@@ -6,13 +6,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from stoker.api.to_intent.delivery import shared_volume_of
-from stoker.api.to_intent.types import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
-from stoker.api.to_intent.gateway_intent import DEFAULT_PROVIDER, Extras, GatewayFacts, gateway_intent
-from stoker.api.to_intent.inheritance import check_base, settled
-from stoker.api.to_intent.pod_facts import PodFacts
-from stoker.api.to_intent.resource_intent import resource_intent
-from stoker.api.to_intent.ignitionsync_shared import module_order, shared_mappings
 from stoker.api.kinds.ignitionsync import (
     GROUP,
     IgnitionSync,
@@ -22,6 +15,13 @@ from stoker.api.kinds.ignitionsync import (
 )
 from stoker.api.kinds.sync import is_artifact
 from stoker.api.meta import NamespacedRef
+from stoker.api.to_intent.delivery import shared_volume_of
+from stoker.api.to_intent.gateway_intent import DEFAULT_PROVIDER, Extras, GatewayFacts, gateway_intent
+from stoker.api.to_intent.ignitionsync_shared import module_order, shared_mappings
+from stoker.api.to_intent.inheritance import check_base, settled
+from stoker.api.to_intent.pod_facts import PodFacts
+from stoker.api.to_intent.resource_intent import resource_intent
+from stoker.api.to_intent.types import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
 from stoker.domain.intent.delivery import AccessMode, SharedVolume
 from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Notice, ResourceIntent
 from stoker.domain.reasons import Reason

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoker.api.to_intent.contents import CORE
-from stoker.api.spec.content import AdditionalFile, Shared
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
+from stoker.api.spec.content import AdditionalFile, Shared
+from stoker.api.to_intent.contents import CORE
 from stoker.domain.intent.files import Mapping, MappingKind, Orphans, WhenMissing
 
 EXTERNAL = "config/resources/external"
@@ -42,4 +42,9 @@ def module_order(spec: IgnitionSyncSpec) -> tuple[str, ...]:
 
 
 def _additional(block: AdditionalFile) -> Mapping:
-    return Mapping(block.source, block.dest, kind=MappingKind(block.type or MappingKind.FILE))
+    return Mapping(
+        block.source,
+        block.dest,
+        kind=MappingKind(block.type) if block.type else None,
+        orphans=Orphans(block.orphans) if block.orphans else None,
+    )

@@ -14,17 +14,17 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.api.to_intent.field_aliases import one_spelling
-from stoker.api.to_intent.tree_merge import Tree, inherited
-from stoker.api.manifests.validate import broken_rules, unknown_fields
-from stoker.api.manifests.codec import encode, from_wire, to_wire
 from stoker.api.defaults import REPLACED_WHOLE, with_defaults
 from stoker.api.field_docs import Block
 from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES, IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.sync import SyncSpec
+from stoker.api.manifests.codec import encode, from_wire, to_wire
+from stoker.api.manifests.validate import broken_rules, unknown_fields
 from stoker.api.meta import NamespacedRef
 from stoker.api.schema import fields_of
+from stoker.api.to_intent.field_aliases import one_spelling
+from stoker.api.to_intent.tree_merge import Tree, inherited
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intent import Notice
 from stoker.domain.reasons import Reason
@@ -79,10 +79,7 @@ def check_base(namespace: str, wanted: NamespacedRef, base: IgnitionSyncBase | N
         raise Stalled(f"{named} does not exist", reason=Reason.BASE_NOT_FOUND)
     if home == namespace:
         return ()
-    listed = (base.metadata.annotations or {}).get(ALLOWED_NAMESPACES)
-    if listed is None:
-        message = f"{named} may be used from every namespace; annotation {ALLOWED_NAMESPACES} would limit it"
-        return (Notice(Reason.BASE_UNRESTRICTED, message),)
+    listed = (base.metadata.annotations or {}).get(ALLOWED_NAMESPACES, "")
     allowed = {name.strip() for name in listed.split(",")}
     if not allowed & {namespace, "*"}:
         raise Stalled(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from stoker.api.kinds.policies import Policies
+from stoker.api.spec import bidirectional as back
+from stoker.api.spec import policies as blocks
+from stoker.api.spec.gateway import Gateway, Ignition
 from stoker.api.to_intent.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, Key
 from stoker.api.to_intent.snapshots import snapshots_of
 from stoker.api.to_intent.values import choice, either, seconds, secret_key, size
-from stoker.api.spec import bidirectional as back
-from stoker.api.spec import policies as blocks
-from stoker.api.spec.gateway import Gateway, Ignition
-from stoker.api.kinds.policies import Policies
-from stoker.domain import maintenance_windows as windows
+from stoker.domain import maintenance_windows
 from stoker.domain.intent import policies as intent
-from stoker.domain.intent.files import DeletionPolicy, Orphans
+from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.intent.intent import Notice
 from stoker.domain.quantities import parse_duration
 from stoker.domain.reasons import Reason
@@ -70,7 +70,7 @@ def policies_for(
 def deletion_of(spec: Policies) -> DeletionPolicy:
     default, budget = DeletionPolicy(), spec.deletion_budget or blocks.DeletionBudget()
     return DeletionPolicy(
-        orphans=choice(spec.orphans, Orphans.MIRROR),
+        orphans=choice(spec.orphans, default.orphans),
         budget_files=either(budget.files, default.budget_files),
         budget_percent=either(budget.percent, default.budget_percent),
     )
@@ -97,6 +97,7 @@ def _access(gateway: Gateway | None) -> intent.GatewayAccess:
         ca=secret_key(gateway.ca_secret_ref),
         insecure_skip_verify=either(gateway.insecure_skip_verify, default.insecure_skip_verify),
         scan_order=choice(gateway.scan_order, default.scan_order),
+        files_only=either(gateway.files_only, default.files_only),
     )
 
 
@@ -134,7 +135,7 @@ def _window(block: blocks.MaintenanceWindow) -> intent.MaintenanceWindow:
     window = intent.MaintenanceWindow(
         cron=block.cron, duration=parse_duration(block.duration), time_zone=either(block.time_zone, "UTC")
     )
-    windows.check(window)
+    maintenance_windows.check(window)
     return window
 
 

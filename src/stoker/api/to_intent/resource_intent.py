@@ -14,10 +14,10 @@ from stoker.api.to_intent.delivery import (
     receiver_of,
     rollback_of,
 )
-from stoker.api.to_intent.types import Door
 from stoker.api.to_intent.policies import access_notices, policies_of
 from stoker.api.to_intent.snapshots import snapshot_notices
 from stoker.api.to_intent.source import source_of
+from stoker.api.to_intent.types import Door
 from stoker.domain.intent.delivery import SharedVolume
 from stoker.domain.intent.intent import Notice, ResourceIntent
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoker.api.to_intent.values import choice, either
-from stoker.api.spec import delivery as blocks
 from stoker.api.manifests.codec import to_wire
+from stoker.api.spec import delivery as blocks
+from stoker.api.to_intent.values import choice, either
 from stoker.domain.intent.intent import Notice
 from stoker.domain.intent.policies import Bucket, Snapshots, SnapshotStorage
 from stoker.domain.reasons import Reason

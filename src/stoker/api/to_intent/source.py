@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.api.to_intent.values import choice, either, secret_key
 from stoker.api.spec.git import GitAuth as AuthBlock
 from stoker.api.spec.git import GitSource, GitVerify
+from stoker.api.to_intent.values import choice, either, secret_key
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, SignatureMode, SignaturePolicy, Source
 from stoker.domain.refs import GitRef, SourceUrl
 

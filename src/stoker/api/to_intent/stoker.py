@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from stoker.api.to_intent.types import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.stoker import GROUP, Stoker, StokerSpec
+from stoker.api.meta import NamespacedRef
 from stoker.api.to_intent.gateway_intent import Extras, GatewayFacts, gateway_intent
 from stoker.api.to_intent.inheritance import settled
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.api.to_intent.resource_intent import resource_intent
-from stoker.api.kinds.ignitionsync import IgnitionSyncBase, IgnitionSyncBaseSpec
-from stoker.api.kinds.stoker import GROUP, Stoker, StokerSpec
-from stoker.api.meta import NamespacedRef
+from stoker.api.to_intent.types import RUNTIME_FILES, Door, Settled, Surroundings, excludes_runtime_files
 from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Notice, ResourceIntent
 from stoker.domain.reasons import Reason
 

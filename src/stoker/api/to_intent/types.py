@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from stoker.api.to_intent.requests import requests_of
 from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.meta import ObjectMeta
+from stoker.api.to_intent.requests import requests_of
 from stoker.domain.intent.intent import FrontDoor, Identity, Notice
 from stoker.domain.intent.requests import Requests
 

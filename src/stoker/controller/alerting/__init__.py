@@ -1,1 +1,1 @@
-"""Telling people what went wrong: from the Events of a pass to Slack, PagerDuty, Teams and webhooks."""
+"""Alerts: turns the Events of a reconcile into messages to Slack, PagerDuty, Teams and webhooks."""

@@ -20,16 +20,16 @@ from stoker.controller.alerting.alarms import Alarm, Incident, alarms_of, presen
 from stoker.controller.alerting.alert_filter import hears_of_the_end, wants
 from stoker.controller.alerting.queue import Letter, Outbox, Slot
 from stoker.controller.alerting.send import Sender, called
-from stoker.controller.context import Context
 from stoker.controller.cache.objects import ResourceKey, ref_to
+from stoker.controller.context import Context
 from stoker.controller.status.events import Told
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.delivery import AlertTarget
 from stoker.domain.reasons import Reason
 from stoker.kube.client.deadlines import deadline, finished
-from stoker.kube.events.series import ObjectRef
 from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.events.series import ObjectRef
 from stoker.kube.runtime.result import understood
 from stoker.telemetry.logs import get_logger
 

@@ -13,7 +13,7 @@ from stoker.controller.alerting.alarms import Alarm, Severity
 from stoker.domain.clock import rfc3339
 from stoker.domain.intent.delivery import AlertKind
 from stoker.domain.secrets import Secret
-from stoker.domain.sentences import cut
+from stoker.domain.text import cut
 
 VERSION = "1"
 SLACK_HEADER = 150

@@ -1,7 +1,8 @@
-"""One letter to one service: its secret read now, one request, and what the answer means.
+"""One alert to one service: its secret is read now, one request is sent, the status says what came of it.
 
-The address of a chat is itself a secret. It stands in no message: sentences name the
-host, and the Secret it came from.
+The address of a chat is itself a secret. No message holds it: messages name the host, and the
+Secret that it came from. No message holds the body of an answer either: messages become Events,
+and the author of an address would read in them what is served there to the controller.
 """
 
 from __future__ import annotations
@@ -11,22 +12,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stoker.http_client import Answer, Request, call
 from stoker.controller.alerting.alarms import Alarm
 from stoker.controller.alerting.formats import body_for
 from stoker.controller.cache.secrets import SecretReader
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.reasons import Reason
-from stoker.domain.secrets import HIDDEN, Secret
+from stoker.domain.secrets import Secret
+from stoker.http_client import Answer, EgressRefused, Request, call
 from stoker.kube.client.client import Client
-from stoker.kube.client.errors import one_line
 
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 TIMEOUT = 10.0
 MAX_REPLY = 16 * 1024
 LONGEST_ADDRESS = 2048
-LONGEST_QUOTE = 200
 _AGAIN = (408, 425, 429)
 
 
@@ -43,18 +42,21 @@ class Sender:
         secret = await self._secret(namespace, target)
         address = self.pagerduty if target.kind is AlertKind.PAGERDUTY else _address(secret)
         body = msgspec.json.encode(body_for(target.kind, alarm, over=over, key=secret))
-        answer = await call(
-            Request(
-                address,
-                "POST",
-                {"Content-Type": "application/json"},
-                body,
-                timeout=self.timeout,
-                max_reply=MAX_REPLY,
-            )
+        request = Request(
+            address,
+            "POST",
+            {"Content-Type": "application/json"},
+            body,
+            timeout=self.timeout,
+            max_reply=MAX_REPLY,
+            services_of=namespace,
         )
+        try:
+            answer = await call(request)
+        except EgressRefused as error:
+            raise Stalled(error.message, reason=error.reason) from None
         if not answer.ok:
-            raise _refusal(answer, urlsplit(address).hostname or "", secret)
+            raise _refusal(answer, urlsplit(address).hostname or "")
 
     async def _secret(self, namespace: str, target: AlertTarget) -> Secret:
         if target.inline is not None:
@@ -86,12 +88,8 @@ def _address(secret: Secret) -> str:
     return text
 
 
-def _refusal(answer: Answer, host: str, secret: Secret) -> StokerError:
-    said = one_line(answer.body.decode(errors="replace"), LONGEST_QUOTE)
-    hidden = secret.reveal()
-    for part in (hidden, urlsplit(hidden).path if "://" in hidden else ""):
-        said = said.replace(part, HIDDEN) if len(part) > 1 else said
-    sentence = f"{host} answered with status {answer.status}" + (f": {said}" if said else "")
+def _refusal(answer: Answer, host: str) -> StokerError:
+    sentence = f"{host} answered with status {answer.status}"
     if answer.status >= 500 or answer.status in _AGAIN:
         return Retry(sentence, after=answer.wait, reason=Reason.ALERT_FAILED)
     return Stalled(sentence, reason=Reason.ALERT_FAILED)

@@ -1,21 +1,19 @@
-"""The way back: what people changed on gateways becomes commits and pull requests.
+"""Bidirectional sync on the controller's side: change sets from gateways become commits and pull requests.
 
-    values      what is handed from one to the other
-    parcels     which sets of changes lie in the maps, by the names of their keys
-    postbox     the maps themselves: made, read, emptied
-    judging     which files of a set may go to git at all. Pure
-    comparing   three ways: what git has, what the gateway began with, what it has now. Pure
-    naming      the branch of a gateway. Pure
-    wording     what commits and pull requests say. Pure
-    recording   one set, onto the branch of its gateway
-    requesting  the pull request of a branch: opened, followed, over
-    holding     what gateways must not overwrite, within what a map can carry. Pure
-    outcomes    what a gateway is answered. Pure
-    carrying    one set from the maps to git and to its forge
-    accepting   all of it beside the passes, one resource at a time
-    standing    how it stands, as the status and the conditions say it. Pure
-    forging     the forge of a source, with its token
-    stepping    all of it as steps of a pass
+    types, state        values that the modules share, and what is remembered per gateway
+    inbox, inbox_keys   the ConfigMaps that agents write change sets to
+    guardrails          which files of a change set may go to Git. Pure
+    three_way_decision  Git now, the gateway's base, the gateway now. Pure
+    branch_name         the branch of a gateway. Pure
+    messages            the text of commits and pull requests. Pure
+    commit, rebase      one change set onto the gateway's branch
+    pull_request        opened, followed, finished
+    forge_access        the forge of a source, with its token
+    proposal            one change set, from ConfigMap to forge
+    holds               what gateways must not overwrite meanwhile. Pure
+    answers             what the gateway is told. Pure
+    status              conditions and status fields. Pure
+    worker, step        all of it beside the reconciler, one resource at a time
 
-Everything that comes from a gateway's pod is judged here, and believed in nothing.
+Everything that comes from a gateway's pod is untrusted and checked here.
 """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stoker.controller.bidirectional.holds import holds_after
 from stoker.controller.bidirectional.branch_name import is_direct
 from stoker.controller.bidirectional.commit import Recorded
+from stoker.controller.bidirectional.holds import holds_after
 from stoker.controller.bidirectional.types import Ask, Standing
+from stoker.domain.git_objects import Note, shown
 from stoker.domain.protocol import ChangesAnswer, ChangeSet, ChangesResult
 from stoker.domain.reasons import Reason
-from stoker.domain.git_objects import Note, shown
 
 _SHOWN = 3
 

@@ -16,18 +16,18 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from stoker.controller.bidirectional.rebase import STUCK, CaughtUp, catch_up, lacking
-from stoker.controller.bidirectional.three_way_decision import Verdict, Versions, compare, doubtful, reviewed
 from stoker.controller.bidirectional.guardrails import Rules
 from stoker.controller.bidirectional.messages import Origin, commit_of, is_ours_alone
+from stoker.controller.bidirectional.rebase import STUCK, CaughtUp, catch_up, lacking
+from stoker.controller.bidirectional.three_way_decision import Verdict, Versions, compare, doubtful, reviewed
 from stoker.domain.errors import StokerError
+from stoker.domain.git_objects import BlobId, Note
 from stoker.domain.protocol import Action, ChangedFile, ChangeSet
 from stoker.domain.refs import CommitId
 from stoker.engine.transform.three_way_text_merge import merge3
-from stoker.domain.git_objects import BlobId, Note
-from stoker.git.errors import GitFailed
 from stoker.git.commit.proposal_branch import Ground, InTheWay, Proposals, Proposed
 from stoker.git.commit.push import PushBehind
+from stoker.git.errors import GitFailed
 
 MAX_REPLAYS = 5
 

@@ -3,7 +3,8 @@
 A pod is not believed: whoever can write into the maps of a resource could otherwise
 have anything committed anywhere. A file passes if the resource lets its live path flow
 back, nobody excludes it, it is of a size that is allowed, and a mapping of this very
-gateway puts this file of the repository in this place. What does not pass is named
+gateway puts this file of the repository in this place, and neither git nor a forge nor a
+CI service acts on it (`automation_files`). What does not pass is named
 with its reason, and the others go on.
 """
 
@@ -12,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stoker.controller.bidirectional.automation_files import why_closed
+from stoker.domain.git_objects import Note
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import Bidirectional
 from stoker.domain.protocol import Action, ChangedFile
-from stoker.engine.match.globs import Globs
 from stoker.engine.layout.desired_files import Route
-from stoker.domain.git_objects import Note
 from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.match.globs import Globs
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,9 @@ class Rules:
         self._watched = Globs(policy.watch_paths)
         self._excluded = Globs(policy.excludes)
         self._protection = Protection(intent.files.excludes)
-        self._routes = tuple(Route.of(mapping, intent.values) for mapping in intent.files.mappings)
+        routes = (Route.of(mapping, intent.values) for mapping in intent.files.mappings)
+        # A mapping of the whole repository would let a gateway name any file in it.
+        self._routes = tuple(route for route in routes if route.source)
         self._most_bytes = policy.max_file_bytes
         self.most_files = policy.max_files_per_pr
         self.opens_requests = policy.create_pr
@@ -72,11 +76,5 @@ class Rules:
             return f"has {len(one.content)} bytes; {self._most_bytes} are allowed"
         if one.repo_path not in self.origins(one.path):
             return f"does not come from {one.repo_path} by any mapping of this gateway"
-        if _steers_a_forge(one.repo_path):
-            return "would be read by git or by a forge, which might run it before anybody has looked"
-        return ""
-
-
-def _steers_a_forge(path: str) -> bool:
-    """Whether the path means something to git, or to what a forge runs for each push."""
-    return any(part.startswith(".git") for part in path.lower().split("/"))
+        closed = why_closed(one.repo_path)
+        return f"{one.repo_path} {closed}" if closed else ""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
-from stoker.controller.bidirectional.types import Parcel
-from stoker.controller.owned.apply_objects import Writer
-from stoker.controller.cache.objects import Kept, ResourceKey, belongs_to, head_of
+from stoker.controller.bidirectional.types import Parcel, RawChangeSet
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import Kept, ResourceKey, belongs_to, head_of
+from stoker.controller.owned.apply_objects import Writer
 from stoker.domain.protocol import CHANGE_MAPS
 from stoker.domain.protocol.names import changes_map
 from stoker.kube.client.client import Client
@@ -26,16 +26,28 @@ from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.store import ObjectKey
 
+DECODING = "stoker.io/decoding-change-set"
+"""Annotation of a ConfigMap: the change set that a controller decodes, and which process does."""
+
+
+class _Meta(msgspec.Struct):
+    annotations: dict[str, str] = {}
+
 
 class _Contents(msgspec.Struct, rename="camel"):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
     binary_data: dict[str, msgspec.Raw] = {}
 
 
 class Reader(Protocol):
-    """Reads what lies under some keys of the maps."""
+    """Reads change sets out of the ConfigMaps, and marks there which one is being decoded."""
 
-    async def read(self, key: ResourceKey, parcel: Parcel) -> list[bytes] | None:
+    async def read(self, key: ResourceKey, parcel: Parcel) -> RawChangeSet | None:
         """The parts of a set; None where one is gone meanwhile."""
+        ...
+
+    async def mark(self, key: ResourceKey, parcel: Parcel, attempt: str) -> None:
+        """Store the mark of an attempt to decode where the next leader sees it; empty: it ended."""
         ...
 
 
@@ -67,25 +79,36 @@ class Postbox:
             elif not belongs_to(seen.metadata, key, kept):
                 await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, body)
 
-    async def read(self, key: ResourceKey, parcel: Parcel) -> list[bytes] | None:
+    async def read(self, key: ResourceKey, parcel: Parcel) -> RawChangeSet | None:
         parts: dict[tuple[str, str], bytes] = {}
+        attempt = ""
         for name in dict.fromkeys(name for name, _ in parcel.chunks):
             try:
                 found = await self._client.get(CONFIG_MAPS, name, key.object.namespace, into=_Contents)
             except NotFound:
                 return None
+            if name == parcel.chunks[0][0]:
+                attempt = found.metadata.annotations.get(DECODING, "")
             for place in parcel.chunks:
                 if place[0] == name and place[1] in found.binary_data:
                     parts[place] = _bytes(found.binary_data[place[1]])
-        return [parts[place] for place in parcel.chunks] if len(parts) == len(parcel.chunks) else None
+        if len(parts) < len(parcel.chunks):
+            return None
+        return RawChangeSet(tuple(parts[place] for place in parcel.chunks), attempt)
+
+    async def mark(self, key: ResourceKey, parcel: Parcel, attempt: str) -> None:
+        body = {"metadata": {"annotations": {DECODING: attempt or None}}}
+        await self._patch(key, parcel.chunks[0][0], body)
 
     async def empty(self, key: ResourceKey, keys: Mapping[str, Iterable[str]]) -> None:
         """Take these keys out."""
         for name, gone in keys.items():
-            where = ObjectKey(key.object.namespace, name)
-            body = {"binaryData": dict.fromkeys(gone)}
-            request = self._client.patch(CONFIG_MAPS, body, where.name, where.namespace, into=msgspec.Raw)
-            await self._observed.maps.write(where, request)
+            await self._patch(key, name, {"binaryData": dict.fromkeys(gone)})
+
+    async def _patch(self, key: ResourceKey, name: str, body: dict[str, Any]) -> None:
+        where = ObjectKey(key.object.namespace, name)
+        request = self._client.patch(CONFIG_MAPS, body, where.name, where.namespace, into=msgspec.Raw)
+        await self._observed.maps.write(where, request)
 
 
 def names_of(key: ResourceKey) -> tuple[str, ...]:

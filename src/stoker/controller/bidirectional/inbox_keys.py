@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from stoker.controller.bidirectional.types import Parcel
-from stoker.domain.protocol.changes import MAX_CHUNKS
+from stoker.domain.protocol.change_set_codec import MAX_CHUNKS
 
 _KEY = re.compile(r"(?P<gateway>.+)\.(?P<set>\d{8}-\d{6}(?:-\d{1,4})?)\.(?P<number>\d)")
 

@@ -1,7 +1,8 @@
 """What commits and pull requests say. Pure.
 
-Paths and names come from pods: they are shown as one printable line, and in a
-description as code, so that nothing in them is read as a mention, a link or HTML.
+Paths and names come from pods: they are shown as one printable line in which nothing is a
+command to a forge or a CI service, and in a description as code, so that nothing in them is
+read as a mention, a link or HTML.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from dataclasses import dataclass
 
 from stoker.controller.bidirectional.three_way_decision import Verdict
 from stoker.domain.clock import parse_rfc3339
+from stoker.domain.git_objects import inert
 from stoker.domain.intent.intent import Identity
 from stoker.domain.intent.policies import ConflictStrategy
 from stoker.domain.protocol import Action, ChangedFile, ChangeSet
-from stoker.domain.git_objects import shown
 from stoker.git.commit.types import Author, FileEdit, NewCommit
 
 DOMAIN = "stoker.invalid"
@@ -46,7 +47,7 @@ def commit_of(changes: ChangeSet, verdict: Verdict, origin: Origin, *, shared: b
     edits = tuple(
         FileEdit(path, content, path in verdict.programs) for path, content in sorted(verdict.edits.items())
     )
-    author = Author(f"Gateway {shown(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
+    author = Author(f"Gateway {inert(origin.gateway)}", f"gateway@{origin.resource.namespace}.{DOMAIN}")
     message = _message(changes, verdict, origin) + (f"\n{_SHARED}" if shared else "")
     return NewCommit(author, COMMITTER, message, edits, _when(changes))
 
@@ -61,7 +62,7 @@ def is_ours_alone(commit: bytes) -> bool:
 
 
 def title_of(origin: Origin) -> str:
-    return f"Changes from gateway {shown(origin.gateway)}"
+    return f"Changes from gateway {inert(origin.gateway)}"
 
 
 def description_of(
@@ -113,12 +114,12 @@ def _table(verdict: Verdict) -> list[str]:
 
 
 def _message(changes: ChangeSet, verdict: Verdict, origin: Origin) -> str:
-    listed = [f"{_word(one, verdict)}: {shown(one.repo_path)}" for one in verdict.changed[:MAX_LISTED]]
+    listed = [f"{_word(one, verdict)}: {inert(one.repo_path)}" for one in verdict.changed[:MAX_LISTED]]
     if len(verdict.changed) > MAX_LISTED:
         listed.append(f"and {len(verdict.changed) - MAX_LISTED} more")
-    listed += [f"kept, in conflict: {shown(path)}" for path in verdict.kept[:MAX_LISTED]]
+    listed += [f"kept, in conflict: {inert(path)}" for path in verdict.kept[:MAX_LISTED]]
     trailers = [
-        f"Gateway: {shown(origin.gateway)}",
+        f"Gateway: {inert(origin.gateway)}",
         f"Resource: {origin.resource.namespace}/{origin.resource.name}",
         f"Base-Commit: {changes.base_commit}",
         f"Change-Set: {changes.id}",
@@ -137,7 +138,7 @@ def _word(one: ChangedFile, verdict: Verdict) -> str:
 
 def _code(text: str) -> str:
     """As code in Markdown, also in a table; a backtick would end it."""
-    return "`" + shown(text).replace("`", "'").replace("|", "\\|") + "`"
+    return "`" + inert(text).replace("`", "'").replace("|", "\\|") + "`"
 
 
 def _when(changes: ChangeSet) -> int:

@@ -1,6 +1,6 @@
 """One gateway's set from the maps to git and to its forge, and what has to follow.
 
-    read → unpack → record on the branch → answer → pull request
+    read → mark → decode → record on the branch → answer → pull request
 
 The answer comes before the pull request: git has the change then, and a forge that
 refuses must not keep the next set waiting. Nothing here remembers anything.
@@ -9,38 +9,44 @@ refuses must not keep the next set waiting. Nothing here remembers anything.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
-from stoker.controller.bidirectional.holds import MAX_REFUSED_BYTES, check_room, holds_after, never_fits
-from stoker.controller.bidirectional.guardrails import Rules
-from stoker.controller.bidirectional.branch_name import branch_for, is_direct
 from stoker.controller.bidirectional.answers import Outcome, freed, outcome_of, over, refusal, well
-from stoker.controller.bidirectional.inbox import Reader
+from stoker.controller.bidirectional.branch_name import branch_for, is_direct
 from stoker.controller.bidirectional.commit import Recorded, record
+from stoker.controller.bidirectional.guardrails import Rules
+from stoker.controller.bidirectional.holds import MAX_REFUSED_BYTES, check_room, holds_after, never_fits
+from stoker.controller.bidirectional.inbox import Reader
+from stoker.controller.bidirectional.messages import Origin, description_of, title_of
 from stoker.controller.bidirectional.pull_request import Course, Requests
 from stoker.controller.bidirectional.types import Ask, Parcel, Sender, Standing
-from stoker.controller.bidirectional.messages import Origin, description_of, title_of
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import Clock
-from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
 from stoker.domain.intent.source import Source
 from stoker.domain.protocol import ChangesAnswer, ChangeSet
-from stoker.domain.protocol.changes import Chunk, complete, decode
+from stoker.domain.protocol.change_set_codec import Chunk, complete, decode
 from stoker.forges import Forge
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access
-from stoker.git.process.runner import GitRunner
 from stoker.git.commit.proposal_branch import Ground, Proposals
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
 from stoker.telemetry.logs import get_logger
 
 AccessOf = Callable[[str, Source], Awaitable[Access]]
 """What opens a source for a namespace, as its Secrets are now."""
 ForgeOf = Callable[[str, Source, Bidirectional], Awaitable[Forge]]
 """Where the pull requests of a source are; raises `Stalled` where there can be none."""
+
+PROCESS = secrets.token_hex(8)
+"""Another one after each start: a container that is started again keeps its pod's name."""
 
 log = get_logger(__name__)
 
@@ -61,8 +67,9 @@ class Carrier:
         clock: Clock,
         *,
         opened: Callable[[ResourceKey], None] = lambda key: None,
+        process: str = PROCESS,
     ) -> None:
-        """`opened` is told of each new pull request."""
+        """`opened` is called with each new pull request; `process` tells this process from an earlier one."""
         self._git = git
         self._cache = cache
         self._access = access
@@ -70,6 +77,7 @@ class Carrier:
         self._reader = reader
         self._clock = clock
         self._opened = opened
+        self._process = process
 
     async def carry(
         self,
@@ -83,11 +91,8 @@ class Carrier:
     ) -> bool:
         """Take a set to git and tell `answered`; False while parts of it are missing."""
         standing = before if before is not None else Standing()
-        raw = await self._reader.read(key, parcel)
-        if raw is None:
-            return False
         try:
-            changes = await asyncio.to_thread(_unpacked, raw, sender)
+            changes = await self._decoded(key, sender, parcel)
         except InvalidValue as error:
             answered(refusal(parcel.id, error.message, answers.get(sender.target), standing))
             return True
@@ -132,6 +137,34 @@ class Carrier:
         if outcome.standing.branch and recorded.verdict.edits:
             answered(await self._requested(key, ask, origin, outcome.standing, changes, recorded))
         return True
+
+    async def _decoded(self, key: ResourceKey, sender: Sender, parcel: Parcel) -> ChangeSet | None:
+        """The set, None while it is not whole; raises `InvalidValue` for what is none.
+
+        A set that ends the process is decoded once: the attempt is marked in the ConfigMap before,
+        and the mark of another process that is still there means that it never came to an end.
+        """
+        raw = await self._reader.read(key, parcel)
+        if raw is None:
+            return None
+        chunks = [Chunk.parse(part) for part in raw.parts]
+        if not complete(chunks):
+            return None
+        digest = sha256(b"".join(chunk.digest.encode() for chunk in chunks)).hexdigest()
+        tried, _, process = raw.attempt.partition(" ")
+        if tried == digest and process != self._process:
+            log.error("changes.decoding_died", key=str(key), gateway=sender.name, id=parcel.id, digest=digest)
+            raise InvalidValue(
+                f"change set {parcel.id} of gateway {sender.name} is not decoded again: the controller ended "
+                "while it decoded it. Its files stay on the gateway; saved once more they are sent anew"
+            )
+        await self._reader.mark(key, parcel, f"{digest} {self._process}")
+        try:
+            return await asyncio.to_thread(_unpacked, chunks, sender)
+        finally:
+            # A mark of this process that stays harms nothing: the next attempt replaces it.
+            with suppress(StokerError):
+                await self._reader.mark(key, parcel, "")
 
     async def follow(
         self,
@@ -290,12 +323,9 @@ def _own(ask: Ask, intent: GatewayIntent) -> Ask:
     return replace(ask, source=ask.source._replace(ref=intent.source.ref), commit=None)
 
 
-def _unpacked(raw: list[bytes], sender: Sender) -> ChangeSet | None:
-    """None while it is not whole; raises for what is none, or is somebody else's."""
-    chunks = [Chunk.parse(one) for one in raw]
-    if not complete(chunks):
-        return None
+def _unpacked(chunks: list[Chunk], sender: Sender) -> ChangeSet:
+    """Raises `InvalidValue` for a set that is damaged, or is another gateway's."""
     changes = decode(chunks)
     if changes.gateway not in (sender.name, sender.target, sender.key):
-        raise InvalidValue(f"a set of changes under the key of {sender.key} is of another gateway")
+        raise InvalidValue(f"a change set under the key of {sender.key} is of another gateway")
     return changes

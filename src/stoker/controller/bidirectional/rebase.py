@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from stoker.controller.bidirectional.three_way_decision import Merge, Versions
 from stoker.domain.errors import StokerError
-from stoker.domain.protocol import ChangedFile
 from stoker.domain.git_objects import BlobId, FileVersion, TreeChange, blob_of
+from stoker.domain.protocol import ChangedFile
 from stoker.git.commit.proposal_branch import Ground, Own, Proposals, PutTogether, Upon
 
 Read = Callable[[Collection[BlobId]], Awaitable[Mapping[BlobId, bytes]]]

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from functools import partial
 
 from stoker.api.to_intent import Surroundings, gateway_intent_for
-from stoker.controller.bidirectional.worker import Acceptor
-from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
 from stoker.controller.bidirectional.inbox import Postbox
+from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
 from stoker.controller.bidirectional.status import standings_in
 from stoker.controller.bidirectional.types import Accepted, Ask, Sender
+from stoker.controller.bidirectional.worker import Acceptor
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.context import Context, known
 from stoker.controller.owned.configmaps import Publisher
-from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.cache.informers import Observed
 from stoker.controller.spec.references import Validator
 from stoker.domain.protocol import Mode, Target
 from stoker.domain.refs import CommitId

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stoker.domain.protocol import Action, ChangedFile
 from stoker.domain.git_objects import FileVersion, Note
+from stoker.domain.protocol import Action, ChangedFile
 
 Versions = Mapping[str, FileVersion]
 """By repository path."""

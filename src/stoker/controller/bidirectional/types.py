@@ -39,6 +39,15 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
+class RawChangeSet:
+    """The chunks of one change set as the ConfigMaps hold them, not decoded."""
+
+    parts: tuple[bytes, ...]
+    attempt: str = ""
+    """The mark of the last attempt to decode a set of this ConfigMap; empty: none, or it ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Everything that one resource wants at one time."""
 

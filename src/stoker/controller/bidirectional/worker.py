@@ -19,12 +19,12 @@ import random as chance
 from collections.abc import Callable
 from dataclasses import replace
 
+from stoker.controller.bidirectional.answers import Outcome
 from stoker.controller.bidirectional.proposal import Carrier
 from stoker.controller.bidirectional.state import Desk, Rest, differs, followed, held, is_unfit, rest, waiting
-from stoker.controller.bidirectional.answers import Outcome
 from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, Standing
-from stoker.controller.host_limits import Turns
 from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.host_limits import Turns
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.protocol import ChangesAnswer
@@ -34,7 +34,7 @@ from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry.logs import get_logger
 
 AT_ONCE = 2
-"""Resources that are worked on; a set can be 64 MiB once it is unpacked."""
+"""Resources that are worked on; a change set can be 16 MiB once it is unpacked."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 LOOK_AFTER = 60.0
 """Seconds between two looks at open requests where the ref is not polled."""

@@ -1,1 +1,1 @@
-"""What the cluster holds, as much of it as is decided by: resources, pods, maps, reports."""
+"""The controller's informers and object cache: resources, pods, ConfigMaps, reports, Secrets."""

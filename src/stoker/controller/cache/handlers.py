@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from stoker.api.to_intent.pod_facts import Key
 from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.controller.cache.informers import Observed, listen
 from stoker.controller.cache.objects import (
     SYNCED_KINDS,
     Kept,
@@ -27,7 +28,6 @@ from stoker.controller.cache.objects import (
     SeenRole,
     SeenSecret,
 )
-from stoker.controller.cache.informers import Observed, listen
 from stoker.controller.cache.pods import NAMELESS, SeenPod
 from stoker.controller.cache.reports import report_in
 from stoker.controller.cache.store import Shelf

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stoker.api.to_intent import base_wanted_by
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.to_intent import base_wanted_by
 from stoker.controller.cache.objects import (
     BASES,
     PROFILES,
@@ -49,9 +49,9 @@ from stoker.domain.protocol import CR_NAME_LABEL
 from stoker.domain.shards import ALL, Shard
 from stoker.kube.client.client import Client
 from stoker.kube.client.kinds import rest
+from stoker.kube.client.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, Resource
 from stoker.kube.watch.namespace_access import Reach, nobody
 from stoker.kube.watch.reflector import Listener, Reflector
-from stoker.kube.client.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, Resource
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
-from stoker.api.to_intent import MODELS
 from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.registry import KINDS
+from stoker.api.to_intent import MODELS
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.protocol import labels_of
 from stoker.domain.reasons import Reason
-from stoker.kube.events.series import ObjectRef
 from stoker.kube.client.objects import HeaderMeta
+from stoker.kube.events.series import ObjectRef
 from stoker.kube.watch.store import ObjectKey
 
 M = TypeVar("M", bound=Model)
@@ -112,6 +113,9 @@ class SeenSecret(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
 
 
+MAX_KEYS = 1000
+"""Of one ConfigMap: agents write them, and a name of a few bytes costs a hundred in memory."""
+
 _header = msgspec.json.Decoder(OwnedHeader)
 _OURS = ("stoker.io/", "sync.ignition.io/")
 
@@ -127,10 +131,14 @@ keep_binding = msgspec.json.Decoder(SeenBinding).decode
 
 
 def keep_map(raw: bytes) -> SeenMap:
-    """What is binary can be a megabyte for each map, and is read when somebody wants it."""
+    """Of a ConfigMap its first keys; binary values can be a megabyte and are read when they are needed.
+
+    Keys beyond the first come into view when those before them are removed.
+    """
     whole = _whole_map.decode(raw)
-    sizes = {name: len(bytes(value)) for name, value in (whole.binary_data or {}).items()}
-    return SeenMap(whole.metadata, whole.data, sizes)
+    data = None if whole.data is None else dict(islice(whole.data.items(), MAX_KEYS))
+    binary = islice((whole.binary_data or {}).items(), MAX_KEYS)
+    return SeenMap(whole.metadata, data, {name: memoryview(value).nbytes for name, value in binary})
 
 
 def keep_secret(raw: bytes) -> SeenSecret:

@@ -1,31 +1,74 @@
-"""What agents have reported, read out of the status maps of a resource.
+"""The agents' reports, parsed out of the status ConfigMaps of a resource.
 
-The text of a report comes from a pod, so it may be anything; one that cannot be read
-counts as none. Reports are read many times and change seldom, hence they are kept by
-their text, which the store holds anyway.
+Each reconcile reads all reports of a resource, and few change between two: parsed reports are
+kept by the digest of their text. The text comes from a pod and may be anything. A text above the
+limit is refused before it is hashed or kept, one that cannot be parsed counts as no report, and
+the cache is bounded by the bytes of the texts that it was made from, not only by their number.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
 
 from stoker.controller.cache.objects import ResourceKey, SeenMap
 from stoker.controller.cache.store import Shelf
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import GatewayReport, status_map
+from stoker.domain.protocol.report import MAX_READ_BYTES
 from stoker.kube.watch.store import ObjectKey
 
 MOST_SHARDS = 50
 """A thousand gateways, which is what a status may list."""
+MOST_CACHED = 4096
+MOST_CACHED_BYTES = 16 << 20
+"""Four thousand reports of the largest size that agents write."""
 
 
-@lru_cache(maxsize=4096)
-def report_in(text: str) -> GatewayReport | None:
-    try:
-        return GatewayReport.parse(text)
-    except InvalidValue:
-        return None
+class _Parsed(NamedTuple):
+    report: GatewayReport | None
+    size: int
+
+
+class ReportCache:
+    """Parsed reports by the digest of their text, the least recently used dropped first."""
+
+    def __init__(self, most: int = MOST_CACHED, most_bytes: int = MOST_CACHED_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._parsed: OrderedDict[bytes, _Parsed] = OrderedDict()
+        self.bytes = 0
+        """Of the texts that the cached reports were made from."""
+
+    def __len__(self) -> int:
+        return len(self._parsed)
+
+    def parse(self, text: str) -> GatewayReport | None:
+        """The report; None where the text is too large or is none."""
+        if len(text) > MAX_READ_BYTES:
+            return None
+        content = text.encode(errors="surrogatepass")
+        digest = sha256(content).digest()
+        known = self._parsed.get(digest)
+        if known is not None:
+            self._parsed.move_to_end(digest)
+            return known.report
+        try:
+            report = GatewayReport.parse(text)
+        except InvalidValue:
+            report = None
+        self._parsed[digest] = _Parsed(report, len(content))
+        self.bytes += len(content)
+        while len(self._parsed) > self._most or self.bytes > self._most_bytes:
+            _, dropped = self._parsed.popitem(last=False)
+            self.bytes -= dropped.size
+        return report
+
+
+_CACHE = ReportCache()
+report_in = _CACHE.parse
 
 
 def status_maps(

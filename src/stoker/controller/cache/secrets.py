@@ -18,7 +18,7 @@ from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import TOKEN_USER, Access, Login, Password, SshKey
-from stoker.git.auth.github_app import AppTokens, GitHubApp
+from stoker.git.auth.github_app import AppTokens, GitHubApp, TokenRights
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.objects import HeaderMeta
@@ -69,12 +69,19 @@ class SecretReader:
     async def value(self, wanted: SecretKey) -> Secret:
         return (await self._values(wanted.name, wanted.key))[0]
 
-    async def access(self, source: Source, apps: AppTokens, *, require_known_hosts: bool = False) -> Access:
-        """What git needs to reach a source, as the Secrets are now."""
+    async def access(
+        self,
+        source: Source,
+        apps: AppTokens,
+        rights: TokenRights = TokenRights.READ,
+        *,
+        require_known_hosts: bool = False,
+    ) -> Access:
+        """What git needs to reach a source, as the Secrets are now; `rights` are those of an app's token."""
         ca = None if source.ca is None else (await self.value(source.ca)).reveal_bytes()
         app = await self._app(source.auth)
         if app is not None:
-            return await apps.access(app, source.url, ca=ca, proxy=source.proxy)
+            return await apps.access(app, source.url, rights, ca=ca, proxy=source.proxy)
         login = await self._login(source.auth)
         return Access(login, ca=ca, proxy=source.proxy, require_known_hosts=require_known_hosts)
 

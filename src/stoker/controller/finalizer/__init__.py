@@ -1,1 +1,1 @@
-"""The end of a resource, and of the operator."""
+"""Deletion of a resource, and uninstalling the operator: cleanup and finalizer removal."""

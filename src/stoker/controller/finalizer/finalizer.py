@@ -5,6 +5,11 @@ files of the gateways stay as they are. So it is bounded: when every agent that 
 has answered, or after thirty seconds in any case, it goes. The wait is by coming back
 and never by sleeping.
 
+Without finalizers (`--no-finalizers`) a resource is gone as soon as it is deleted, and its
+agents learn it from the missing metadata ConfigMap. The chart chooses that where the
+controller's rights are Roles of the watched namespaces: a namespace that is deleted takes
+the Role along, possibly first, and a finalizer would then keep the namespace for ever.
+
 A resource that loses the label by which it was ours loses the finalizer as well: nobody
 here would see its end. Another installation that works on it from then on puts its own there.
 `stoker.controller.finalizer.orphaned` finds those that lost it while nobody looked.
@@ -16,13 +21,13 @@ from contextlib import suppress
 
 import msgspec
 
-from stoker.controller.finalizer.finalizer_removal import finalizer, read, untie
-from stoker.controller.owned.configmaps import Publisher
 from stoker.controller.cache.gateways import Fleet, fleet_of
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey
 from stoker.controller.cache.pods import AgentState
 from stoker.controller.cache.reports import entries
+from stoker.controller.finalizer.finalizer_removal import finalizer, read, untie
+from stoker.controller.owned.configmaps import Publisher
 from stoker.domain.clock import Clock, parse_rfc3339
 from stoker.domain.errors import Wait
 from stoker.domain.reasons import Reason
@@ -49,22 +54,28 @@ class Finalizer:
         *,
         manager: str,
         labels: str = "",
+        enabled: bool = True,
     ) -> None:
-        """`labels` are those by which resources are ours; none: all are. `manager` is as whom we tie them."""
+        """`labels` are those by which resources are ours; none: all are. `manager` is as whom we tie them.
+
+        Not `enabled`: no resource gets a finalizer, and one that ours is on loses it.
+        """
         self._observed = observed
         self._client = client
         self._publisher = publisher
         self._clock = clock
         self._manager = manager
         self._labels = labels
+        self._enabled = enabled
         self._leaving: dict[ResourceKey, float] = {}
 
     async def ensure(self, key: ResourceKey, kept: Kept) -> Kept:
-        """The resource with our finalizer on it."""
+        """The resource with our finalizer on it, or without it where finalizers are not enabled."""
         finalizers = kept.header.metadata.finalizers
-        if finalizer(key) in finalizers:
+        if (finalizer(key) in finalizers) is self._enabled:
             return kept
-        return await self._write(key, kept, (*finalizers, finalizer(key)))
+        others = tuple(name for name in finalizers if name != finalizer(key))
+        return await self._write(key, kept, (*others, finalizer(key)) if self._enabled else others)
 
     async def part(self, key: ResourceKey, kept: Kept) -> None:
         """Let a deleted resource go, or raise Wait while agents have not answered."""

@@ -22,18 +22,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import product
 
-from stoker.controller.finalizer.orphaned import TiedHeader, tied_by
-from stoker.controller.finalizer.finalizer_removal import TRIES, untie
 from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey
+from stoker.controller.finalizer.finalizer_removal import TRIES, untie
+from stoker.controller.finalizer.orphaned import TiedHeader, tied_by
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import Conflict, Forbidden, NotFound
 from stoker.kube.client.kinds import rest
-from stoker.kube.leader.lease import Lease, Terms, claimed, unique_identity
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import LEASES, NAMESPACES
+from stoker.kube.leader.lease import Lease, Terms, claimed, unique_identity
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
 

@@ -1,1 +1,1 @@
-"""What a resource's gateways are given: maps, rights, tokens, volumes, fetchers."""
+"""Objects that the controller applies for a resource: ConfigMaps, RBAC, tokens, volumes, fetchers."""

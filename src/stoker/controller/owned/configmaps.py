@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from stoker.controller.owned.metadata import parsed
-from stoker.controller.owned.apply_objects import Writer
 from stoker.controller.cache.gateways import Fleet, Neighbour, fleet_of
-from stoker.controller.cache.objects import Kept, ResourceKey, SeenMap, belongs_to, head_of
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import Kept, ResourceKey, SeenMap, belongs_to, head_of
 from stoker.controller.cache.reports import entries, report_in, status_maps
+from stoker.controller.owned.apply_objects import Writer
+from stoker.controller.owned.metadata import parsed
 from stoker.domain.clock import Clock
-from stoker.domain.protocol import Metadata, metadata_map, signed, status_map
-from stoker.domain.protocol.signing import SIGNATURE
+from stoker.domain.errors import InvalidValue
+from stoker.domain.protocol import Metadata, check_signature, metadata_map, signed, status_map, unsigned
+from stoker.domain.protocol.signature import RESOURCE_UID
 from stoker.domain.secrets import Secret
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.store import ObjectKey
@@ -48,6 +49,7 @@ class Publisher:
         self._signing_key = signing_key
         self._forget_after = forget_after
         self._gone: dict[ResourceKey, dict[str, float]] = {}
+        self._sequences: dict[ObjectKey, int] = {}
 
     def published(self, key: ResourceKey) -> Metadata | None:
         """What agents are told now; None where that is nothing, or nothing sensible."""
@@ -81,7 +83,7 @@ class Publisher:
     async def publish(self, key: ResourceKey, kept: Kept, metadata: Metadata) -> bool:
         """Tell the agents, unless they know; whether anything was written."""
         where = _metadata_key(key)
-        data = await self._signed(metadata.data(), where)
+        data = await self._signed(metadata.data(), where, kept.header.metadata.uid)
         seen = self._observed.maps.get(where)
         if seen is not None and seen.data == data and belongs_to(seen.metadata, key, kept):
             return False
@@ -95,8 +97,9 @@ class Publisher:
         seen = self._observed.maps.get(where)
         if seen is None:
             return False
-        told = {**(seen.data or {}), "terminating": "true"}
-        data = await self._signed({name: text for name, text in told.items() if name != SIGNATURE}, where)
+        kept = self._observed.find(key)
+        told = unsigned({**(seen.data or {}), "terminating": "true"})
+        data = await self._signed(told, where, kept.header.metadata.uid if kept is not None else "")
         if seen.data != data:
             await self._writer.patch(self._observed.maps, CONFIG_MAPS, where, {"data": data})
         return True
@@ -125,6 +128,7 @@ class Publisher:
 
     def forget(self, key: ResourceKey) -> None:
         self._gone.pop(key, None)
+        self._sequences.pop(_metadata_key(key), None)
 
     def _strangers(
         self, key: ResourceKey, seen: SeenMap, shard: int, fleet: Fleet, shards: Mapping[str, int]
@@ -145,10 +149,27 @@ class Publisher:
         seen = self._observed.maps.get(where)
         return seen is not None and name in (seen.data or {})
 
-    async def _signed(self, data: dict[str, str], where: ObjectKey) -> dict[str, str]:
-        """Signed where the installation has a key in the namespace; agents then believe nothing else."""
+    async def _signed(self, data: dict[str, str], where: ObjectKey, uid: str) -> dict[str, str]:
+        """Signed where the installation has a key in the namespace; agents then follow nothing else.
+
+        Data that is signed already stays as it is. Otherwise its sequence number is higher than any before:
+        it is the time in milliseconds, so that a new leader needs no memory of what an earlier one wrote.
+        """
         secret = None if self._signing_key is None else await self._signing_key(where.namespace)
-        return data if secret is None else signed(data, secret, of=str(where))
+        if secret is None:
+            return data
+        seen = self._observed.maps.get(where)
+        before = dict(seen.data or {}) if seen is not None else {}
+        highest = self._sequences.get(where, 0)
+        try:
+            sequence = check_signature(before, secret, of=str(where))
+        except InvalidValue:  # another key, or another writer
+            sequence = -1
+        if sequence >= highest and unsigned(before) == data and before.get(RESOURCE_UID) == uid:
+            return before
+        now = int(self._clock.now().timestamp() * 1000)
+        self._sequences[where] = number = max(now, highest + 1, sequence + 1)
+        return signed(data, secret, of=str(where), uid=uid, sequence=number)
 
 
 def _metadata_key(key: ResourceKey) -> ObjectKey:

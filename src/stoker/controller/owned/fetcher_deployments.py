@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import Kept, ResourceKey
 from stoker.controller.owned import fetcher_manifests as pods
 from stoker.controller.owned.shared_volume import LOOK_EVERY
-from stoker.controller.cache.objects import Kept, ResourceKey
-from stoker.controller.cache.informers import Observed
 from stoker.domain.clock import Clock
 from stoker.domain.injection import Installation
 from stoker.domain.intent.intent import ResourceIntent

@@ -14,11 +14,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stoker.controller.cache.objects import Kept, ResourceKey, head_of
-from stoker.domain.images import agent_image
-from stoker.domain.injection import Installation, secrets_of
+from stoker.domain.injection import Installation, image_for, secrets_of
 from stoker.domain.intent.intent import FrontDoor, ResourceIntent
-from stoker.domain.secret_volumes import secret_volume, secrets_volume
 from stoker.domain.protocol import metadata_map
+from stoker.domain.secret_volumes import secret_volume, secrets_volume
 
 Json = dict[str, Any]
 
@@ -120,7 +119,7 @@ def _container(
 
     return {
         "name": CONTAINER,
-        "image": str(agent_image(intent.agent.image, installation.image)),
+        "image": str(image_for(intent, installation)),
         "imagePullPolicy": intent.agent.image.pull_policy,
         "args": ["fetcher", "--log-format=json"],
         "env": [
@@ -129,6 +128,11 @@ def _container(
             {"name": "CR_NAME", "value": key.object.name},
             {"name": "CR_KIND", "value": key.kind},
             {"name": "TMPDIR", "value": "/tmp"},  # noqa: S108 - a volume of the pod's own
+            *(
+                {"name": name, "value": value}
+                for name, value in installation.environment
+                if name.startswith("STOKER_EGRESS_")
+            ),
         ],
         "ports": [
             {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},

@@ -1,8 +1,10 @@
 """The short-lived token of a GitHub App, as a Secret for the gateways of a resource (C-027).
 
 The app's own key opens every repository of its installation and stays here; a gateway
-gets a token that is over in an hour, renewed before that. Secrets are written only in
-namespaces that the installation names, because it takes a permission of its own there.
+gets a token that reads the one repository and is over in an hour, renewed before that. The
+Secret carries `app.kubernetes.io/managed-by: stoker`, by which the reverser withholds it.
+Secrets are written only in namespaces that the installation names, because it takes a
+permission of its own there.
 Which token a Secret holds is told by a digest in its annotations: what it holds is
 never read back.
 """
@@ -15,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from stoker.controller.cache.objects import Kept, ResourceKey, head_of
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import Kept, ResourceKey, head_of
 from stoker.domain.errors import Stalled
-from stoker.domain.injection import MINTED_KEY, minted_secret
+from stoker.domain.injection import MANAGED_BY_STOKER, MINTED_KEY, minted_secret
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import AuthKind
 from stoker.domain.reasons import Reason
@@ -70,6 +72,6 @@ class Minter:
 
     @staticmethod
     def _body(key: ResourceKey, kept: Kept, name: str, token: Secret, digest: str) -> dict[str, Any]:
-        head = {**head_of(key, kept, name), "annotations": {DIGEST: digest}}
+        head = {**head_of(key, kept, name, MANAGED_BY_STOKER), "annotations": {DIGEST: digest}}
         data = {MINTED_KEY: base64.b64encode(token.reveal_bytes()).decode()}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": head, "type": "Opaque", "data": data}

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF, RELEASED
 from stoker.api.agent_spec import AgentSpec, encode
-from stoker.api.spec.git import GitAuth, TokenAuth
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.meta import SecretKeyRef
-from stoker.controller.rollout import Release
+from stoker.api.spec.git import GitAuth, TokenAuth
+from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF, RELEASED
 from stoker.controller.cache.gateways import Fleet
+from stoker.controller.rollout import Release
 from stoker.controller.spec.load import Understood
 from stoker.domain.errors import InvalidValue
 from stoker.domain.injection import MINTED_KEY, minted_secret
@@ -106,7 +106,7 @@ def instructions(
         auth_type=auth[0],
         auth_secret=auth[1],
         api_key=access.api_key,
-        gateway_port=access.port,
+        gateway_port=access.port if access.asks_gateway else 0,
         gateway_tls=access.tls,
         exclude_patterns=tuple(spec.spec.exclude_patterns or ()),
         paused=paused,

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from stoker.api.registry import Kind
-from stoker.controller.owned.apply_objects import Writer
 from stoker.controller.cache.gateways import Fleet
-from stoker.controller.cache.objects import PROFILES, Kept, ResourceKey, belongs_to, head_of
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import PROFILES, Kept, ResourceKey, belongs_to, head_of
+from stoker.controller.owned.apply_objects import Writer
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.protocol import CHANGE_MAPS, metadata_map, status_map
 from stoker.domain.protocol.names import changes_map

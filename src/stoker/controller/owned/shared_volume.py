@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from stoker.controller.owned.apply_objects import Writer
-from stoker.controller.cache.objects import Kept, ResourceKey, SeenClaim, belongs_to, head_of
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import Kept, ResourceKey, SeenClaim, belongs_to, head_of
+from stoker.controller.owned.apply_objects import Writer
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.injection import shared_claim
 from stoker.domain.intent.delivery import SharedVolume

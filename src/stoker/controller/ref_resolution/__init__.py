@@ -1,1 +1,1 @@
-"""Questions to the world outside, beside the passes: refs, health checks, approvals."""
+"""Resolves refs to commits beside the reconciler, sharing one lookup among equal sources."""

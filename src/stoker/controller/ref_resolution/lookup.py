@@ -18,8 +18,8 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from stoker.controller.ref_resolution.shared_lookup import Found, Looks, Wanted
 from stoker.controller.host_limits import Turns
+from stoker.controller.ref_resolution.shared_lookup import Found, Looks, Wanted
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.source import AuthKind, Source
@@ -27,11 +27,11 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, RepoUrl, without_userinfo
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
+from stoker.git.auth.credentials import Access, AccessReader, Password, always, credentials_of
 from stoker.git.errors import SourceAuthFailed
+from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import list_refs, names_of, needs_proof, picked, prove, resolve
-from stoker.git.auth.credentials import Access, AccessReader, Password, always, credentials_of
-from stoker.git.process.runner import GitRunner
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.result import understood
 

@@ -22,15 +22,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from stoker.controller.ref_resolution.lookup import AccessOf, Answer, Answerer, Asking, host_of
 from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.ref_resolution.lookup import AccessOf, Answer, Answerer, Asking, host_of
 from stoker.domain.clock import Clock
 from stoker.domain.intent.source import Source
 from stoker.domain.refs import CommitId
 from stoker.git.process.runner import GitRunner
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import ApiError, Unreachable
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry import tracing
 

@@ -29,8 +29,8 @@ from typing import NamedTuple
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId, RepoUrl
-from stoker.git.remote.resolve import are_usual
 from stoker.git.auth.credentials import Access, Password, SshKey
+from stoker.git.remote.resolve import are_usual
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.result import understood
 

@@ -1,13 +1,13 @@
-"""How a commit reaches a fleet: who may take it now, and who stays where he is for the time being.
+"""Rollout: which gateways may take a commit now, and which wait.
 
-    approval    somebody agrees to exactly these plans       agreeing
-    stages      one group after the other, with a check      staging
-    order       weights and dependencies, one graph          ordering
-    limits      so many at once, so many a minute            limiting
+    approval           a person approved exactly these plans
+    stages             one group of gateways after the other, with a check
+    dependency_order   weights and dependencies, one graph
+    sync_concurrency   how many at once, how many a minute
 
-All of it is pure: `deciding.release` makes a `Release` of a `Situation`. Whatever has to
-be remembered stands in the status of the resource or in the map that agents read, so that
-a new leader goes on where the old one was.
+All of it is pure: `decide.release` turns a `Situation` into a `Release`. State is
+kept in the resource's status or in the metadata ConfigMap, so that a new leader
+continues where the last one stopped.
 """
 
 from stoker.controller.rollout.decide import release

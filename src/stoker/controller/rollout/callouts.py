@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from stoker.api.spec.status import ApprovalRequest
-from stoker.http_client import Request, call
-from stoker.controller.rollout import Checked, CheckUp
 from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.rollout import Checked, CheckUp
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
+from stoker.http_client import Request, call
 from stoker.kube.runtime.backoff import Backoff
 
 ANSWER_WITHIN = 10.0
@@ -62,7 +62,13 @@ class Examiner:
             await self._clock.sleep(ASK_AGAIN)
 
     async def _trouble_with(self, key: ResourceKey, what: CheckUp, seconds: float) -> str:
-        request = Request(what.url, timeout=seconds, max_reply=LARGEST_PAGE, verified=what.verified)
+        request = Request(
+            what.url,
+            timeout=seconds,
+            max_reply=LARGEST_PAGE,
+            verified=what.verified,
+            services_of=key.object.namespace,
+        )
         try:
             if what.ca is not None and what.verified:
                 ca = await self._secret(key.object.namespace, what.ca)
@@ -103,7 +109,14 @@ class Announcer:
     async def tell(self, key: ResourceKey, what: Announcement) -> bool:
         """Whether the service has taken it."""
         headers = {"Content-Type": "application/json"}
-        request = Request(what.url, method="POST", headers=headers, body=what.body, timeout=ANSWER_WITHIN)
+        request = Request(
+            what.url,
+            method="POST",
+            headers=headers,
+            body=what.body,
+            timeout=ANSWER_WITHIN,
+            services_of=key.object.namespace,
+        )
         trouble = ""
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stoker.api.spec.status import StageProgress
-from stoker.controller.rollout import progress as progressing
-from stoker.controller.rollout import stages as staging
+from stoker.controller.rollout import progress as rollout_progress
+from stoker.controller.rollout import stages as rollout_stages
 from stoker.controller.rollout.approval import Agreement, agree, remembering
-from stoker.controller.rollout.gateways import Member, bound_to_plan, members_of, orders_for_the_absent
 from stoker.controller.rollout.dependency_order import Order, needs
-from stoker.controller.rollout.stages import Plan, Walk
+from stoker.controller.rollout.gateways import Member, bound_to_plan, members_of, orders_for_the_absent
 from stoker.controller.rollout.situation import Held, Release, Situation
+from stoker.controller.rollout.stages import Plan, Walk
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.delivery import Stage
 from stoker.domain.protocol import Mode, Target
@@ -39,7 +39,7 @@ class _Deciding:
         self._situation = situation
         self._commit = commit
         self._members = members_of(situation, commit)
-        self._stages = staging.plan_for(situation, self._members, needs(situation, self._members))
+        self._stages = rollout_stages.plan_for(situation, self._members, needs(situation, self._members))
         self._order = Order(situation, self._members, self._stages.number)
         self._waiting = [one for one in self._members if not (one.done or one.let_go or one.free)]
         self._waits = {one.target for one in self._waiting}
@@ -70,9 +70,9 @@ class _Deciding:
 
     def _by_turns(self) -> Release:
         situation, stages = self._situation, self._stages
-        before = progressing.begin(situation, self._members, stages)
+        before = rollout_progress.begin(situation, self._members, stages)
         known = {one.name: one for one in before.stages or ()}
-        walked = staging.walk(
+        walked = rollout_stages.walk(
             situation,
             stages,
             self._members,
@@ -81,20 +81,22 @@ class _Deciding:
         )
         able = [one for one in self._waiting if self._may(one, stages, walked)]
         busy = sum(one.busy for one in self._members if one.target not in self._waits)
-        turns = progressing.turns(situation, before, able, busy)
+        turns = rollout_progress.turns(situation, before, able, busy)
         self._times += [turns.again_in] if turns.again_in is not None else []
         for one in able:
             if one.target in turns.free:
                 self._let_go(one)
             else:
                 self._hold(one, "its turn", Reason.WAITING_FOR_TURN)
-        progress = progressing.ended(situation, before, walked, turns)
-        return self._made(progress if progressing.is_kept(situation) else None, walked, begun=len(turns.free))
+        progress = rollout_progress.ended(situation, before, walked, turns)
+        return self._made(
+            progress if rollout_progress.is_kept(situation) else None, walked, begun=len(turns.free)
+        )
 
-    def _made(self, progress: progressing.Progress | None, walked: Walk, *, begun: int) -> Release:
+    def _made(self, progress: rollout_progress.Progress | None, walked: Walk, *, begun: int) -> Release:
         situation = self._situation
         times = [*self._times, *([walked.again_in] if walked.again_in is not None else [])]
-        growing, again_in = progressing.growth(progress, situation.now)
+        growing, again_in = rollout_progress.growth(progress, situation.now)
         return Release(
             targets=self._targets,
             held=tuple(self._held),
@@ -111,9 +113,9 @@ class _Deciding:
 
     def _keep_going(self, member: Member) -> None:
         """Whoever was let go keeps the plan that was approved for it; one that is done needs none."""
-        if member.done or member.gateway.synced_commit == self._commit:
-            return
-        if member.let_go:
+        if member.done or member.gateway.synced_commit == self._commit or not member.let_go:
+            self._release(member, "")
+        else:
             self._let_go(member)
 
     def _take(self, agreement: Agreement) -> bool:
@@ -160,9 +162,12 @@ class _Deciding:
             self._targets[member.target] = member.stays_at or Target(self._commit, Mode.PLAN)
 
     def _let_go(self, member: Member) -> None:
-        agreed = self._plans.get(member.target, member.agreed)
-        if agreed:
-            self._targets[member.target] = Target(self._commit, Mode.APPLY, agreed)
+        self._release(member, self._plans.get(member.target, member.agreed))
+
+    def _release(self, member: Member, plan: str) -> None:
+        """Let the gateway apply the commit. Where a change takes an approval, its agent demands an order."""
+        if plan or self._situation.takes_approval(member.name):
+            self._targets[member.target] = Target(self._commit, Mode.APPLY, plan)
 
     def _trouble(self, walked: Walk) -> Stalled | None:
         circle = self._order.circle(self._stages.names)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from stoker.domain.cycles import cycle_from
+from stoker.controller.cache.gateways import Neighbour
 from stoker.controller.rollout.gateways import Member
 from stoker.controller.rollout.situation import Situation
-from stoker.controller.cache.gateways import Neighbour
+from stoker.domain.cycles import cycle_from
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.delivery import OrderEntry
 from stoker.domain.reasons import Reason

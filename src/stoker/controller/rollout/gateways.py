@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stoker.controller.rollout.situation import Situation
 from stoker.controller.cache.gateways import Gateway
 from stoker.controller.cache.pods import AgentState
+from stoker.controller.rollout.situation import Situation
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import Metadata, Mode, PendingPlan, Target, is_digest
 from stoker.domain.refs import CommitId
@@ -106,18 +106,22 @@ def members_of(situation: Situation, commit: CommitId) -> list[Member]:
 
 
 def bound_to_plan(situation: Situation) -> list[Gateway]:
-    """Where changes take an approval, a ref of its own is no way around it: such a gateway only plans."""
-    if not situation.approval.required:
-        return []
-    return [one for one in situation.fleet.gateways if one.override]
+    """Gateways with a ref of their own whose changes take an approval: they only plan.
+
+    The agent holds to the same rule by itself, also while no controller runs.
+    """
+    return [one for one in situation.fleet.gateways if one.override and situation.takes_approval(one.name)]
 
 
 def orders_for_the_absent(situation: Situation, commit: CommitId) -> Iterator[tuple[str, Target]]:
-    """A pod that is being replaced comes back to the order that it had, and not to whatever is newest."""
+    """A pod that is being replaced comes back to the order that it had, and not to whatever is newest.
+
+    A released gateway that has this commit already needs no order while it is away.
+    """
     there = {name for one in situation.fleet.gateways for name in (one.target, one.name, one.pod.name)}
     published = situation.published
     kept = published.targets if published is not None else {}
-    found = {name: target for name, target in kept.items() if name not in there}
+    found = {name: target for name, target in kept.items() if name not in there and target != Target(commit)}
     for one in situation.before.discovered_gateways or ():
         at = _parsed(one.synced_commit or "")
         if at is not None and at != commit and not {one.name, one.pod_name} & (there | found.keys()):
@@ -150,7 +154,7 @@ def _last_order(gateway: Gateway, situation: Situation, commit: CommitId) -> Tar
     known = _known_order(gateway, situation)
     if known is not None and known.commit != commit:
         return known
-    return Target(commit, Mode.PLAN) if _takes_approval(gateway, situation) else None
+    return Target(commit, Mode.PLAN) if situation.takes_approval(gateway.name) else None
 
 
 def _known_order(gateway: Gateway, situation: Situation) -> Target | None:
@@ -163,13 +167,6 @@ def _known_order(gateway: Gateway, situation: Situation) -> Target | None:
             at = _parsed(one.synced_commit or "") or published.commit
             return Target(at) if at is not None else None
     return None
-
-
-def _takes_approval(gateway: Gateway, situation: Situation) -> bool:
-    stages = situation.deployment.stages
-    return situation.approval.required or any(
-        one.require_approval and gateway.name in one.gateways for one in stages
-    )
 
 
 def _commit(gateway: Gateway) -> CommitId | None:

@@ -13,10 +13,10 @@ from typing import TypeAlias
 import msgspec
 
 from stoker.api.spec.status import ReleaseProgress, StageProgress
-from stoker.controller.rollout import sync_concurrency as limiting
+from stoker.controller.rollout import sync_concurrency
 from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.stages import Plan, Walk
 from stoker.controller.rollout.situation import Situation
+from stoker.controller.rollout.stages import Plan, Walk
 from stoker.domain.clock import parse_rfc3339, rfc3339
 
 Progress: TypeAlias = ReleaseProgress
@@ -66,15 +66,17 @@ def turns(situation: Situation, before: Progress, able: Sequence[Member], busy: 
     line = sorted(
         able, key=lambda one: (waited.get(one.target, len(waited)), -weights.get(one.name, 0), one.target)
     )
-    places = limiting.places_at_once(limit, len(situation.fleet.gateways)) - busy
-    room = limiting.room(limit, limiting.recent(_begun(situation), situation.now), situation.now)
-    count = max(0, min(places, room.places, limiting.MOST))
+    places = sync_concurrency.places_at_once(limit, len(situation.fleet.gateways)) - busy
+    room = sync_concurrency.room(
+        limit, sync_concurrency.recent(_begun(situation), situation.now), situation.now
+    )
+    count = max(0, min(places, room.places, sync_concurrency.MOST))
     free, rest = line[:count], line[count:]
     only_time = rest and places > len(free)
-    again_in = (room.again_in or limiting.SHORTEST) if only_time else None
+    again_in = (room.again_in or sync_concurrency.SHORTEST) if only_time else None
     return Turns(
         frozenset(one.target for one in free),
-        tuple(one.target for one in rest)[: limiting.MOST],
+        tuple(one.target for one in rest)[: sync_concurrency.MOST],
         busy + sum(one.busy for one in free),
         again_in,
     )
@@ -84,9 +86,9 @@ def ended(situation: Situation, before: Progress, walked: Walk, turn: Turns) -> 
     """How it stands after this pass."""
     begun: tuple[str, ...] = tuple(_begun(situation))
     if turn.free and situation.rate_limit is not None:
-        still = limiting.recent(begun, situation.now)
+        still = sync_concurrency.recent(begun, situation.now)
         now = [rfc3339(situation.now)] * len(turn.free)
-        begun = (*map(rfc3339, still), *now)[-limiting.MOST :]
+        begun = (*map(rfc3339, still), *now)[-sync_concurrency.MOST :]
     return msgspec.structs.replace(
         before,
         stages=tuple(walked.stages) or None,
@@ -102,8 +104,8 @@ def growth(progress: Progress | None, now: datetime) -> tuple[bool, float | None
     """Whether the queue has not become shorter for too long, and when to look again if not."""
     if progress is None or not progress.queue or progress.queued_since is None:
         return False, None
-    left = limiting.PATIENCE - (now - parse_rfc3339(progress.queued_since)).total_seconds()
-    return left < 0, left + limiting.SHORTEST if left >= 0 else None
+    left = sync_concurrency.PATIENCE - (now - parse_rfc3339(progress.queued_since)).total_seconds()
+    return left < 0, left + sync_concurrency.SHORTEST if left >= 0 else None
 
 
 def _since(situation: Situation, queue: Sequence[str]) -> str | None:

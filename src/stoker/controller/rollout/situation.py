@@ -11,7 +11,7 @@ from stoker.api.spec.status import ApprovalRequest, ReleaseProgress
 from stoker.api.spec.status import SyncStatus as Status
 from stoker.controller.cache.gateways import Fleet, Neighbour
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
+from stoker.domain.intent.delivery import Approval, Deployment, RateLimit, takes_approval
 from stoker.domain.intent.policies import GatewayAccess
 from stoker.domain.intent.requests import Requests
 from stoker.domain.intent.source import SecretKey
@@ -86,6 +86,10 @@ class Situation:
         return bool(
             deployment.stages or deployment.order or self.rate_limit is not None or self.approval.required
         )
+
+    def takes_approval(self, gateway: str) -> bool:
+        """Whether a change of this gateway has to be approved."""
+        return takes_approval(gateway, self.approval, self.deployment)
 
     @property
     def progress(self) -> ReleaseProgress | None:

@@ -10,14 +10,14 @@ import dataclasses
 
 import msgspec
 
-from stoker.controller.rollout.callouts import Announcement, announcement
-from stoker.controller.health_checks_and_notices import Errands
-from stoker.controller.context import Context, known
-from stoker.controller.owned.metadata import Delivery
-from stoker.controller.owned.configmaps import Publisher
-from stoker.controller.rollout import Checked, CheckUp, Release, Situation, release
-from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.context import Context, known
+from stoker.controller.health_checks_and_notices import Errands
+from stoker.controller.owned.configmaps import Publisher
+from stoker.controller.owned.metadata import Delivery
+from stoker.controller.rollout import Checked, CheckUp, Release, Situation, release
+from stoker.controller.rollout.callouts import Announcement, announcement
 from stoker.controller.spec.effective_ref import last_request
 from stoker.controller.spec.references import dependencies_of
 from stoker.domain.clock import Clock, rfc3339

@@ -1,1 +1,1 @@
-"""Several controllers that divide the namespaces: who works on which, also while their number changes."""
+"""Several controllers that divide the namespaces among them, also while their number changes."""

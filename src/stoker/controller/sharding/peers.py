@@ -16,8 +16,8 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.shards import Shard
 from stoker.kube.client.client import Client
-from stoker.kube.leader.lease import Lease
 from stoker.kube.client.resources import LEASES
+from stoker.kube.leader.lease import Lease
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Reading
 

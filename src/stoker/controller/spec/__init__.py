@@ -1,1 +1,1 @@
-"""From an object to what is meant: inheritance, defaults, requests, and whether all of it can be."""
+"""Loads a resource: inheritance, defaults, references, the ref in effect, fields without effect."""

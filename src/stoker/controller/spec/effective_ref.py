@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stoker.api.spec.status import RequestedRef
 from stoker.api.to_intent.requests import (
     DASHBOARD,
     NUDGED_AT,
@@ -21,12 +22,12 @@ from stoker.api.to_intent.requests import (
     REQUESTED_REF,
     REQUESTED_SOURCE,
 )
-from stoker.api.spec.status import RequestedRef
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.intent.requests import RefRequest
 from stoker.domain.refs import GitRef
 
 _REQUEST = (REQUESTED_REF, REQUESTED_AT, REQUESTED_BY, REQUESTED_SOURCE)
+_LONGEST = 253
 WEBHOOK = "webhook"
 MANUAL = "manual"
 
@@ -49,7 +50,26 @@ def effective_ref(spec_ref: GitRef, request: RefRequest | None, recorded: Reques
     known = recorded is not None and (recorded.ref, recorded.at) == (request.ref, at)
     if known and recorded is not None and recorded.spec_ref != spec_ref:
         return Effective(spec_ref, expired=True)
-    return Effective(request.ref, RequestedRef(ref=str(request.ref), at=at, spec_ref=str(spec_ref)))
+    followed = RequestedRef(
+        ref=str(request.ref),
+        at=at,
+        by=request.by[:_LONGEST] or None,
+        source=request.source[:_LONGEST] or None,
+        spec_ref=str(spec_ref),
+    )
+    return Effective(request.ref, followed)
+
+
+def why_followed(recorded: RequestedRef | None) -> str:
+    """Why another ref than the spec's is followed; empty where it is the spec's."""
+    if recorded is None or recorded.ref == recorded.spec_ref:
+        return ""
+    source = f" ({recorded.source})" if recorded.source else ""
+    at = f" at {recorded.at}" if recorded.at else ""
+    return (
+        f"requested by {recorded.by or 'annotation'}{source}{at}; spec.git.ref {recorded.spec_ref} is not "
+        "followed until a request names it or spec.git.ref changes"
+    )
 
 
 def asked_in(annotations: Mapping[str, str], group: str) -> tuple[str, ...]:

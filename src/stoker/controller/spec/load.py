@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stoker.api.to_intent import Settled, intent_for, settle
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import Resource as Model
-from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, read
+from stoker.api.to_intent import Settled, intent_for, settle
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, read
 from stoker.controller.spec.unused_fields import IN_EFFECT, not_in_effect
+from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import AuthKind, SecretKey
+from stoker.domain.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Understanding:
             return known[1]
         settled = settle(resource, base=base, defaults=self._defaults)
         intent = intent_for(settled)
+        refuse_local_source(intent)
         git = tuple(dict.fromkeys(for_git(intent)))
         understood = Understood(
             settled=settled,
@@ -68,6 +71,16 @@ class Understanding:
 
     def forget(self, key: ResourceKey) -> None:
         self._kept.pop(key, None)
+
+
+def refuse_local_source(intent: ResourceIntent) -> None:
+    """A path would be one of the controller's own container: no pod of ours has a repository mounted."""
+    if intent.source.url.scheme == "file":
+        raise InvalidValue(
+            "spec.git.repo is a file:// address, which is for stoker sync on a machine; in a cluster name a "
+            "server, a registry or a bucket",
+            reason=Reason.INVALID_SPEC,
+        )
 
 
 def for_git(intent: ResourceIntent) -> Iterator[SecretKey]:

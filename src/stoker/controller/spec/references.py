@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from stoker.domain.cycles import refuse_cycle
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.controller.cache.gateways import Fleet
-from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.cache.informers import Observed
+from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.cache.secrets import KeyNames, no_key, no_secret
 from stoker.controller.spec.load import Understood
 from stoker.domain.clock import Clock
+from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import SecretKey

@@ -1,1 +1,1 @@
-"""What is said of a resource: status, conditions, Events, measurements."""
+"""Status, conditions, Events, metrics and audit records of a resource."""

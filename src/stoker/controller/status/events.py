@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stoker.api.spec.status import GatewayStatus, SyncStatus
 from stoker.api.meta import Condition
+from stoker.api.spec.status import GatewayStatus, SyncStatus
 from stoker.controller.context import Context
 from stoker.controller.rollout.approval import is_for_something_else
+from stoker.controller.spec.effective_ref import why_followed
 from stoker.controller.status.metrics import took_back
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.conditions import find
 from stoker.kube.events.series import EventType
+from stoker.kube.runtime.conditions import find
 
 WARNING, NORMAL = EventType.WARNING, EventType.NORMAL
+_PATHS_NAMED = 5
 
 _WELL = frozenset(
     {
@@ -77,6 +79,7 @@ def events_of(context: Context, after: SyncStatus) -> Iterator[Told]:
     """What a person should know of the step from the status before to this one."""
     before = context.status
     yield from _said_once(context, before, after)
+    yield from _requested(before, after)
     yield from _commit(context, before, after)
     yield from _ready(before, after)
     yield from _conditions(context, before, after)
@@ -96,6 +99,18 @@ def _said_once(context: Context, before: SyncStatus, after: SyncStatus) -> Itera
     if understood.idle_fields:
         message = f"without effect in this version: {', '.join(understood.idle_fields)}"
         yield Told(WARNING, Reason.FEATURE_NOT_RUNNING, message)
+
+
+def _requested(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
+    """Another ref than the spec's is followed from now on, or the spec's again."""
+    old, new = before.requested_ref, after.requested_ref
+    if (old and old.ref) == (new and new.ref):
+        return
+    why = why_followed(new)
+    if new is not None and why:
+        yield Told(NORMAL, Reason.REF_REQUESTED, f"ref {new.ref} is followed, {why}")
+    elif why_followed(old):
+        yield Told(NORMAL, Reason.REF_REQUESTED, "spec.git.ref is followed again")
 
 
 def _commit(context: Context, before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
@@ -158,6 +173,8 @@ def _gateways(before: tuple[GatewayStatus, ...], after: tuple[GatewayStatus, ...
             yield Told(NORMAL, Reason.SYNC_COMPLETED, message)
         yield from _request(old, new)
         yield from _taken_back(old, new)
+        yield from _restored(old, new)
+        yield from _skipped(old, new)
         failed_before = old is not None and (old.sync_status, old.reason) == ("Error", new.reason)
         if new.sync_status == "Error" and not failed_before:
             why = new.error_message or new.reason or "the agent gives no reason"
@@ -174,6 +191,28 @@ def _taken_back(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]
     reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
     message = f"Gateway {new.name} took commit {now.commit[:8]} back: {now.message or now.reason or reason}"
     yield Told(WARNING, reason, message, new.name)
+
+
+def _restored(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+    """The agent put back files that were changed on the gateway."""
+    done = new.drift_restored
+    if done is None or old is None or old.drift_restored == done:
+        return
+    named = ", ".join((done.paths or ())[:_PATHS_NAMED])
+    message = f"Gateway {new.name} put back {done.files} files that were changed there: {named}"
+    yield Told(WARNING, Reason.DRIFT_RESTORED, message, new.name)
+
+
+def _skipped(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:
+    """Content that the gateway does not get, by name; again only when it is other content."""
+    if not new.skipped or (
+        old is not None and (old.skipped, old.skipped_total) == (new.skipped, new.skipped_total)
+    ):
+        return
+    total = max(new.skipped_total or 0, len(new.skipped))
+    more = f"; and {total - len(new.skipped)} more" if total > len(new.skipped) else ""
+    message = f"Gateway {new.name} skipped {total} of what the repository or its mappings name: "
+    yield Told(WARNING, Reason.CONTENT_SKIPPED, f"{message}{'; '.join(new.skipped)}{more}", new.name)
 
 
 def _request(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[Told]:

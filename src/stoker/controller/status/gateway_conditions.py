@@ -13,9 +13,9 @@ from typing import NamedTuple
 from stoker.api.spec.status import ApprovalRequest
 from stoker.controller.bidirectional.status import conflicting, watching
 from stoker.controller.bidirectional.types import Accepted
-from stoker.controller.rollout import Release
 from stoker.controller.cache.gateways import Fleet, Gateway
 from stoker.controller.cache.pods import AgentState
+from stoker.controller.rollout import Release
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason

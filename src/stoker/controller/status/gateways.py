@@ -16,6 +16,7 @@ import msgspec
 from stoker.api.spec.status import (
     DiffSummary,
     DriftReport,
+    DriftRestored,
     FileChange,
     GatewayStatus,
     HeldProject,
@@ -130,8 +131,11 @@ def _entry(gateway: Gateway, namespace: str) -> GatewayStatus:
         held_projects=_held(report),
         orphans_kept=report.orphans_kept or None,
         orphans_kept_total=report.orphans_kept_total or None,
+        skipped=_lines(report.skipped),
+        skipped_total=report.skipped_total or None,
         pending_plan=_plan(report),
         drift=_drift(report),
+        drift_restored=_drift_restored(report),
         last_snapshot=_snapshot(report),
         snapshots_kept=report.snapshots_kept or None,
         quarantine=_quarantine(report),
@@ -220,6 +224,13 @@ def _drift(report: GatewayReport) -> DriftReport | None:
     return DriftReport(files=drift.files, paths=drift.paths or None, detected_at=_moment(drift.detected_at))
 
 
+def _drift_restored(report: GatewayReport) -> DriftRestored | None:
+    done = report.drift_restored
+    if done is None:
+        return None
+    return DriftRestored(files=done.files, paths=done.paths or None, restored_at=_moment(done.restored_at))
+
+
 def _history(entries: Sequence[HistoryEntry]) -> tuple[SyncHistoryEntry, ...] | None:
     kept = [
         SyncHistoryEntry(
@@ -294,7 +305,7 @@ def _without(*names: str) -> Callable[[GatewayStatus], GatewayStatus]:
 _LEAST_WANTED = (
     _without_diffs,
     _without("sync_history"),
-    _without("projects_synced", "orphans_kept", "warnings"),
-    _without("errors", "drift", "held_projects"),
+    _without("projects_synced", "orphans_kept", "skipped", "warnings"),
+    _without("errors", "drift", "drift_restored", "held_projects"),
     _without("service_path", "last_scan_result", "error_message", "pending_plan"),
 )

@@ -17,18 +17,29 @@ from stoker.controller.bidirectional.step import accepted_in, is_on
 from stoker.controller.context import Context, known
 from stoker.controller.owned.metadata import rollback_request
 from stoker.controller.rollout.approval import ahead
-from stoker.controller.status import gateway_conditions as verdicts
-from stoker.controller.status.gateways import gateway_statuses, last_sync, rollback_outcome
+from stoker.controller.spec.effective_ref import why_followed
+from stoker.controller.status import gateway_conditions
 from stoker.controller.status.gateway_conditions import Verdict
+from stoker.controller.status.gateways import gateway_statuses, last_sync, rollback_outcome
+from stoker.controller.status.webhook_condition import standing
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.intent.source import AuthKind, Source
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.controller.status.webhook_condition import standing
 from stoker.git.auth.ssh import UNVERIFIED
-from stoker.kube.runtime.conditions import Conditions, Moment, fail, find, progress, put, remove, settle, succeed
 from stoker.kube.client.errors import AlreadyExists, Conflict
 from stoker.kube.leader.fencing import LeadershipLost
+from stoker.kube.runtime.conditions import (
+    Conditions,
+    Moment,
+    fail,
+    find,
+    progress,
+    put,
+    remove,
+    settle,
+    succeed,
+)
 from stoker.kube.runtime.steps import Outcome
 
 # Somebody was quicker; that says nothing about the resource, and the next pass is a moment away.
@@ -90,23 +101,27 @@ class Summarizer:
 
     def _verdicts(self, context: Context) -> Iterator[Verdict]:
         fleet, what = context.fleet, context.what
-        yield verdicts.all_synced(
+        yield gateway_conditions.all_synced(
             fleet, wanted_commit(context), what.triggered_at if what is not None else "", context.release
         )
-        yield verdicts.agents(fleet)
-        yield verdicts.injected(fleet, context.outdated)
-        yield verdicts.skew(fleet, str(what.ref) if what is not None and what.commit is not None else "")
-        yield verdicts.drift(fleet)
-        yield verdicts.verified(fleet)
+        yield gateway_conditions.agents(fleet)
+        yield gateway_conditions.injected(fleet, context.outdated)
+        yield gateway_conditions.skew(
+            fleet, str(what.ref) if what is not None and what.commit is not None else ""
+        )
+        yield gateway_conditions.drift(fleet)
+        yield gateway_conditions.verified(fleet)
         given = known(context.understood).intent.requests.approval
-        yield verdicts.pending(fleet, context.release, ahead(given, context.status, self._clock.now()))
-        yield verdicts.dependencies(context.release)
-        yield verdicts.canary(context.release)
+        yield gateway_conditions.pending(
+            fleet, context.release, ahead(given, context.status, self._clock.now())
+        )
+        yield gateway_conditions.dependencies(context.release)
+        yield gateway_conditions.canary(context.release)
         intent = known(context.understood).intent
-        yield verdicts.taken_back(fleet, on=bool(intent.deployment.auto_rollback))
+        yield gateway_conditions.taken_back(fleet, on=bool(intent.deployment.auto_rollback))
         if context.accepted is not None:
-            yield verdicts.way_back(context.fleet, context.accepted, on=is_on(context))
-            yield verdicts.conflicts(context.accepted, on=is_on(context))
+            yield gateway_conditions.way_back(context.fleet, context.accepted, on=is_on(context))
+            yield gateway_conditions.conflicts(context.accepted, on=is_on(context))
         if self._listener is not None:
             listener, receiver = self._listener, known(context.understood).intent.receiver
             said = standing(
@@ -144,6 +159,8 @@ def _repository(
     cloned, answer = ConditionType.REPO_CLONED, context.answer
     if answer is not None and answer.commit is not None and context.effective is not None:
         message = f"ref {context.effective.ref} is at {answer.commit.short}"
+        why = why_followed(context.effective.recorded)
+        message = f"{message}, {why}" if why else message
         return put(conditions, cloned, True, Reason.REF_RESOLVED, message, at=at)
     if answer is not None and answer.error is not None:
         return put(conditions, cloned, False, answer.error.reason, answer.error.message, at=at)

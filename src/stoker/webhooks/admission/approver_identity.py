@@ -5,8 +5,9 @@ not who wrote them. So an approval is checked while it is being written: `approv
 is the user that the API server knows, and where the resource names teams the user is
 in one of them. What was approved cannot be changed by somebody else afterwards, the plan
 least of all; anybody who may write the resource can take an approval away. Nothing is
-approved beforehand: a time in the future is refused. A plan alone,
-without anybody who approves, is the consent to one gateway's deletions and no approval.
+approved beforehand: a time in the future is refused. A plan alone, without anybody who
+approves, is the consent to one gateway's deletions; where changes take an approval, or teams
+are named, it needs the same name and the same team as any approval.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.domain.intent.delivery import Approval
 from stoker.domain.intent.requests import APPROVAL_AHEAD
 
 _PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
@@ -34,12 +36,14 @@ def why_not(
     group: str,
     user: str,
     groups: Collection[str],
-    teams: Collection[str],
+    policy: Approval,
     now: datetime,
 ) -> str:
     """What speaks against an approval by this user; empty if nothing does."""
+    teams = policy.teams
     names = [name for name in (f"{group}/{APPROVED_BY}", APPROVED_BY) if name in approval]
-    if not names and all(name.rpartition("/")[2] == APPROVED_PLAN for name in approval):
+    guarded = policy.required or bool(teams)
+    if not names and not guarded and all(name.rpartition("/")[2] == APPROVED_PLAN for name in approval):
         return ""
     if not names:
         return f"an approval needs annotation {group}/{APPROVED_BY} with the name of who approves"

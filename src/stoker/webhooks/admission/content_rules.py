@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stoker.api.spec.content import Normalize
 from stoker.api.kinds.policies import Policies
 from stoker.api.kinds.stoker import SyncProfileSpec
+from stoker.api.spec.content import Normalize
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
 from stoker.engine.match.globs import Globs

@@ -32,7 +32,7 @@ def converted(request: Conversion) -> tuple[msgspec.Raw, ...]:
     for number, raw in enumerate(request.objects):
         try:
             head = msgspec.json.decode(raw, type=_Head)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidValue(f"object {number} cannot be read: {error}") from None
         if head.api_version != request.desired_version:
             raise InvalidValue(

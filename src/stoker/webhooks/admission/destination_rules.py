@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig, allows_namespace
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import Notice
 from stoker.domain.paths import RelPath
@@ -23,6 +23,10 @@ def check_destination(
 ) -> tuple[Notice, ...]:
     """Raises where the destination can never be written; says what is still missing."""
     key = _repository(own)
+    if not _is_allowed(own, repositories):
+        # The same words whether it exists or not: what another namespace holds is not told.
+        why = f"GitRepoConfig {key} does not allow GitDestinations of namespace {own.metadata.namespace}"
+        return (Notice(Reason.REPO_POLICY_DENIED, f"{why}: its owner can add it to spec.allowedNamespaces"),)
     repository = repositories.get(key)
     if repository is not None and own.spec.branch not in repository.spec.allowed_branches:
         raise InvalidValue(
@@ -30,7 +34,7 @@ def check_destination(
             reason=Reason.BRANCH_NOT_ALLOWED,
         )
     for other in others:
-        if _meets(own, other, repositories):
+        if _is_allowed(other, repositories) and _meets(own, other, repositories):
             raise InvalidValue(
                 f"spec.baseFolder: {own.spec.base_folder!r} overlaps {other.spec.base_folder!r} "
                 f"of GitDestination {_key(other)} on branch {own.spec.branch!r} of the same repository",
@@ -50,6 +54,14 @@ def check_repository(own: GitRepoConfig, destinations: Sequence[GitDestination])
                 f"GitDestination {_key(one)} writes to branch {one.spec.branch!r}, "
                 "which is not allowed any more",
             )
+
+
+def _is_allowed(one: GitDestination, repositories: Repositories) -> bool:
+    """Whether the owner of its repository lets it write there; one that may not takes no folder."""
+    key = _repository(one)
+    repository = repositories.get(key)
+    allowed = repository.spec.allowed_namespaces if repository is not None else None
+    return allows_namespace(key.namespace, one.metadata.namespace, allowed)
 
 
 def _meets(own: GitDestination, other: GitDestination, repositories: Repositories) -> bool:

@@ -13,14 +13,14 @@ from typing import TypeVar
 
 import msgspec
 
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
+from stoker.api.kinds.resource import Resource as Model
+from stoker.api.kinds.stoker import Stoker, SyncProfile
+from stoker.api.manifests.codec import decode
+from stoker.api.registry import KINDS, Kind
 from stoker.api.to_intent import MODELS, base_wanted_by, intent_for, settle
 from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.manifests.codec import decode
-from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
-from stoker.api.kinds.ignitionsync import IgnitionSyncBase, IgnitionSyncBaseSpec
-from stoker.api.kinds.resource import Resource as Model
-from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.registry import KINDS, Kind
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.kube.client.client import Client
@@ -79,6 +79,13 @@ class LookUp:
 
     async def profiles(self, namespace: str) -> list[SyncProfile]:
         return await self._all(SyncProfile, namespace)
+
+    async def bidirectional(self, namespace: str) -> bool:
+        """Whether changes flow back to git from any resource of the namespace, by what it says itself."""
+        stokers, syncs = await self._all(Stoker, namespace), await self._all(IgnitionSync, namespace)
+        blocks = [resource.spec.bidirectional for resource in stokers]
+        blocks += [resource.spec.bidirectional for resource in syncs]
+        return any(block is not None and block.enabled for block in blocks)
 
     async def destinations(self) -> list[GitDestination]:
         return await self._all(GitDestination)

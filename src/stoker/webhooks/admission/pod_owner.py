@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stoker.api.registry import Kind
 from stoker.api.to_intent.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, Key
-from stoker.api.registry import Kind
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.reasons import Reason

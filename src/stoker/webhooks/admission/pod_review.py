@@ -17,14 +17,14 @@ from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import ApiError
-from stoker.kube.events.series import ObjectRef
 from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.events.series import ObjectRef
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
-from stoker.webhooks.admission.pod_owner import Candidate, choose
 from stoker.webhooks.admission.inject import Injection, Rules, asks_for_agent, inject
 from stoker.webhooks.admission.lookups import LookUp
 from stoker.webhooks.admission.pod_model import Pod, read_pod
+from stoker.webhooks.admission.pod_owner import Candidate, choose
 from stoker.webhooks.admission.reviews import Review, Verdict
 
 log = get_logger(__name__)

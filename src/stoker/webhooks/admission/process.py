@@ -14,29 +14,29 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.api.to_intent import NO_DEFAULTS
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
+from stoker.api.to_intent import NO_DEFAULTS
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.images import ImageRef
 from stoker.domain.injection import Installation
 from stoker.domain.intent.source import SecretKey
+from stoker.http_server.review_server import ReviewServer
+from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.setup import SelfMade, certified
 from stoker.kube.client.client import Client
+from stoker.kube.client.resources import PODS
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.leader.lease import unique_identity
-from stoker.kube.client.resources import PODS
 from stoker.kube.runtime.process import Part, Unit
-from stoker.http_server.tls.setup import SelfMade, certified
-from stoker.http_server.tls.context import Presented
-from stoker.http_server.review_server import ReviewServer
 from stoker.telemetry.health import Health
 from stoker.telemetry.metrics import Metrics, Reading
 from stoker.telemetry.probes import ProbeServer
-from stoker.webhooks.admission.pod_review import Injector
-from stoker.webhooks.admission.routes import routes
 from stoker.webhooks.admission.inject import Rules
 from stoker.webhooks.admission.lookups import LookUp
+from stoker.webhooks.admission.pod_review import Injector
+from stoker.webhooks.admission.routes import routes
 from stoker.webhooks.admission.validate import Validator
 
 OWN_CONTAINERS = ("webhook", "manager")
@@ -57,6 +57,8 @@ class Settings:
     """Empty: the image that this process runs."""
     pod: str = ""
     """The pod that this process runs in, for that."""
+    image_repositories: tuple[str, ...] = ()
+    """Of images that agents may have besides `agent_image`."""
     require_digest: bool = False
     repo_size: str = "2Gi"
     metadata_key: SecretKey | None = None
@@ -131,6 +133,7 @@ class Webhook:
             settings.metadata_key,
             settings.shared_volumes,
             settings.agent_environment,
+            settings.image_repositories,
         )
 
     def _answer_for(self, server: ReviewServer) -> None:

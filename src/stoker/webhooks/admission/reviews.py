@@ -130,7 +130,8 @@ def conversion_answer(uid: str, converted: tuple[msgspec.Raw, ...], failure: str
 
 
 def _present(raw: msgspec.Raw) -> bytes | None:
-    return None if bytes(raw) in (b"", b"null") else bytes(raw)
+    content = bytes(raw)
+    return None if content in (b"", b"null") else content
 
 
 def _read(body: bytes, into: type[T]) -> T:

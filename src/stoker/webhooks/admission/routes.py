@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from stoker.domain.clock import Clock
 from stoker.http_server.review_server import Handler
 from stoker.telemetry.metrics import Metrics
-from stoker.webhooks.admission.pod_review import Injector
 from stoker.webhooks.admission.crd_conversion import convert
+from stoker.webhooks.admission.pod_review import Injector
 from stoker.webhooks.admission.reviews import Review, Verdict, admission_answer, read_admission
 from stoker.webhooks.admission.validate import Validator
 

@@ -17,24 +17,25 @@ from typing import Any
 
 import msgspec
 
-from stoker.api.to_intent import intent_for, settle
-from stoker.domain.cycles import refuse_cycle
-from stoker.api.manifests.validate import broken_rules
-from stoker.api.manifests.codec import decode
-from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.destinations import GitDestination, GitRepoConfig, allows_namespace
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.api.manifests.codec import decode
+from stoker.api.manifests.validate import broken_rules
 from stoker.api.registry import Kind, kind_for
+from stoker.api.to_intent import intent_for, settle
+from stoker.api.to_intent.contents import maps_root, refuse_root_mapping
 from stoker.domain.clock import SystemClock
+from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intent import Notice
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import ApiError
 from stoker.kube.watch.store import ObjectKey
 from stoker.telemetry.logs import get_logger
-from stoker.webhooks.admission import approver_identity as approving
+from stoker.webhooks.admission import approver_identity
 from stoker.webhooks.admission.content_rules import check_policies, check_profile
 from stoker.webhooks.admission.destination_rules import check_destination, check_repository
 from stoker.webhooks.admission.lookups import LookUp
@@ -46,9 +47,9 @@ Check = Callable[[Any], Awaitable[Iterable[Notice]]]
 
 
 class _Part(msgspec.Struct):
-    """What tells whether an update is about more than metadata."""
+    """What tells whether an update is about more than metadata; not decoded."""
 
-    spec: Any = None
+    spec: msgspec.Raw = msgspec.Raw()
 
 
 class Validator:
@@ -91,7 +92,7 @@ class Validator:
         new = self._decoded(kind, review, review.new)
         old = None if review.old is None else self._decoded(kind, review, review.old)
         before = (old.metadata.annotations or {}) if old is not None else {}
-        approval = approving.changed_approval(before, new.metadata.annotations or {}, kind.group)
+        approval = approver_identity.changed_approval(before, new.metadata.annotations or {}, kind.group)
         if not approval:
             return Verdict()
         try:
@@ -103,7 +104,7 @@ class Validator:
             return _refused(kind, review, Stalled(f"an approval cannot be checked: {error.message}"))
         user = review.user_info
         groups, now = user.groups or (), SystemClock().now()
-        why = approving.why_not(approval, kind.group, user.username, groups, intent.approval.teams, now)
+        why = approver_identity.why_not(approval, kind.group, user.username, groups, intent.approval, now)
         return _refused(kind, review, Stalled(why, reason=Reason.APPROVER_MISMATCH)) if why else Verdict()
 
     async def _notices(self, kind: Kind, review: Review) -> list[Notice]:
@@ -131,7 +132,11 @@ class Validator:
             raise
         except Stalled as error:  # the base is not there, or does not let us: it may come or change
             return [Notice(error.reason, error.message)]
-        return intent_for(settled).notices
+        intent = intent_for(settled)
+        if intent.policies.bidirectional.enabled:
+            for profile in await self._look_up.profiles(resource.metadata.namespace):
+                refuse_root_mapping(_sources(profile), f"SyncProfile {profile.metadata.name}")
+        return intent.notices
 
     async def _base(self, base: IgnitionSyncBase) -> Iterable[Notice]:
         check_policies(base.spec)
@@ -139,6 +144,8 @@ class Validator:
 
     async def _profile(self, profile: SyncProfile) -> Iterable[Notice]:
         missing = check_profile(profile.spec)
+        if maps_root(_sources(profile)) and await self._look_up.bidirectional(profile.metadata.namespace):
+            refuse_root_mapping(_sources(profile), f"SyncProfile {profile.metadata.name}")
         notices = [Notice(Reason.INVALID_VALUE, one) for one in missing]
         if not profile.spec.depends_on:
             return notices
@@ -174,7 +181,13 @@ class Validator:
             for name in one.resources
             if "/" in name
         ]
-        if await self._look_up.find(GitDestination, namespace, wanted.name) is None:
+        destination = await self._look_up.find(GitDestination, namespace, wanted.name)
+        allowed = destination.spec.allowed_namespaces if destination is not None else None
+        home = rule.metadata.namespace if isinstance(rule, WatchRule) else namespace
+        if not allows_namespace(namespace, home, allowed):
+            why = f"GitDestination {namespace}/{wanted.name} does not allow WatchRules of namespace {home}"
+            notices.append(Notice(Reason.DESTINATION_POLICY_DENIED, why))
+        elif destination is None:
             missing = f"GitDestination {namespace}/{wanted.name} does not exist yet"
             notices.append(Notice(Reason.DESTINATION_NOT_FOUND, missing))
         return notices
@@ -184,12 +197,18 @@ def _dependencies(profile: SyncProfile) -> tuple[str, ...]:
     return tuple(one.profile_name for one in profile.spec.depends_on or ())
 
 
+def _sources(profile: SyncProfile) -> tuple[str, ...]:
+    overlay = profile.spec.deployment_mode
+    return (*(one.source for one in profile.spec.mappings), *((overlay.source,) if overlay else ()))
+
+
 def _same_spec(old: bytes, new: bytes) -> bool:
+    """By their bytes: the API server writes both with one encoder, keys in order."""
     try:
-        before, after = (msgspec.json.decode(one, type=_Part).spec for one in (old, new))
+        before, after = (msgspec.json.decode(raw, type=_Part).spec for raw in (old, new))
     except (msgspec.MsgspecError, RecursionError):
         return False
-    return bool(before == after)
+    return bytes(before) == bytes(after)
 
 
 def _refused(kind: Kind, review: Review, error: Stalled) -> Verdict:

@@ -13,12 +13,12 @@ from stoker.api.registry import KINDS
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry
 from stoker.domain.intent.intent import FrontDoor, Identity
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.kinds import rest
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import Resource
+from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
 PATIENCE_SECONDS = 4.0

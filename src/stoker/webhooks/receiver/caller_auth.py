@@ -16,10 +16,10 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stoker.http_server.request_signatures import bears, shows, signs_with
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
+from stoker.http_server.request_signatures import bears, shows, signs_with
 from stoker.webhooks.receiver.index import Known
 
 KeyReader = Callable[[str, SecretKey], Secret | None]

@@ -1,7 +1,8 @@
 """What a request means to one resource: a wish that is carried out, or the reason why not.
 
-Pure. A ref is taken where `spec.webhook.allowedRefs` lets it; a branch that was pushed
-is worth a look only where it is what the resource follows. The wish is written as
+Pure. A request for the spec's own ref is accepted, one for another ref only where
+`spec.webhook.allowedRefs` matches it; a pushed branch makes the controller look at git
+only where the resource follows that branch. The wish is written as
 annotations of the resource and never into its spec (R-HOOK-11): tools that keep the
 spec as it stands in git see no drift.
 """
@@ -25,7 +26,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import GitRef
 from stoker.engine.match.globs import Globs
 from stoker.webhooks.receiver.index import Known
-from stoker.webhooks.receiver.payloads import BRANCHES, Asked, Caller
+from stoker.webhooks.receiver.payloads import BRANCHES, TAGS, Asked, Caller
 
 BY = "webhook"
 
@@ -75,7 +76,10 @@ def decide(asked: Asked, known: Known) -> Decision:
     followed = known.effective_ref.removeprefix(BRANCHES)
     moved = next((push for push in asked.pushed if push.branch == followed), None)
     if asked.ref is not None:
-        reason = _why_not_allowed(asked.ref, known.allowed_refs)
+        if _is_spec_ref(asked.ref, known):
+            # As the spec spells it: a tag `main` wins over the branch `refs/heads/main` once it is shortened.
+            return Decision(asked.ref, Wish(asked.caller, known.spec_ref, asked.commit))
+        reason = _why_not_allowed(asked.ref, known)
         if reason is None:
             return Decision(asked.ref, Wish(asked.caller, asked.ref, asked.commit))
         if moved is None:
@@ -85,21 +89,27 @@ def decide(asked: Asked, known: Known) -> Decision:
     if asked.pushed:
         branch = asked.pushed[0].branch
         return Decision(
-            branch, reason=f"a push of branch {branch} is no news here: {known.effective_ref} is followed"
+            branch, reason=f"ignored: push to {branch}, this resource follows {known.effective_ref}"
         )
     return Decision("", reason=asked.nothing)
 
 
-def _why_not_allowed(ref: str, patterns: tuple[str, ...]) -> str | None:
+def _is_spec_ref(ref: GitRef, known: Known) -> bool:
+    spec_ref = known.spec_ref
+    return ref in (spec_ref, spec_ref.removeprefix(BRANCHES), spec_ref.removeprefix(TAGS))
+
+
+def _why_not_allowed(ref: GitRef, known: Known) -> str | None:
     try:
-        if _globs(patterns).matches(ref):
+        if _globs(known.allowed_refs).matches(ref):
             return None
     except InvalidValue as error:
         return f"spec.webhook.allowedRefs cannot be read: {error.message}"
-    return f"ref {ref} is not among spec.webhook.allowedRefs"
+    follows = f"ignored: request for ref {ref}, this resource follows {known.effective_ref}"
+    return f"{follows}; to let requests change that, add {ref} or a glob of it to spec.webhook.allowedRefs"
 
 
 @lru_cache(maxsize=256)
 def _globs(patterns: tuple[str, ...]) -> Globs:
-    """`*` alone is every ref, also one with a slash in its name: it is what stands there by default."""
+    """`*` alone is every ref, also one with a slash in its name."""
     return Globs("**" if one == "*" else one for one in patterns)

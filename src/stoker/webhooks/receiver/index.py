@@ -20,23 +20,31 @@ class Known:
     """As much of a resource as a request for it needs."""
 
     identity: Identity
-    effective_ref: GitRef
-    """What is followed at the moment: the requested ref while it counts, else the spec's (C-053)."""
-    allowed_refs: tuple[str, ...] = ("*",)
+    spec_ref: GitRef
+    allowed_refs: tuple[str, ...] = ()
+    """Globs of what a request may name beside the spec's own ref."""
     hmac_key: SecretKey | None = None
     bearer: SecretKey | None = None
     enabled: bool = True
+    requested_ref: GitRef | None = None
+    """What is followed in place of the spec's ref, on request (C-053)."""
+
+    @property
+    def effective_ref(self) -> GitRef:
+        """What is followed at the moment."""
+        return self.requested_ref or self.spec_ref
 
 
 def known_of(intent: ResourceIntent, effective_ref: GitRef | None = None) -> Known:
     """What is to be known of a resource; the ref is the spec's unless another counts."""
     return Known(
         identity=intent.identity,
-        effective_ref=effective_ref or intent.source.ref,
+        spec_ref=intent.source.ref,
         allowed_refs=intent.receiver.allowed_refs,
         hmac_key=intent.receiver.hmac_key,
         bearer=intent.receiver.bearer,
         enabled=intent.receiver.enabled,
+        requested_ref=effective_ref if effective_ref != intent.source.ref else None,
     )
 
 

@@ -11,6 +11,10 @@ import json
 from typing import Any, TypeAlias
 
 from stoker.domain.errors import InvalidValue
+from stoker.domain.json_cost import decoded_size
+
+MAX_DECODED = 16 << 20
+"""Bytes that a body may take in memory; a push of twenty commits takes a hundredth."""
 
 Object: TypeAlias = dict[str, Any]
 
@@ -19,6 +23,8 @@ def read_object(body: bytes) -> Object:
     """The object that the body is."""
     if not body.strip():
         raise InvalidValue("the body is empty; it must be a JSON object")
+    if decoded_size(body, MAX_DECODED) > MAX_DECODED:
+        raise InvalidValue("the body holds more values than any webhook sends")
     try:
         found = json.loads(
             body.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse_constant

@@ -17,8 +17,8 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.deadlines import deadline
+from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
 Place = tuple[str, SecretKey]

@@ -15,6 +15,7 @@ was checked against it.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import ssl
@@ -26,26 +27,26 @@ from typing import NamedTuple, Self
 from aiohttp import web
 
 from stoker.api.to_intent.requests import TRACEPARENT
-from stoker.http_server.request_signatures import MAX_BODY, claims_to_know, read_capped
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.traces import HEADER
-from stoker.kube.client.deadlines import deadline
-from stoker.kube.client.errors import NotFound
 from stoker.http_server.connections import CallServer, listen
 from stoker.http_server.rate_limit import Lane, Limiter, networks, source_of
+from stoker.http_server.request_signatures import MAX_BODY, claims_to_know, read_capped
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.errors import NotFound
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import parse_address
 from stoker.webhooks.receiver.annotate import group_of
-from stoker.webhooks.receiver.responses import Answer, Counter, Refused, Result, respond
 from stoker.webhooks.receiver.caller_auth import Belief, KeyReader, Keys, believe
 from stoker.webhooks.receiver.coalesce import Coalescer
 from stoker.webhooks.receiver.decide import Decision, Wish, decide
 from stoker.webhooks.receiver.index import Known
 from stoker.webhooks.receiver.payloads import Asked, read_request
+from stoker.webhooks.receiver.responses import Answer, Counter, Refused, Result, respond
 
 Annotate = Callable[[Identity, Mapping[str, str]], Awaitable[None]]
 """Writes annotations onto a resource, or raises."""
@@ -72,6 +73,7 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     """Networks whose X-Forwarded-For is taken at its word."""
     bodies_at_once: int = 32
+    bodies_per_source: int = 4
     body_seconds: float = 5.0
     # Forges hang up after five to ten seconds, and would show a failure that was none.
     effect_seconds: float = 4.5
@@ -115,7 +117,8 @@ class Receiver:
             self._settings.failures_per_minute, self._settings.failures_overall, self._clock
         )
         self._wishes = Coalescer(self._write, self._clock)
-        self._reading = 0
+        self._reads: dict[asyncio.Timeout, str] = {}
+        """The bodies that are being read, oldest first, and their sources."""
         self._runner: web.ServerRunner | None = None
         self.port: int | None = None
 
@@ -152,7 +155,7 @@ class Receiver:
         target = self._look(request)
         if lane is Lane.WITHOUT_PROOF:
             raise Refused(401, Result.UNAUTHORIZED, "the request is not signed and shows no token")
-        body = await self._read(request)
+        body = await self._read(request, source)
         belief = self._believe(request.headers, body, target)
         self._limiter.believed(source, lane)
         if not belief.about:
@@ -188,17 +191,27 @@ class Receiver:
             raise Refused(400, Result.MALFORMED, f"kind must be one of {', '.join(FrontDoor)}")
         return _Target(path["namespace"], path["name"], _KINDS.get(kind.lower()))
 
-    async def _read(self, request: web.BaseRequest) -> bytes:
-        if self._reading >= self._settings.bodies_at_once:
+    async def _read(self, request: web.BaseRequest, source: str) -> bytes:
+        """The whole body, from one of the slots for bodies.
+
+        A source has few of them. Where all are taken, the oldest read gives way: a body that a forge sends is
+        there within moments, so that slow senders cannot keep others out, however many addresses they have.
+        """
+        if list(self._reads.values()).count(source) >= self._settings.bodies_per_source:
             raise Refused(429, Result.LIMITED, "too many requests at once", retry_after=1)
-        self._reading += 1
+        if len(self._reads) >= self._settings.bodies_at_once:
+            oldest = next(iter(self._reads))
+            del self._reads[oldest]
+            oldest.reschedule(asyncio.get_running_loop().time())
+        slot = asyncio.timeout(None)
+        self._reads[slot] = source
         try:
-            async with deadline(self._clock, self._settings.body_seconds):
+            async with slot, deadline(self._clock, self._settings.body_seconds):
                 body = await read_capped(request.content.iter_any(), self._settings.max_body)
         except TimeoutError:
             raise Refused(408, Result.SLOW, "the body did not come in time") from None
         finally:
-            self._reading -= 1
+            self._reads.pop(slot, None)
         if body is None:
             raise self._too_large()
         return body

@@ -1,0 +1,59 @@
+"""Files of a repository that git, a forge or a CI service acts on by itself. Pure.
+
+A gateway must never send one: a CI service runs it with the repository's secrets, often before
+anybody reviewed the pull request. `guardrails` asks here for every file, whatever the agent says about it.
+No list of CI services is ever complete, so hidden paths and the top folder of the repository are closed as
+a whole; the list covers what is read from elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAMES = frozenset(
+    {
+        "action.yaml",
+        "action.yml",
+        "appveyor.yaml",
+        "appveyor.yml",
+        "bitbucket-pipelines.yaml",
+        "bitbucket-pipelines.yml",
+        "buildspec.yaml",
+        "buildspec.yml",
+        "circle.yml",
+        "cloudbuild.json",
+        "cloudbuild.yaml",
+        "cloudbuild.yml",
+        "codefresh.yaml",
+        "codefresh.yml",
+        "codeowners",
+        "dependabot.yaml",
+        "dependabot.yml",
+        "netlify.toml",
+        "pipeline.gocd.yaml",
+        "renovate.json",
+        "renovate.json5",
+        "vercel.json",
+        "wercker.yml",
+    }
+)
+_FAMILIES = re.compile(r"(jenkinsfile|azure-pipelines)([-._].*)?")
+_HOOKS = "hooks"
+"""A folder at the top that `core.hooksPath` may name."""
+
+
+def why_closed(path: str) -> str:
+    """Why a file of the repository must not come from a gateway; empty if it may.
+
+    Names are compared without regard to case: a checkout on Windows or macOS does not tell them apart.
+    """
+    parts = path.casefold().split("/")
+    hidden = next((part for part in parts if part.startswith(".")), "")
+    if hidden:
+        return f"is below the hidden name {hidden}, where git, forges and CI services keep what they run"
+    if len(parts) == 1:
+        return "is in the top folder of the repository, where CI services look for what they run"
+    automated = next((part for part in parts if part in _NAMES or _FAMILIES.fullmatch(part)), "")
+    if automated or parts[0] == _HOOKS:
+        return f"is named {automated or _HOOKS}, which git, a forge or a CI service runs or obeys"
+    return ""
