@@ -1,18 +1,17 @@
-"""Cluster to git: the state of selected objects, who changed it and when, written as it changes.
+"""The reverser: writes the state of selected cluster objects to Git as it changes, with its author.
 
-    an event of a watch ─▶ selecting ─▶ noise, secrecy ─▶ sanitizing ─▶ rendering ─▶ placing
-                                                                                      │
-    a push ◀─ messages ◀─ authoring (who) ◀─ batching (which commits, and when) ◀─────┘
+    watch event ─▶ selection ─▶ manifest (secret_policy, sanitize, render, path)
+                                                                        │
+    push ◀─ commit_message ◀─ authors ◀─ writer (batch, outbox) ◀───────┘
 
-Everything named here decides and touches nothing: no clock, no network, no file.
-The loops that watch and push live beside it and call it:
+    selection   which objects, by the users' rules
+    manifest    an object as a file
+    encryption  Secrets that only their recipients can read
+    authors     who made a change
+    watch       configuration, discovery, object watches
+    writer      one worker per branch: lease, outbox, commits, push, prune
+    status      conditions and Events
+    export      the same once, for `stoker export`
 
-    stating (what people wrote), surveying (which kinds) ─▶ conducting ─▶ watches ─▶ noticing ─▶ outboxes
-                                                                │                                  │
-    git ◀─ writing: opening, delivering ◀─ working ◀─ candidates (Leases, spreading) ◀─────────────┘
-                                                                └─▶ speaking, telling, reporting (statuses)
-
-The folders: `selection` (which objects), `files` (an object as a file), `sealed` (Secrets for
-recipients), `authors` (who), `watched` (what comes out of the cluster), `branches` (what goes
-into git), `status` (what is told), `export` (the same once, for a person).
+`supervisor` starts and stops watches and workers as the configuration changes.
 """

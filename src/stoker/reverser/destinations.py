@@ -18,17 +18,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.destinations import GROUP, GitDestination, GitRepoConfig, allows_namespace
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.api.to_intent.requests import APPROVED_PLAN
+from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import InvalidValue, Stalled, StokerError, Wait
 from stoker.domain.paths import RelPath
 from stoker.domain.quantities import parse_duration, parse_quantity
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
+from stoker.reverser.manifest.named_secrets import SecretRef
+from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
+from stoker.reverser.selection.rules import DestinationRef, Rule, rules_of
 from stoker.reverser.writer.batch import Cadence, Limits
 from stoker.reverser.writer.commit_message import MessageTemplate
-from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef, own_secrets
-from stoker.reverser.selection.rules import DestinationRef, Rule, rules_of
 
 AnyRule = WatchRule | ClusterWatchRule
 
@@ -37,6 +40,8 @@ _SCP = re.compile(r"(?:[^@/]+@)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<path>.*)")
 _LATER = 60.0
 _LIMITS = Limits()
 _CADENCE = Cadence()
+_BUDGET = DeletionLimits()
+APPROVAL = f"{GROUP}/{APPROVED_PLAN}"
 
 
 class ConfigRef(NamedTuple):
@@ -87,11 +92,16 @@ class Destination:
     signing: SecretRef | None = None
     exclusive: bool = False
     prune: str = "Always"
-    policy: SecretPolicy = SecretPolicy.INCLUDE
+    policy: SecretPolicy = SecretPolicy.EXCLUDE
     recipients: tuple[str, ...] = ()
     limits: Limits = _LIMITS
     cadence: Cadence = _CADENCE
     template: str = ""
+    budget: DeletionLimits = _BUDGET
+    approvals: tuple[str, ...] = ()
+    """Digests of held deletions that a person approved."""
+    held_before: bool = field(default=False, compare=False)
+    """Whether its status says that deletions are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,7 @@ class Stated:
     unreadable: Collection[tuple[str, str, str]] = ()
     """Kind, namespace and name of what is there and does not fit its schema."""
     named: Collection[SecretRef] = ()
-    """Secrets that such a GitRepoConfig names all the same."""
+    """Secrets that other resources of the product name, or such a GitRepoConfig all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +127,14 @@ class Arrangement:
     """Those whose destination can be written."""
     refused_rules: Mapping[RuleKey, StokerError] = field(default_factory=dict)
     own: frozenset[SecretRef] = frozenset()
-    """Secrets that the reverser itself uses."""
+    """Secrets that resources of the product name."""
 
     @property
     def places(self) -> frozenset[Place]:
         return frozenset(each.place for each in self.destinations.values())
 
 
-def arrange(stated: Stated, *, restrict_namespaces: bool = False, limits: Limits = _LIMITS) -> Arrangement:
+def arrange(stated: Stated, *, limits: Limits = _LIMITS) -> Arrangement:
     """Judge everything that is there; `limits` hold for destinations that set none."""
     configs = {ConfigRef(one.metadata.namespace, one.metadata.name): one for one in stated.configs}
     usable: dict[DestinationRef, Destination] = {}
@@ -133,7 +143,7 @@ def arrange(stated: Stated, *, restrict_namespaces: bool = False, limits: Limits
     for one in sorted(stated.destinations, key=_age):
         ref = DestinationRef(one.metadata.namespace, one.metadata.name)
         try:
-            made = _destination(one, ref, configs, stated.unreadable, restrict_namespaces, limits)
+            made = _destination(one, ref, configs, stated.unreadable, limits)
             _check_overlap(made, owners)
             owners.append(made)
             _check_suspended(one, configs[made.config])
@@ -146,9 +156,13 @@ def arrange(stated: Stated, *, restrict_namespaces: bool = False, limits: Limits
     lost = {DestinationRef(*name) for kind, *name in stated.unreadable if kind == "GitDestination"}
     for ref in lost:
         refused[ref] = Stalled("it does not fit its schema", reason=Reason.INVALID_SPEC)
+    allowed = {
+        DestinationRef(one.metadata.namespace, one.metadata.name): one.spec.allowed_namespaces
+        for one in stated.destinations
+    }
     for each in stated.rules:
         key = key_of(each)
-        why = _why_not(each, usable, refused, restrict_namespaces)
+        why = _why_not(each, usable, refused, allowed)
         if why is None:
             rules += rules_of(each)
         else:
@@ -183,17 +197,20 @@ def _destination(
     ref: DestinationRef,
     configs: Mapping[ConfigRef, GitRepoConfig],
     unreadable: Collection[tuple[str, str, str]],
-    restrict_namespaces: bool,
     limits: Limits,
 ) -> Destination:
     spec = one.spec
     wanted = ConfigRef(spec.repo_ref.namespace or ref.namespace, spec.repo_ref.name)
-    if restrict_namespaces and wanted.namespace != ref.namespace:
+    config = configs.get(wanted)
+    if not allows_namespace(
+        wanted.namespace, ref.namespace, config.spec.allowed_namespaces if config else None
+    ):
+        # The same answer whether it exists or not: what another namespace holds is not told.
         raise Stalled(
-            f"GitRepoConfig {wanted} is in another namespace, which this installation does not allow",
+            f"GitRepoConfig {wanted} does not allow GitDestinations of namespace {ref.namespace}: "
+            f"its owner can add it to spec.allowedNamespaces",
             reason=Reason.REPO_POLICY_DENIED,
         )
-    config = configs.get(wanted)
     if config is None and ("GitRepoConfig", *wanted) in unreadable:
         raise Stalled(f"GitRepoConfig {wanted} does not fit its schema", reason=Reason.INVALID_SPEC)
     if config is None:
@@ -226,7 +243,24 @@ def _destination(
         _limits(one, limits),
         _cadence(config),
         template,
+        _budget(one),
+        approvals_of(one.metadata.annotations or {}),
+        one.status is not None and one.status.held_deletions is not None,
     )
+
+
+def approvals_of(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The digests in the annotation by which a person approves held deletions."""
+    return tuple(text for part in annotations.get(APPROVAL, "").split(",") if (text := part.strip()))
+
+
+def _budget(one: GitDestination) -> DeletionLimits:
+    budget, default = one.spec.deletion_budget, DeletionLimits()
+    if budget is None:
+        return default
+    files = default.files if budget.files is None else budget.files
+    percent = default.percent if budget.percent is None else budget.percent
+    return DeletionLimits(files, percent)
 
 
 def _limits(one: GitDestination, limits: Limits) -> Limits:
@@ -272,13 +306,14 @@ def _why_not(
     rule: AnyRule,
     usable: Mapping[DestinationRef, Destination],
     refused: Mapping[DestinationRef, StokerError],
-    restrict_namespaces: bool,
+    allowed: Mapping[DestinationRef, Collection[str] | None],
 ) -> StokerError | None:
     ref = destination_of(rule)
-    home = rule.metadata.namespace if isinstance(rule, WatchRule) else ""
-    if restrict_namespaces and home and ref.namespace != home:
+    home = rule.metadata.namespace if isinstance(rule, WatchRule) else ref.namespace
+    if not allows_namespace(ref.namespace, home, allowed.get(ref)):
         return Stalled(
-            f"GitDestination {ref} is in another namespace, which this installation does not allow",
+            f"GitDestination {ref} does not allow WatchRules of namespace {home}: "
+            f"its owner can add it to spec.allowedNamespaces",
             reason=Reason.DESTINATION_POLICY_DENIED,
         )
     if ref in usable:

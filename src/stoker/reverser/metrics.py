@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.reverser.writer.batch import Planned
 from stoker.reverser.destinations import Place
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import Watched
+from stoker.reverser.writer.batch import Planned
 from stoker.telemetry.metrics import Metrics
 
 _KIND = ("gvk", "scope")

@@ -16,17 +16,17 @@ import socket
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.client import Client
-from stoker.kube.leader.lease import Terms, unique_identity
 from stoker.kube.client.objects import Header
-from stoker.kube.config.own_account import own_account
 from stoker.kube.client.resources import NAMESPACES
+from stoker.kube.config.own_account import own_account
+from stoker.kube.leader.lease import Terms, unique_identity
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.process import Unit
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.supervisor import Operated
 from stoker.reverser.metrics import Meter
 from stoker.reverser.settings import NAME, AuthorFacts, Seams, Settings, Started
+from stoker.reverser.supervisor import Operated
+from stoker.reverser.writer.commit_message import Origin
 from stoker.telemetry.health import Health
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Protocol
 
 from stoker.domain.clock import Clock
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
+from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.token_bucket import Rate
+from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.process import Part
 from stoker.reverser.authors.attribution import Authors, Observed
 from stoker.reverser.authors.facts import User
-from stoker.reverser.writer.batch import Capacity, Limits
-from stoker.reverser.writer.prune import DELETE_CAP
 from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
 from stoker.reverser.selection.selection import Selection
 from stoker.reverser.watch.discovery import REFRESH
+from stoker.reverser.writer.batch import Capacity, Limits
 from stoker.telemetry.health import Health
 from stoker.telemetry.metrics import Metrics
 
@@ -44,7 +43,6 @@ class Settings:
     max_concurrent_watches: int = 50
     rate: Rate = field(default_factory=lambda: Rate(5, 10))
     discovery_refresh: float = REFRESH
-    delete_cap: int = DELETE_CAP
     max_workers: int = 24
     max_workers_per_repo: int = 5
     lease_seconds: int = 24
@@ -52,10 +50,9 @@ class Settings:
     health_address: str = ":8081"
     metrics_address: str = ":8080"
     metrics_prefix: str = ""
-    include_secrets: bool = True
+    include_secrets: bool = False
     ingest: bool = True
     """`--enable-watch-ingestion`."""
-    restrict_namespaces: bool = False
     require_known_hosts: bool = False
     branch_refresh: float = 300.0
     capacity: Capacity = _CAPACITY

@@ -12,32 +12,32 @@ from typing import Any
 
 from stoker.domain.clock import Clock
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.client import Client
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.client.token_bucket import TokenBucket
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.leader.lease import Terms
-from stoker.kube.client.token_bucket import TokenBucket
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.runtime.process import Part
-from stoker.reverser.writer.lease import Candidate
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.signing_keys import SigningKeys
-from stoker.reverser.writer.replica_assignment import Members
-from stoker.reverser.writer.context import Tools
-from stoker.reverser.writer.repo_check import Trials
-from stoker.reverser.writer.worker import Slots, Worker
+from stoker.kube.watch.reflector import Reflector
 from stoker.reverser.destinations import Arrangement, Place, arrange
 from stoker.reverser.metrics import Meter
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.selection import Selection, select
 from stoker.reverser.settings import NAME, Seams, Settings
-from stoker.reverser.status.status_writer import Reporter
 from stoker.reverser.status.facts import Truths
-from stoker.reverser.watch.source import Turns
-from stoker.reverser.watch.ingest import Around
+from stoker.reverser.status.status_writer import Reporter
 from stoker.reverser.watch.config_watch import Stating
 from stoker.reverser.watch.discovery import Survey
+from stoker.reverser.watch.ingest import Around
+from stoker.reverser.watch.source import Turns
 from stoker.reverser.watch.watch_set import Watches
+from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.context import Tools
+from stoker.reverser.writer.lease import Candidate
+from stoker.reverser.writer.replica_assignment import Members
+from stoker.reverser.writer.repo_check import Trials
+from stoker.reverser.writer.signing_keys import SigningKeys
+from stoker.reverser.writer.worker import Slots, Worker
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -75,6 +75,7 @@ class Operated:
             clock,
             home=settings.namespace,
             namespaces=settings.namespaces,
+            with_secrets=settings.include_secrets,
             stirred=self._stir,
             relabelled=self._relabel,
         )
@@ -125,7 +126,6 @@ class Operated:
             watches=self._watches,
             meter=meter,
             stirred=self._tell,
-            delete_cap=settings.delete_cap,
             refresh=settings.branch_refresh,
             require_known_hosts=settings.require_known_hosts,
             capacity=settings.capacity,
@@ -175,14 +175,12 @@ class Operated:
 
     def _follow(self, catalog: Catalog) -> None:
         settings, stated = self._settings, self._stating.stated()
-        arrangement = arrange(
-            stated, restrict_namespaces=settings.restrict_namespaces, limits=settings.limits
-        )
+        arrangement = arrange(stated, limits=settings.limits)
         if not settings.ingest:
             self._truths.arrangement = arrangement
             self._tell()
             return
-        excluded = settings.excluded if settings.include_secrets else settings.excluded | {SECRETS}
+        excluded = settings.excluded | ({SECRETS} if self._stating.why_no_secrets else set())
         selection = select(
             arrangement.rules,
             catalog,

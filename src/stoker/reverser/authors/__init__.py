@@ -1,1 +1,1 @@
-"""Who changed what: asked at admission, shared among replicas, joined with the watch."""
+"""Who made a change: recorded at admission, shared among replicas, joined with watch events."""

@@ -6,6 +6,9 @@ asked, and by whom, is read afterwards, remembered here and handed to the other 
 (`stoker.reverser.authors.replicas`). What waits to be read is bounded: beyond that a review leaves
 a doubt, which makes an author unknown and never a wrong one.
 
+Only the object that a fact names is decoded, one at a time, and only if its memory is bounded
+(`stoker.domain.json_cost`); of the other only the head. One that would take more leaves a doubt, too.
+
 It must never refuse a change, never look anything up, and never keep an object.
 """
 
@@ -14,14 +17,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
+from stoker.domain.json_cost import decoded_size
 from stoker.reverser.authors.attribution import Authors
 from stoker.reverser.authors.facts import SCALE, Fact, User, doubt_of, fact_of
+from stoker.reverser.selection.rules import Operation
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics, Reading
 
@@ -31,6 +36,8 @@ MAX_WAITING = 2000
 MAX_WAITING_BYTES = 16 << 20
 # From here on a review is read in a thread: an object of 1.5 MB must not hold up the answers of others.
 LARGE = 64 << 10
+MAX_DECODED = 48 << 20
+"""Bytes that one object may take in memory while its fact is made."""
 MAX_UID = 256
 MAX_USERS = 1000
 
@@ -80,6 +87,25 @@ class _Review(msgspec.Struct):
     request: _Request
 
 
+class _OldMeta(_Meta, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class _OldObject(msgspec.Struct):
+    metadata: _OldMeta = msgspec.field(default_factory=_OldMeta)
+
+
+class _WholeRequest(_Request, rename="camel"):
+    """The same with its objects, not decoded yet."""
+
+    object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
+    old_object: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
+
+
+class _WholeReview(msgspec.Struct):
+    request: _WholeRequest
+
+
 class _Uid(msgspec.Struct):
     uid: str
 
@@ -91,6 +117,8 @@ class _Nameless(msgspec.Struct):
 
 
 _REVIEW = msgspec.json.Decoder(_Review)
+_WHOLE = msgspec.json.Decoder(_WholeReview)
+_HEAD = msgspec.json.Decoder(_OldObject | None)
 _NAMELESS = msgspec.json.Decoder(_Nameless)
 
 
@@ -156,7 +184,7 @@ class AuthorIntake:
                 # Answers that are due go first, also those to reviews that came meanwhile.
                 await asyncio.sleep(0)
                 body = self._waiting.popleft()
-                fact = await asyncio.to_thread(_fact_in, body) if len(body) > LARGE else _fact_in(body)
+                fact = await asyncio.to_thread(fact_in, body) if len(body) > LARGE else fact_in(body)
                 self._size -= len(body)
                 self._read += 1
                 self._learn(fact, "fact")
@@ -206,12 +234,38 @@ class AuthorIntake:
         yield Reading("author_facts_known", "Versions of objects with known requests.", len(self._authors))
 
 
-def _fact_in(body: bytes) -> Fact | None:
+def fact_in(body: bytes) -> Fact | None:
+    """The fact of a review, or a doubt; None for what is none, or cannot be read."""
     try:
-        review = msgspec.json.decode(body)
+        request = _WHOLE.decode(body).request
+        decoded = _decoded(request)
+        if decoded is None:
+            return doubt_of(msgspec.to_builtins(_REVIEW.decode(body).request))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return fact_of(review["request"])
+    head: dict[str, Any] = {
+        "operation": request.operation,
+        "resource": {"group": request.resource.group, "resource": request.resource.resource},
+        "subResource": request.sub_resource,
+        "dryRun": request.dry_run,
+        "userInfo": msgspec.to_builtins(request.user_info),
+    }
+    return fact_of({**head, **decoded})
+
+
+def _decoded(request: _WholeRequest) -> dict[str, Any] | None:
+    """The object that the fact names, and the head of the other; None if that would take too much memory."""
+    new, old = bytes(request.object), bytes(request.old_object)
+    whole = {"object": new, "oldObject": old}
+    if request.sub_resource != SCALE:  # of which both are small, and the numbers of replicas are compared
+        named = "oldObject" if request.operation == Operation.DELETE else "object"
+        whole = {named: whole[named]}
+    if sum(decoded_size(raw, MAX_DECODED) for raw in whole.values()) > MAX_DECODED:
+        return None
+    found: dict[str, Any] = {name: msgspec.json.decode(raw) for name, raw in whole.items()}
+    if "oldObject" not in found:
+        found["oldObject"] = msgspec.to_builtins(_HEAD.decode(old))
+    return found
 
 
 def _uid_of(body: bytes) -> str:

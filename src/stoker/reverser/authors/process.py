@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.kube.client.served_kinds import Catalog
+from stoker.http_server.review_server import Limits, ReviewServer
+from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.mutual import Mutual
+from stoker.http_server.tls.setup import SelfMade, certified
 from stoker.kube.client.client import Client
+from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.leader.lease import unique_identity
 from stoker.kube.runtime.process import Part
 from stoker.reverser.authors.admission import PATH, AuthorIntake
 from stoker.reverser.authors.attribution import Authors
-from stoker.reverser.authors.webhook_registration import Capturing
 from stoker.reverser.authors.replica_link import PATH as FACTS
 from stoker.reverser.authors.replicas import MAX_BODY, PORT, Peers, resolving
+from stoker.reverser.authors.webhook_registration import Capturing
 from stoker.reverser.selection.selection import Selection
-from stoker.http_server.tls.setup import SelfMade, certified
-from stoker.http_server.tls.mutual import Mutual
-from stoker.http_server.tls.context import Presented
-from stoker.http_server.review_server import Limits, ReviewServer
 from stoker.telemetry.metrics import Metrics, Reading
 
-REVIEWS = Limits(held=32 << 20)
+REVIEWS = Limits(held=32 << 20, decoded=None)
 BATCHES = Limits(body=MAX_BODY, held=8 << 20)
 
 

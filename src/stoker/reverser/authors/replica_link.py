@@ -19,9 +19,9 @@ import msgspec
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
-from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.client.deadlines import deadline
 from stoker.http_server.tls.mutual import Mutual
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
 PATH = "/facts"

@@ -24,10 +24,10 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
+from stoker.http_server.tls.mutual import Mutual
 from stoker.reverser.authors.attribution import Authors
 from stoker.reverser.authors.facts import LONGEST_NAME, MAX_GROUP_TEXT, MAX_GROUPS, Fact
 from stoker.reverser.authors.replica_link import BATCH, MAX_WAITING, Link, Peer, Waiting
-from stoker.http_server.tls.mutual import Mutual
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics, Reading
 
@@ -45,7 +45,7 @@ _LONGEST_ID = 256
 log = get_logger(__name__)
 
 
-class _Batch(msgspec.Struct):
+class Batch(msgspec.Struct):
     """What one replica sends to another."""
 
     instance: str
@@ -62,7 +62,7 @@ class _Heard(NamedTuple):
 
 Resolve = Callable[[], Awaitable[Iterable[Peer]]]
 
-_BATCH = msgspec.json.Decoder(_Batch)
+_BATCH = msgspec.json.Decoder(Batch)
 
 
 def resolving(names: Sequence[str], port: int) -> Resolve:
@@ -125,10 +125,7 @@ class Peers:
 
     async def heard(self, body: bytes) -> bytes:
         """The answer to a batch of a peer."""
-        try:
-            batch = _BATCH.decode(body)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            raise InvalidValue("the body is no batch of facts") from None
+        batch = read_batch(body)
         now = self._clock.monotonic()
         for fact in filter(_is_sound, batch.facts[:BATCH]):
             self._authors.learn(fact, now)
@@ -219,6 +216,14 @@ class Peers:
         waiting = sum(len(link) for link in self._links.values())
         yield Reading("author_facts_waiting", "Facts that peers have not got yet.", waiting)
         yield Reading("author_peers", "Replicas that have answered last.", len(self.reached))
+
+
+def read_batch(body: bytes) -> Batch:
+    """What a peer sent; raises `InvalidValue` for anything else."""
+    try:
+        return _BATCH.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise InvalidValue("the body is no batch of facts") from None
 
 
 def _is_sound(fact: Fact) -> bool:

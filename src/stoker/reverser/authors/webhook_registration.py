@@ -21,17 +21,17 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.client.served_kinds import Catalog
+from stoker.http_server.tls.ca_bundle import VALIDATING
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.objects import Header
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
 from stoker.reverser.authors.webhook_rules import CONDITIONS, asked_in, asked_of, webhook
 from stoker.reverser.selection.selection import Selection
-from stoker.http_server.tls.ca_bundle import VALIDATING
 from stoker.telemetry.logs import get_logger
 
 WEBHOOK = "authors.configbutler.ai"

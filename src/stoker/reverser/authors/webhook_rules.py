@@ -15,8 +15,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog
 from stoker.reverser.authors.facts import SCALE
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation

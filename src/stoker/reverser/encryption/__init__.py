@@ -1,1 +1,1 @@
-"""Secrets that only their recipients can read: age, files for sops, and what tells an unchanged one."""
+"""Encrypts Secrets for recipients: age, SOPS files, and digests that show an unchanged one."""

@@ -21,8 +21,8 @@ from stoker.kube.client.client import Client
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.client.objects import HeaderMeta
 from stoker.kube.client.resources import SECRETS
-from stoker.reverser.manifest.secret_policy import DIGEST_KEYS
 from stoker.reverser.encryption.digests import LEAST_BYTES, NEWEST, DigestKeys
+from stoker.reverser.manifest.secret_policy import DIGEST_KEYS
 
 NAME = "gitops-reverser-digests"
 

@@ -28,15 +28,15 @@ from typing import Any
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.reasons import Reason
 from stoker.domain.git_objects import blob_of
+from stoker.domain.reasons import Reason
 from stoker.git.commit.types import FileEdit
-from stoker.reverser.manifest.path import CORE
-from stoker.reverser.manifest.render import rendered
-from stoker.reverser.manifest.secret_policy import Kept
 from stoker.reverser.encryption.age import Recipient
 from stoker.reverser.encryption.digests import FOLDER, DigestKeys, Digests
 from stoker.reverser.encryption.sops import sealed_document
+from stoker.reverser.manifest.path import CORE
+from stoker.reverser.manifest.render import rendered
+from stoker.reverser.manifest.secret_policy import Kept
 
 NAME = f"{FOLDER}/digests"
 _SECRETS = f"{CORE}/v1/secrets/"

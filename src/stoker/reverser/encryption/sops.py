@@ -22,8 +22,8 @@ from typing import Any
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.manifest.render import in_order, rendered
 from stoker.reverser.encryption.age import Recipient, armored, encrypted
+from stoker.reverser.manifest.render import in_order, rendered
 
 ENCRYPTED_REGEX = "^(data|stringData)$"
 VERSION = "3.9.0"

@@ -1,1 +1,1 @@
-"""The same once, for a person: to a folder or to a branch, without anything installed in the cluster."""
+"""One-time export of a cluster to a folder or a branch, with nothing installed in the cluster."""

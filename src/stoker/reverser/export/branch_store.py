@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from stoker.domain.clock import Clock, SystemClock
-from stoker.domain.refs import CommitId
 from stoker.domain.git_objects import blob_of
+from stoker.domain.refs import CommitId
 from stoker.git.commit.branch import Branch
 from stoker.git.commit.types import Author, FileEdit, NewCommit
 from stoker.reverser.export.types import Finished
 
 
 class BranchStore:
-    """Gathers what is to be written; see `exports.Store`."""
+    """Gathers what is to be written; see `types.Store`."""
 
     def __init__(self, branch: Branch, author: Author, clock: Clock | None = None) -> None:
         self.digits = 40

@@ -12,23 +12,22 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.api.kinds.destinations import GROUP
+from stoker.api.registry import KINDS
 from stoker.domain.git_objects import Note
 from stoker.kube.client import codec
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.client import LIST_TRIES, Client
 from stoker.kube.client.discovery import Discovery
 from stoker.kube.client.errors import ApiError, Gone, NotFound, Unauthorized
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import NAMESPACES, Resource
+from stoker.kube.client.served_kinds import Catalog
 from stoker.reverser.export.types import ExportJob
+from stoker.reverser.manifest.named_secrets import SecretRef, secrets_named_by
 from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.manifest.secret_policy import SecretRef
-from stoker.reverser.selection.labels import Labels
 from stoker.reverser.selection.kinds import Why
+from stoker.reverser.selection.labels import Labels
 from stoker.reverser.selection.selection import Selection, Watched, select
 
-_CONFIGS = "gitrepoconfigs"
 UNKNOWN = "unknown"
 
 
@@ -39,7 +38,7 @@ class View:
     catalog: Catalog
     selection: Selection
     own: frozenset[SecretRef] | None
-    """Secrets that the reverser uses; None if that cannot be found out."""
+    """Secrets that resources of the product name; None if that cannot be found out."""
     labels: Mapping[str, Labels] | None = None
     """Of each namespace; None if no rule asks for them, or nobody may know."""
     cluster_uid: str = UNKNOWN
@@ -58,21 +57,20 @@ class _Looking:
     troubles: list[Note] = field(default_factory=list)
 
     async def own(self, catalog: Catalog, known: frozenset[SecretRef]) -> frozenset[SecretRef] | None:
-        """What repositories are logged in to and commits are signed with, where the reverser is installed."""
-        served = catalog.preferred(GROUP, _CONFIGS)
-        if served is None:
-            return known
+        """What resources of the product name, where it is installed."""
         found = set(known)
         try:
-            async for key, obj in objects_of(self.client, Watched(served.resource)):
-                spec = obj.get("spec") or {}
-                for ref in (spec.get("secretRef"), (spec.get("signing") or {}).get("secretRef")):
-                    if isinstance(ref, dict) and ref.get("name"):
-                        found.add(SecretRef(key.namespace, str(ref["name"])))
+            for kind in KINDS:
+                served = catalog.preferred(kind.group, kind.plural)
+                if served is None:
+                    continue
+                async for _, obj in objects_of(self.client, Watched(served.resource)):
+                    found |= secrets_named_by(kind, obj)
         except Unauthorized:
             raise
         except ApiError as error:
-            self.troubles.append(Note("secrets", f"it is not known which the reverser uses: {error.message}"))
+            why = f"it is not known which resources of this product name: {error.message}"
+            self.troubles.append(Note("secrets", why))
             return None
         return frozenset(found)
 

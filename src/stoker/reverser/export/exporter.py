@@ -6,44 +6,64 @@
 
 It decides nothing by itself: the same functions as in the reverser say what is written
 and how. What cannot be read or written is named and keeps nothing else from being
-exported. Deleted is only where it was asked for, only files that an object of a list
-which was read to its end would have, and never more than the budget allows.
+exported. A file that holds the same values already stays as it is, comments and all. Deleted
+is only where it was asked for, only manifests of objects that a list which was read to its
+end does not show, never in a folder of another cluster, and never more than the deletion
+guard allows without an approval of that very plan.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stoker.domain.deletion_guard import Cause, Deletion, decide, digest_of
 from stoker.domain.errors import Retry, StokerError
-from stoker.domain.secrets import Secret
 from stoker.domain.git_objects import Note, blob_of
+from stoker.domain.secrets import Secret
 from stoker.git.commit.types import FileEdit
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import ApiError, Unauthorized
-from stoker.reverser.writer.batch import Change, Planned
-from stoker.reverser.writer.ownership_marker import marker_path
-from stoker.reverser.writer.commit_message import Origin, message_of
-from stoker.reverser.writer.prune import Orphan, sweep
-from stoker.reverser.export.types import Exported, ExportJob, Store, Unwritable
-from stoker.reverser.export.cluster_view import View, objects_of, view_of
-from stoker.reverser.manifest.path import ObjectKey, place, placed
-from stoker.reverser.manifest.render import starts_as
-from stoker.reverser.manifest.secret_policy import Kept, SecretPolicy, Withheld, content_of, is_secret, why_never
 from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
+from stoker.reverser.export.cluster_view import View, objects_of, view_of
+from stoker.reverser.export.types import Exported, ExportJob, Store, Unwritable
+from stoker.reverser.manifest.compare import describes, same_values
+from stoker.reverser.manifest.path import ObjectKey, place, placed
+from stoker.reverser.manifest.secret_policy import (
+    Kept,
+    SecretPolicy,
+    Withheld,
+    content_of,
+    is_secret,
+    why_never,
+)
 from stoker.reverser.selection.noise import why_noise
 from stoker.reverser.selection.rules import DestinationRef, Operation
 from stoker.reverser.selection.selection import Watched
+from stoker.reverser.writer.batch import Change, Planned
+from stoker.reverser.writer.commit_message import Origin, message_of
+from stoker.reverser.writer.ownership_marker import cluster_of, marker_path
+from stoker.reverser.writer.prune import Orphan, sweep
 
 if TYPE_CHECKING:
     from stoker.reverser.encryption.sealer import SopsSealer
 
 NAME = "stoker-export"
 """By it the trailers of a commit tell an export from a reverser."""
-_READ_AT_ONCE = 200
+_READ_AT_ONCE = 50
 
 Progress = Callable[[str, int, int], None]
+
+
+class _Rewrite(NamedTuple):
+    """A file that is there with other bytes."""
+
+    ref: DestinationRef
+    key: ObjectKey
+    path: str
+    content: bytes
+    in_clear: bool
 
 
 class Exporter:
@@ -62,6 +82,9 @@ class Exporter:
         # By what they are of: a list that begins anew shows objects twice.
         self._changes: dict[str, Change] = {}
         self._same: set[str] = set()
+        self._rewrites: list[_Rewrite] = []
+        self._of_others: set[str] = set()
+        """Base folders whose marker names another cluster."""
         self._in_clear: set[str] = set()
         self._left: set[ObjectKey] = set()
         self._sealed: dict[DestinationRef, list[FileEdit]] = {}
@@ -75,7 +98,7 @@ class Exporter:
         self._progress("looking at what is there", 0, 0)
         await self._store.begin({target.base for target in self._job.targets.values()})
         self._sealers = await self._begin_sealing()
-        await self._tell_owners()
+        await self._tell_owners(view)
         watched = view.selection.watched
         for number, each in enumerate(watched):
             self._progress("exporting", number, len(watched))
@@ -88,12 +111,28 @@ class Exporter:
         try:
             async for key, obj in objects_of(self._client, watched):
                 self._export(view, key, obj)
+                if len(self._rewrites) >= _READ_AT_ONCE:
+                    await self._rewrite()
         except Unauthorized:
             raise
         except ApiError as error:
             self._fail(str(watched.resource), error.message)
         else:
             self._listed.add(watched)
+        await self._rewrite()
+
+    async def _rewrite(self) -> None:
+        """Write the files whose values differ; the others keep their comments and layout."""
+        rewrites, self._rewrites = self._rewrites, []
+        there = await self._store.read([each.path for each in rewrites])
+        for each in rewrites:
+            if same_values(there.get(each.path, b""), each.content):
+                self._same.add(each.path)
+                continue
+            try:
+                self._put(each, Operation.UPDATE)
+            except Unwritable as error:
+                self._fail(str(each.key), error.message)
 
     def _export(self, view: View, key: ObjectKey, obj: dict[str, Any]) -> None:
         labels = (obj.get("metadata") or {}).get("labels") or {}
@@ -123,18 +162,24 @@ class Exporter:
             self._claimed.discard(path)
             self._left.add(key)
             return
-        secret = is_secret(key)
-        in_clear = secret and target.policy is SecretPolicy.INCLUDE
+        in_clear = is_secret(key) and target.policy is SecretPolicy.INCLUDE
         if in_clear:
             self._in_clear.add(path)
         there = self._store.blob(path)
         if isinstance(content, Kept) or blob_of(content, digits=self._store.digits) == there:
             self._same.add(path)
             return
-        self._store.put(path, content, private=in_clear)
-        self._note(key, path, Operation.CREATE if there is None else Operation.UPDATE)
-        if secret:
-            self._sealed.setdefault(ref, []).append(FileEdit(path, content))
+        rewrite = _Rewrite(ref, key, path, content, in_clear)
+        if there is None:
+            self._put(rewrite, Operation.CREATE)
+        else:
+            self._rewrites.append(rewrite)
+
+    def _put(self, file: _Rewrite, operation: Operation) -> None:
+        self._store.put(file.path, file.content, private=file.in_clear)
+        self._note(file.key, file.path, operation)
+        if is_secret(file.key):
+            self._sealed.setdefault(file.ref, []).append(FileEdit(file.path, file.content))
 
     async def _begin_sealing(self) -> dict[DestinationRef, SopsSealer]:
         """A sealer for each destination that asks for one; it knows what it sealed if there is a key."""
@@ -160,34 +205,21 @@ class Exporter:
                 sealer.load(there.get(sealer.path))
         return sealers
 
-    async def _tell_owners(self) -> None:
-        bases = {target.base for target in self._job.targets.values()}
-        for path in await self._store.read([marker_path(base) for base in sorted(bases)]):
+    async def _tell_owners(self, view: View) -> None:
+        markers = {marker_path(target.base): target.base for target in self._job.targets.values()}
+        for path, content in (await self._store.read(sorted(markers))).items():
             self._report.notices.append(f"{path} says that a reverser writes to this folder by itself")
+            if cluster_of(content) != view.cluster_uid:
+                self._of_others.add(markers[path])
 
     async def _leave_or_delete(self, view: View) -> None:
         """What has no object any more: told, and with `prune` deleted."""
         orphans = sorted(set(self._orphans(view)))
-        if not self._job.prune or not orphans:
+        if not self._job.prune:
             self._report.orphans_kept += (orphan.path for orphan in orphans)
             return
-        ours: list[Orphan] = []
-        for start in range(0, len(orphans), _READ_AT_ONCE):
-            some = orphans[start : start + _READ_AT_ONCE]
-            contents = await self._store.read([orphan.path for orphan in some])
-            ours += (
-                orphan for orphan in some if starts_as(contents.get(orphan.path, b""), orphan.key.api_version)
-            )
-        files = sum(1 for _ in self._canonical())
-        if self._job.budget.exceeded(len(ours), files):
-            self._report.orphans_kept += (orphan.path for orphan in ours)
-            self._fail(
-                "--prune",
-                f"{len(ours)} of {files} files have no object any more; nothing is deleted unless "
-                "--deletion-budget allows it",
-            )
-            return
-        for orphan in ours:
+        described = await self._described(orphans)
+        for orphan in self._released([orphan for orphan in orphans if orphan.path in described], orphans):
             try:
                 self._store.put(orphan.path, None)
             except Unwritable as error:
@@ -197,15 +229,44 @@ class Exporter:
                 for ref in self._sealers:
                     self._sealed.setdefault(ref, []).append(FileEdit(orphan.path, None))
 
+    async def _described(self, orphans: list[Orphan]) -> set[str]:
+        """The files that are manifests of their object."""
+        described: set[str] = set()
+        for start in range(0, len(orphans), _READ_AT_ONCE):
+            some = orphans[start : start + _READ_AT_ONCE]
+            contents = await self._store.read([orphan.path for orphan in some])
+            described |= {
+                orphan.path
+                for orphan in some
+                if describes(contents.get(orphan.path, b""), orphan.key, orphan.kind)
+            }
+        return described
+
+    def _released(self, ours: list[Orphan], orphans: list[Orphan]) -> list[Orphan]:
+        """What may be deleted; all else is kept and named, and held deletions are an error."""
+        digest = digest_of(orphan.path for orphan in ours if not self._is_of_others(orphan))
+        approved = self._job.approved_plan
+        plan = [Deletion(orphan.path, Cause.ORPHAN, ours=not self._is_of_others(orphan)) for orphan in ours]
+        files = sum(1 for _ in self._canonical())
+        decision = decide(plan, files, self._job.budget, digest=digest, approved=approved)
+        if decision.hold:
+            self._fail("--prune", f"{decision.why} (--approve-plan {digest})")
+        elif decision.stale:
+            self._fail("--approve-plan", f"{approved} names another plan; the plan is {digest} now")
+        deleted = set() if decision.hold or decision.stale else {each.path for each in decision.delete}
+        self._report.orphans_kept += (orphan.path for orphan in orphans if orphan.path not in deleted)
+        return [orphan for orphan in ours if orphan.path in deleted]
+
+    def _is_of_others(self, orphan: Orphan) -> bool:
+        return any(not base or orphan.path.startswith(f"{base}/") for base in self._of_others)
+
     def _orphans(self, view: View) -> Iterator[Orphan]:
         def shows(watched: Watched, key: ObjectKey) -> bool | None:
             return False if watched in self._listed else None
 
         for ref, target in self._job.targets.items():
             unclaimed = [path for path in self._store.paths(target.base) if path not in self._claimed]
-            yield from sweep(
-                unclaimed, target.base, ref, view.selection, shows, cap=len(unclaimed) + 1
-            ).orphans
+            yield from sweep(unclaimed, target.base, ref, view.selection, shows).orphans
 
     def _canonical(self) -> Iterator[str]:
         bases = {target.base for target in self._job.targets.values()}
@@ -256,5 +317,5 @@ def why_left(obj: dict[str, Any], key: ObjectKey, view: View, policy: SecretPoli
         return "it is being deleted"
     tells = policy in (SecretPolicy.INCLUDE, SecretPolicy.ENCRYPT)
     if is_secret(key) and view.own is None and tells:
-        return "it is not known which Secrets the reverser itself uses"
+        return "it is not known which Secrets resources of this product name"
     return None

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured, Retry, Stalled
-from stoker.domain.reasons import Reason
 from stoker.domain.git_objects import BlobHash, shown
+from stoker.domain.reasons import Reason
 from stoker.fs.data_folder import CREATE, DataFolder, enter, prune, publish, remove, sync_volume, write_all
 from stoker.fs.dir_walk import Descent
 from stoker.reverser.export.types import Finished, Unwritable
@@ -32,7 +32,7 @@ _OF_THE_VOLUME = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class FolderStore:
-    """Writes at once; see `exports.Store`."""
+    """Writes at once; see `types.Store`."""
 
     digits = 40
 

@@ -10,25 +10,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import Note
-from stoker.reverser.manifest.secret_policy import SecretRef
 from stoker.reverser.encryption.digests import DigestKeys
+from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.selection.explain import Target
 from stoker.reverser.selection.preset import EXCLUDED, GroupResource
 from stoker.reverser.selection.rules import DestinationRef, Rule
 
 _LISTED = 20
-
-
-class Budget(NamedTuple):
-    """Deletions are held back where they are more than so many files and more than this part of all."""
-
-    files: int = 50
-    percent: int = 50
-
-    def exceeded(self, deletions: int, files: int) -> bool:
-        return deletions > self.files and deletions * 100 > files * self.percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +36,9 @@ class ExportJob:
     keys: DigestKeys | None = None
     """By them an unchanged sealed file is recognised; without them all are sealed anew."""
     prune: bool = False
-    budget: Budget = field(default_factory=Budget)
+    budget: DeletionLimits = field(default_factory=DeletionLimits)
+    approved_plan: str = ""
+    """Digest of the deletions that a person approved."""
 
 
 class Unwritable(StokerError):

@@ -1,1 +1,1 @@
-"""An object as a file: what of it is kept, as which text, in which place, and what of a Secret."""
+"""An object as a file: which fields are kept, as which YAML, at which path, and what of a Secret."""

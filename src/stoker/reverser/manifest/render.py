@@ -67,16 +67,6 @@ def in_order(obj: dict[str, Any]) -> list[tuple[str, Any]]:
     return [*first, *sorted(item for item in obj.items() if item[0] not in _FIRST)]
 
 
-def starts_as(content: bytes, api_version: str) -> bool:
-    """Whether a file can be one of ours: below its comments it begins with this `apiVersion`.
-
-    Asked before a file is deleted whose kind the cluster no longer knows: a foreign file may
-    lie where one of ours could.
-    """
-    lines = (line for line in content.split(b"\n", 64)[:64] if not line.startswith(b"#"))
-    return next(lines, b"") == b"apiVersion: " + api_version.encode()
-
-
 def _put_entries(entries: Iterable[tuple[str, Any]], pad: str, out: list[str], depth: int) -> None:
     for key, value in entries:
         _put(pad + _key(key, pad), value, pad, out, depth)

@@ -2,7 +2,7 @@
 
 The last step before the text of a file. Three sorts of Secrets are never written,
 whatever the policy says: tokens of service accounts, releases of Helm, and those that
-the reverser itself logs in and signs with (C-153). `Redact` leaves `data` and
+the product's own resources name or that it made (`named_secrets`). `Redact` leaves `data` and
 `stringData` out instead of emptying them: applying such a file to a living Secret
 takes nothing from it. `Encrypt` without somebody to seal is refused: it fails closed.
 
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
+from stoker.reverser.manifest.named_secrets import SecretRef, is_named, is_ours
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
@@ -26,8 +27,6 @@ from stoker.reverser.selection.noise import SECRETS, is_helm_release
 SERVICE_ACCOUNT_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 the name of a type
 DIGEST_KEYS = "configbutler.ai/digest-keys"
 """The type of the Secret by which the reverser recognises what it has sealed."""
-PART_OF = "app.kubernetes.io/part-of"
-"""The label of what belongs to this product; its certificates carry it."""
 _VALUES = ("data", "stringData")
 
 
@@ -38,13 +37,6 @@ class SecretPolicy(StrEnum):
     REDACT = "Redact"
     ENCRYPT = "Encrypt"
     EXCLUDE = "Exclude"
-
-
-class SecretRef(NamedTuple):
-    """A Secret by its place."""
-
-    namespace: str
-    name: str
 
 
 class Withheld(NamedTuple):
@@ -87,10 +79,10 @@ def why_never(obj: Mapping[str, Any], key: ObjectKey, own: Collection[SecretRef]
     """Why a Secret is written under no policy; None if the policy decides, and for every other kind."""
     if not is_secret(key):
         return None
-    if SecretRef(key.namespace, key.name) in own:
-        return "the reverser itself uses it to log in or to sign"
-    if _labels(obj).get(PART_OF) == "stoker":
-        return "this product serves with it"
+    if is_named(key.namespace, key.name, frozenset(own)):
+        return "a resource of this product names it"
+    if is_ours(obj):
+        return "this product made it"
     if obj.get("type") == DIGEST_KEYS:
         return "the reverser recognises by it what it has sealed"
     if obj.get("type") == SERVICE_ACCOUNT_TOKEN:
@@ -100,17 +92,12 @@ def why_never(obj: Mapping[str, Any], key: ObjectKey, own: Collection[SecretRef]
     return None
 
 
-def _labels(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    labels = (obj.get("metadata") or {}).get("labels")
-    return labels if isinstance(labels, Mapping) else {}
-
-
 def content_of(
     obj: dict[str, Any],
     key: ObjectKey,
     path: str,
     *,
-    policy: SecretPolicy = SecretPolicy.INCLUDE,
+    policy: SecretPolicy = SecretPolicy.EXCLUDE,
     own: Collection[SecretRef] = (),
     sealer: Sealer | None = None,
 ) -> bytes | Kept | Withheld:

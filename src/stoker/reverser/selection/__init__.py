@@ -1,1 +1,1 @@
-"""Which objects are written: rules, what they mean on a server, and what is left out as noise."""
+"""Which objects are written: rules, the kinds they select on a server, and what counts as noise."""

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.path import ObjectKey, place
-from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef, is_secret, why_never
+from stoker.reverser.manifest.secret_policy import SecretPolicy, is_secret, why_never
 from stoker.reverser.selection.labels import Labels
 from stoker.reverser.selection.noise import why_noise
 from stoker.reverser.selection.preset import EXCLUDED, GroupResource
@@ -24,7 +25,7 @@ class Target:
     """What of a destination matters to the question."""
 
     base: str
-    policy: SecretPolicy = SecretPolicy.INCLUDE
+    policy: SecretPolicy = SecretPolicy.EXCLUDE
 
 
 @dataclass(frozen=True, slots=True)

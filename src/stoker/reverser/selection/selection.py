@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog
 from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.selection.kinds import Inert, Why, resolve
 from stoker.reverser.selection.labels import Labels
 from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
-from stoker.reverser.selection.kinds import Inert, Why, resolve
 from stoker.reverser.selection.rules import ANY, DestinationRef, Rule
 
 NO_LABELS: Labels = {}

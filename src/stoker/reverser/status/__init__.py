@@ -1,1 +1,1 @@
-"""What is told about it: conditions and Events of the four kinds."""
+"""Conditions and Events of the reverser's four kinds."""

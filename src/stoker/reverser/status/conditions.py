@@ -17,9 +17,10 @@ from stoker.domain.errors import Stalled, StokerError, Wait
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.runtime.conditions import Conditions, Moment, find, progress, put, remove, stall
-from stoker.reverser.writer.ownership_marker import Marked, Standing
 from stoker.reverser.selection.kinds import Inert, Why
 from stoker.reverser.selection.selection import Watched
+from stoker.reverser.writer.deletion_brake import HeldPlan
+from stoker.reverser.writer.ownership_marker import Marked, Standing
 
 _DEGRADING = {
     Why.PARTIAL_DISCOVERY: Reason.PARTIAL_DISCOVERY,
@@ -36,6 +37,7 @@ DISABLED = Stalled(
 
 
 _FREE = Marked(Standing.FREE)
+_NAMED = 3
 
 
 class Aspect(NamedTuple):
@@ -74,6 +76,19 @@ class DestinationTruth:
     unwritten: Mapping[str, str] = field(default_factory=dict)
     looping: tuple[str, ...] = ()
     secrets_in_clear: bool = False
+    secrets_left_out: str = ""
+    """Why Secrets are not written; empty where they are."""
+    held: HeldPlan | None = None
+    """Deletions beyond the budget."""
+
+    @property
+    def stalled_by_deletions(self) -> Stalled | None:
+        """What a person has to decide while everything else goes on."""
+        if self.held is None:
+            return None
+        names = ", ".join(self.held.first[:_NAMED])
+        more = ", …" if self.held.files > _NAMED else ""
+        return Stalled(f"{self.held.why}; held: {names}{more}", reason=Reason.DELETION_HELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +106,13 @@ class RuleTruth:
 
 
 def about_destination(truth: DestinationTruth) -> list[Aspect]:
-    return [_destination_ready(truth), *_ownership(truth), _lease(truth.lease), _clear(truth)]
+    return [
+        _destination_ready(truth),
+        *_ownership(truth),
+        _lease(truth.lease),
+        _clear(truth),
+        _left_out(truth),
+    ]
 
 
 def about_rule(truth: RuleTruth) -> list[Aspect]:
@@ -137,6 +158,8 @@ def _destination_ready(truth: DestinationTruth) -> Aspect:
     if truth.lease is not None and not truth.lease.held:
         why = f"{truth.lease.holder} holds its Lease" if truth.lease.holder else "nobody holds its Lease yet"
         return Aspect(Type.READY, None, Reason.RECONCILING, why)
+    if (deletions := truth.stalled_by_deletions) is not None:
+        return _unready(deletions)
     if truth.looping:
         return Aspect(Type.READY, False, Reason.LOOP_DETECTED, _loop(truth.looping))
     if truth.unwritten:
@@ -187,6 +210,12 @@ def _clear(truth: DestinationTruth) -> Aspect:
         why = "Secrets are written in clear; spec.secretPolicy can be Redact, Encrypt or Exclude"
         return Aspect(Type.SECRETS_IN_CLEAR, True, Reason.SECRETS_IN_CLEAR, why)
     return Aspect(Type.SECRETS_IN_CLEAR, False, Reason.NONE_FOUND, "")
+
+
+def _left_out(truth: DestinationTruth) -> Aspect:
+    if truth.secrets_left_out:
+        return Aspect(Type.SECRETS_EXCLUDED, True, Reason.SECRETS_EXCLUDED, truth.secrets_left_out)
+    return Aspect(Type.SECRETS_EXCLUDED, False, Reason.NONE_FOUND, "")
 
 
 def _rule_ready(truth: RuleTruth) -> Aspect:

@@ -1,4 +1,4 @@
-"""What is true of each object of ours, gathered from those who know; `reporting` writes it."""
+"""What is true of each object of ours, gathered from those who know; `status_writer` writes it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.registry import Kind
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.reasons import Reason
-from stoker.reverser.writer.lease import Candidate
-from stoker.reverser.writer.signing_keys import SigningKeys
-from stoker.reverser.writer.replica_assignment import Members
-from stoker.reverser.writer.repo_check import Trials
 from stoker.reverser.destinations import (
     AnyRule,
     Arrangement,
@@ -26,11 +22,10 @@ from stoker.reverser.destinations import (
     key_of,
 )
 from stoker.reverser.manifest.secret_policy import SecretPolicy
-from stoker.reverser.selection.noise import SECRETS
 from stoker.reverser.selection.kinds import Inert
+from stoker.reverser.selection.noise import SECRETS
 from stoker.reverser.selection.rules import DestinationRef, Rule
 from stoker.reverser.selection.selection import Selection, Watched
-from stoker.reverser.status.status_writer import Said
 from stoker.reverser.status.conditions import (
     DISABLED,
     DestinationTruth,
@@ -39,8 +34,13 @@ from stoker.reverser.status.conditions import (
     about_destination,
     about_rule,
 )
+from stoker.reverser.status.status_writer import Said
 from stoker.reverser.watch.config_watch import Stating, Unreadable
 from stoker.reverser.watch.watch_set import Watches
+from stoker.reverser.writer.lease import Candidate
+from stoker.reverser.writer.replica_assignment import Members
+from stoker.reverser.writer.repo_check import Trials
+from stoker.reverser.writer.signing_keys import SigningKeys
 
 _LATER = 60.0
 
@@ -149,7 +149,7 @@ class Truths:
         if candidate is None or not self._speaks_for(candidate):
             return None
         truth = self._destination_truth(destination, candidate)
-        error = truth.error or truth.trouble
+        error = truth.error or truth.trouble or truth.stalled_by_deletions
         box = candidate.worker.outboxes.get(ref)
         if box is None:
             return Said(about_destination(truth), error)
@@ -162,6 +162,8 @@ class Truths:
             recent=box.recent,
             pending=box.pending,
             pending_at=box.batcher.unsettled_since(),
+            held=box.brake.plan,
+            held_is_known=box.brake.plan is not None or (box.is_open and not box.brake.engaged),
         )
 
     def _rule(self, arrangement: Arrangement, one: AnyRule) -> Said | None:
@@ -218,8 +220,9 @@ class Truths:
         box = writer.outboxes.get(destination.ref) if writer is not None else None
         included = destination.policy is SecretPolicy.INCLUDE
         clear = included and destination.ref in self._selected().with_secrets
+        left_out = self._why_no_secrets(destination)
         if writer is None or box is None:
-            return DestinationTruth(lease=candidate.lease, secrets_in_clear=clear)
+            return DestinationTruth(lease=candidate.lease, secrets_in_clear=clear, secrets_left_out=left_out)
         return DestinationTruth(
             error=writer.error,
             lease=candidate.lease,
@@ -231,7 +234,16 @@ class Truths:
             unwritten=box.unwritten,
             looping=box.loops.held,
             secrets_in_clear=clear,
+            secrets_left_out=left_out,
+            held=box.brake.plan,
         )
+
+    def _why_no_secrets(self, destination: Destination) -> str:
+        if why := self._stating.why_no_secrets:
+            return f"Secrets are not written: {why}"
+        if destination.policy is SecretPolicy.EXCLUDE:
+            return "Secrets are not written: spec.secretPolicy is Exclude"
+        return ""
 
     def _rule_truth(self, one: AnyRule, destination: Destination, candidate: Candidate) -> RuleTruth:
         writer = candidate.worker.writer_of(destination.ref)

@@ -17,7 +17,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from stoker.api.kinds.destinations import GitDestinationStatus, GitRepoConfigStatus, WrittenCommit
+from stoker.api.kinds.destinations import (
+    GitDestinationStatus,
+    GitRepoConfigStatus,
+    HeldDeletions,
+    WrittenCommit,
+)
 from stoker.api.kinds.resource import ConditionedStatus
 from stoker.api.registry import Kind
 from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
@@ -25,15 +30,16 @@ from stoker.domain.errors import StokerError
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import Client
-from stoker.kube.runtime.conditions import Conditions, Moment
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Invalid, NotFound
-from stoker.kube.events.series import ObjectRef
-from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.client.kinds import rest
+from stoker.kube.events.recorder import EventRecorder
+from stoker.kube.events.series import ObjectRef
+from stoker.kube.runtime.conditions import Conditions, Moment
 from stoker.kube.watch.list_watch import is_newer
-from stoker.reverser.writer.outbox import MOST_RECENT, Written
 from stoker.reverser.status.conditions import Aspect, merged
+from stoker.reverser.writer.deletion_brake import HeldPlan
+from stoker.reverser.writer.outbox import MOST_RECENT, Written
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -63,6 +69,9 @@ class Said(NamedTuple):
     pending: int = 0
     pending_at: float | None = None
     """Monotonic seconds at which the first of them was noticed."""
+    held: HeldPlan | None = None
+    held_is_known: bool = False
+    """Whether it is; what a status says of held deletions stays until then."""
 
 
 class Speaker(Protocol):
@@ -162,6 +171,11 @@ class Reporter:
             more: dict[str, Any] = {"orphans_kept": said.orphans_kept or None}
             if said.last_commit is not None and said.last_push is not None:
                 more |= {"last_commit": str(said.last_commit), "last_push_time": rfc3339(said.last_push)}
+            if said.held_is_known:
+                held = said.held
+                more["held_deletions"] = held and HeldDeletions(
+                    count=held.files, digest=held.digest, paths=held.first
+                )
             more |= self._pending(said, after.pending_since)
             if said.recent:
                 more["recent_commits"] = recent_commits(said.recent, after.recent_commits or ())
@@ -181,8 +195,8 @@ class Reporter:
             known = next((each for each in before if each.type == condition.type), None)
             if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
                 continue
-            if condition.type in (Type.STALLED, Type.RECONCILING):
-                continue  # Ready has said it
+            if condition.type in (Type.STALLED, Type.RECONCILING, Type.SECRETS_EXCLUDED):
+                continue  # Ready has said it, or it is the default
             good = "True" if condition.type in _POSITIVE else "False"
             if condition.reason == Reason.NONE_FOUND:
                 continue

@@ -1,1 +1,1 @@
-"""What comes out of the cluster: kinds that are served, objects that people wrote, lists and watches."""
+"""Reads the cluster: served kinds, rules and destinations, and a watch for each selected kind."""

@@ -27,14 +27,15 @@ from stoker.domain.errors import StokerError
 from stoker.kube.client.client import Client
 from stoker.kube.client.kinds import rest
 from stoker.kube.client.objects import Header, HeaderMeta
+from stoker.kube.client.resources import CRDS, NAMESPACES, Resource
 from stoker.kube.watch.namespace_access import Reach
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.client.resources import CRDS, NAMESPACES, Resource
 from stoker.kube.watch.store import Change
 from stoker.kube.watch.store import ObjectKey as Name
-from stoker.reverser.destinations import AnyRule, Stated, destination_of
-from stoker.reverser.manifest.secret_policy import SecretRef
+from stoker.reverser.destinations import APPROVAL, AnyRule, Stated, destination_of
+from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.selection.labels import Labels
+from stoker.reverser.watch.named_secrets import NamedSecrets
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -121,6 +122,7 @@ class Stating:
         *,
         home: str,
         namespaces: Collection[str] = (),
+        with_secrets: bool = False,
         stirred: Callable[[], None],
         relabelled: Callable[[], None],
     ) -> None:
@@ -141,6 +143,8 @@ class Stating:
             Reflector(client, each, metadata_only=True, keep=_version, on_error=_unseen, clock=clock)
             for each in (CRDS, API_SERVICES)
         )
+        self.named = NamedSecrets(client, clock, self._namespaces, stirred) if with_secrets else None
+        """Where Secrets are written: which of them must not be."""
         self.listed = asyncio.Event()
         """Every kind of ours has been listed once, wherever we are let."""
         self.kinds_changed = asyncio.Event()
@@ -163,6 +167,8 @@ class Stating:
             for reflector in every:
                 group.create_task(reflector.run(), name=str(reflector.resource))
             group.create_task(self._watch_labels(), name="labels of namespaces")
+            if self.named is not None:
+                group.create_task(self.named.run(), name="Secrets that are named")
             await self._reach.until_judged(group)
             self.listed.set()
             self._stirred()
@@ -188,7 +194,8 @@ class Stating:
             self._read(GitDestination),
             rules,
             frozenset((kind, kept.metadata.namespace, kept.metadata.name) for kind, kept in lost),
-            frozenset(SecretRef(kept.metadata.namespace, name) for _, kept in lost for name in kept.secrets),
+            frozenset(SecretRef(kept.metadata.namespace, name) for _, kept in lost for name in kept.secrets)
+            | (self.named.named if self.named is not None else frozenset()),
         )
 
     def every(self) -> Iterator[tuple[Kind, Model | Unreadable]]:
@@ -201,6 +208,13 @@ class Stating:
                     to = kept.destination
                 if to is None or self._is_mine(to):
                     yield shelf.kind, kept
+
+    @property
+    def why_no_secrets(self) -> str:
+        """Why no Secret is watched; empty where they are."""
+        if self.named is None:
+            return "the reverser was started without --include-secrets"
+        return self.named.why_unknown
 
     def want_labels(self) -> None:
         """A rule asks for labels of namespaces."""
@@ -261,7 +275,8 @@ def _text(value: Any, *way: str) -> str:
 
 
 def _said(one: Any) -> object:
-    return one.metadata.uid, one.spec
+    approval = (one.metadata.annotations or {}).get(APPROVAL)
+    return one.metadata.uid, one.spec, approval
 
 
 def _labels(raw: bytes) -> dict[str, str]:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.discovery import Discovery
+from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.token_bucket import TokenBucket
+from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -24,14 +24,13 @@ from stoker.kube.client.resources import Resource
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.reverser.authors.attribution import Observed
 from stoker.reverser.authors.facts import blob_name
-from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.manifest.secret_policy import (
     Kept,
     SecretPolicy,
-    SecretRef,
     Withheld,
     content_of,
     is_secret,
@@ -42,6 +41,7 @@ from stoker.reverser.selection.noise import why_noise
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import DestinationRef, Operation
 from stoker.reverser.selection.selection import NO_LABELS, Selection, Watched
+from stoker.reverser.writer.outbox import Outbox
 
 Outboxes = Mapping[DestinationRef, Outbox]
 

@@ -25,12 +25,12 @@ from stoker.kube.watch.reflector import Source as Server
 from stoker.kube.watch.store import Change
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.kube.watch.watch_events import read_item
-from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import Watched
-from stoker.reverser.watch.source import Source, Turns
 from stoker.reverser.watch.ingest import Around, Noticer, Seen
+from stoker.reverser.watch.source import Source, Turns
+from stoker.reverser.writer.outbox import Outbox
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

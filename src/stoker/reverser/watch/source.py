@@ -15,14 +15,14 @@ from typing import Protocol
 
 from stoker.domain.clock import Clock
 from stoker.kube.client.client import Page
+from stoker.kube.client.resources import Resource
 from stoker.kube.client.token_bucket import TokenBucket
 from stoker.kube.watch.reflector import Source as Server
-from stoker.kube.client.resources import Resource
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.kube.watch.watch_events import DELETED, read_line
-from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import Watched
+from stoker.reverser.writer.outbox import Outbox
 
 
 @dataclass(slots=True)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from stoker.domain.clock import Clock
 from stoker.kube.client.client import Client
-from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import DestinationRef, Rule
 from stoker.reverser.selection.selection import Watched
-from stoker.reverser.watch.source import Turns
 from stoker.reverser.watch.ingest import Around
 from stoker.reverser.watch.object_watch import Watch
+from stoker.reverser.watch.source import Turns
+from stoker.reverser.writer.outbox import Outbox
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -1,1 +1,1 @@
-"""What goes into git: one worker to a branch, its Lease, outboxes, commits, pushes, and the sweep."""
+"""Writes to Git: one worker per branch with its Lease, outbox, batches, commits, pushes and pruning."""

@@ -73,6 +73,8 @@ class Change:
     """Who made it, once that is known."""
     observed: Observed | None = None
     """What to find the author by; None if the change was not seen as one step of a watch."""
+    over_foreign: bool = False
+    """The file in git was not written by this process and not compared yet: it may hold the same values."""
 
     @property
     def size(self) -> int:
@@ -127,6 +129,28 @@ class Batcher:
         self._size += change.size
         return True
 
+    def deletions(self) -> list[Change]:
+        """The deletions among what waits that no later change of the same file undoes."""
+        last = {change.path: change for change in self._waiting}
+        return [change for change in last.values() if change.content is None]
+
+    def over_foreign(self) -> list[Change]:
+        """What waits to overwrite a file that this process did not write."""
+        return [change for change in self._waiting if change.over_foreign]
+
+    def compared(self, changes: Iterable[Change]) -> None:
+        """These were compared with the file in git, hold other values and may overwrite it."""
+        known = set(map(id, changes))
+        self._waiting = [
+            replace(change, over_foreign=False) if id(change) in known else change for change in self._waiting
+        ]
+
+    def withdraw(self, changes: Iterable[Change]) -> None:
+        """Take these out of what waits; all others keep their order."""
+        out = set(map(id, changes))
+        self._waiting = [change for change in self._waiting if id(change) not in out]
+        self._recount()
+
     def oldest_at(self) -> float | None:
         """When the first of what waits was noticed."""
         return self._waiting[0].at if self._waiting else None
@@ -158,8 +182,7 @@ class Batcher:
         taken, self._waiting = asked[:ready], self._waiting[ready:]
         if taken and self._out_since is None:
             self._out_since = taken[0].at
-        self._files = {change.path for change in self._waiting}
-        self._size = sum(change.size for change in self._waiting)
+        self._recount()
         # Asked again soon: the fact is most often on its way.
         self._not_before = min(self._waiting[0].at + patience, now + _ASK_AGAIN) if self._waiting else 0.0
         commits = tuple(plan(taken, self.limits))
@@ -186,6 +209,10 @@ class Batcher:
         self._files |= {change.path for change in kept}
         self._size += sum(change.size for change in kept)
         return tuple(change for change in back if change.path in refused)
+
+    def _recount(self) -> None:
+        self._files = {change.path for change in self._waiting}
+        self._size = sum(change.size for change in self._waiting)
 
     def _count_out(self, commits: Iterable[Planned], sign: int) -> None:
         for commit in commits:

@@ -1,8 +1,9 @@
 """The hand that writes: all destinations of one GitRepoConfig on one branch, under its credentials.
 
 `stoker.reverser.writer.worker` calls `act` whenever `next_at` has come; what it does is a list
-of steps: open what is new, look at the branch where others may have been, sweep, take
-what is due, push, and bring once more what there was no room for. Whatever fails is
+of steps: open what is new, look at the branch where others may have been, sweep, leave
+files that hold the same values, hold deletions beyond the budget, take what is due, push,
+and bring once more what there was no room for. Whatever fails is
 tried again later, with pauses that grow; what was made stays made meanwhile.
 """
 
@@ -13,15 +14,15 @@ from collections.abc import Callable, Mapping
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.refs import CommitId, RepoUrl
-from stoker.git.remote.remote import Remote
 from stoker.git.commit.branch import Branch
-from stoker.reverser.writer.push import Delivery
-from stoker.reverser.writer.credentials import access_reader
-from stoker.reverser.writer.resync import Opener
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.context import BACKOFF, SLOW_BACKOFF, Tools
+from stoker.git.remote.remote import Remote
 from stoker.reverser.destinations import ConfigRef, Destination, Place
 from stoker.reverser.selection.rules import DestinationRef
+from stoker.reverser.writer.context import BACKOFF, SLOW_BACKOFF, Tools
+from stoker.reverser.writer.credentials import access_reader
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.push import Delivery
+from stoker.reverser.writer.resync import Opener
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -107,10 +108,8 @@ class Writer:
         if self._look_again or self._clock.monotonic() >= self._looked_at + self._tools.refresh:
             await self._look(self._branch)
         for box in self._open_boxes():
-            self._opener.calm(box)
-            if box.to_be_swept and not box.swept_out:
-                await self._opener.sweep(self._branch, box)
-        self._delivery.take(self._open_boxes())
+            await self._prepare(self._branch, box)
+            self._delivery.take(box)
         moved = False
         if self._delivery and self._delivery.due_at() <= self._clock.monotonic():
             moved = await self._push(self._branch)
@@ -172,6 +171,16 @@ class Writer:
             if not await self._opener.look(branch, box, self._delivery.paths):
                 self._give_up(box)
 
+    async def _prepare(self, branch: Branch, box: Outbox) -> None:
+        """Have what waits in an outbox complete and compared: orphans, released deletions, equal files."""
+        self._opener.calm(box)
+        if box.to_be_swept:
+            await self._opener.sweep(branch, box)
+        if box.check_deletions():  # a release makes all that waits due
+            self._tools.stirred()
+        if self._delivery.is_due(box):
+            await self._opener.leave_equal(branch, box)
+
     async def _push(self, branch: Branch) -> bool:
         if self._stale:
             self._tip = await branch.refresh()
@@ -223,7 +232,7 @@ def _next_of(box: Outbox) -> float:
     """When an outbox needs somebody."""
     if not box.is_open:
         return box.retry_at
-    if (box.to_be_swept and not box.swept_out) or (box.missed and not box.batcher.is_full):
+    if box.to_be_swept or box.brake.changed or (box.missed and not box.batcher.is_full):
         return 0.0
     dues = (due for due in (box.due_at(), box.loops.next_calm()) if due is not None)
     return min(dues, default=float("inf"))

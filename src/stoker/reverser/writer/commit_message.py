@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from stoker.domain.errors import InvalidValue
+from stoker.domain.git_objects import inert
 from stoker.reverser.authors.facts import User
-from stoker.reverser.writer.batch import Planned
 from stoker.reverser.manifest.path import CORE, ObjectKey
 from stoker.reverser.selection.rules import Operation
+from stoker.reverser.writer.batch import Planned
 
 UNKNOWN = "unknown"
 SEVERAL = "*"
@@ -66,7 +67,8 @@ class MessageTemplate:
         def value(match: re.Match[str]) -> str:
             name = match[1]
             if name not in values:
-                values[name] = _line(_FIELDS[name](commit))
+                made = _FIELDS[name](commit)
+                values[name] = made if name == "Summary" else _line(made)  # a summary is ours
             return values[name]
 
         return _FIELD.sub(value, self.text)
@@ -119,11 +121,8 @@ def _object(key: ObjectKey) -> str:
 
 
 def _line(text: str) -> str:
-    """Text from outside within one line: whatever a terminal or git would act on is escaped."""
-    if text.isprintable():
-        return text
-    chars = (c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
-    return "".join(chars)
+    """Text from outside within one line: whatever a terminal, git or a CI service would act on is escaped."""
+    return inert(text)
 
 
 def _user(name: str) -> str:

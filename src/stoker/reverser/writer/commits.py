@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from stoker.git.commit.types import Author, FileEdit, NewCommit
 from stoker.reverser.authors.commit_identity import author_of
 from stoker.reverser.writer.batch import Planned
-from stoker.reverser.writer.ownership_marker import Standing, marker_of, marker_path
 from stoker.reverser.writer.commit_message import Origin, message_of
 from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.ownership_marker import Standing, marker_of, marker_path
 
 COMMITTER_DOMAIN = "configbutler.invalid"
-"""Not the one of `identities`: no user can look like the controller."""
+"""Not the one of `commit_identity`: no user can look like the controller."""
 
 
 @dataclass(frozen=True, slots=True)

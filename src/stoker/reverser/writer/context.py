@@ -6,18 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.git.process.runner import GitRunner
 from stoker.git.commit.types import Signer
-from stoker.kube.runtime.backoff import Backoff
+from stoker.git.process.runner import GitRunner
 from stoker.kube.client.client import Client
+from stoker.kube.runtime.backoff import Backoff
 from stoker.reverser.authors.attribution import Observed
 from stoker.reverser.authors.facts import User
-from stoker.reverser.writer.batch import Capacity
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.prune import DELETE_CAP
 from stoker.reverser.destinations import ConfigRef
 from stoker.reverser.metrics import Meter
 from stoker.reverser.watch.watch_set import Watches
+from stoker.reverser.writer.batch import Capacity
+from stoker.reverser.writer.commit_message import Origin
 
 REFRESH = 300.0
 BACKOFF = Backoff(base=0.5, ceiling=30.0)
@@ -45,7 +44,6 @@ class Tools:
     meter: Meter
     stirred: Callable[[], None]
     """Told that there is something new to be said in a status."""
-    delete_cap: int = DELETE_CAP
     refresh: float = REFRESH
     """How often the branch is looked at although nobody wrote."""
     require_known_hosts: bool = False

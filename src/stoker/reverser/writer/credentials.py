@@ -19,7 +19,7 @@ from stoker.git.auth.credentials import TOKEN_USER, Access, AccessReader, Login,
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import SECRETS
-from stoker.reverser.manifest.secret_policy import SecretRef
+from stoker.reverser.manifest.named_secrets import SecretRef
 
 SSH_KEYS = ("ssh-privatekey", "identity")
 

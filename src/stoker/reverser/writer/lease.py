@@ -15,10 +15,10 @@ from stoker.domain.clock import Clock
 from stoker.kube.client.client import Client
 from stoker.kube.leader.elector import Elector, Standing
 from stoker.kube.leader.lease import Terms
-from stoker.reverser.writer.replica_assignment import Members
-from stoker.reverser.writer.worker import Worker
 from stoker.reverser.metrics import Meter
 from stoker.reverser.status.conditions import LeaseTruth
+from stoker.reverser.writer.replica_assignment import Members
+from stoker.reverser.writer.worker import Worker
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -22,15 +22,19 @@ from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId
 from stoker.git.commit.types import FileEdit
 from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.writer.batch import Batcher, Capacity, Change
-from stoker.reverser.writer.loop_detector import Loops
-from stoker.reverser.writer.ownership_marker import Marked, Standing
-from stoker.reverser.writer.commit_message import MessageTemplate
 from stoker.reverser.destinations import Destination
-from stoker.reverser.manifest.path import SUFFIX, ObjectKey, place
+from stoker.reverser.manifest.path import SUFFIX, ObjectKey, place, placed
 from stoker.reverser.manifest.secret_policy import Kept, Sealer
 from stoker.reverser.selection.rules import Operation
 from stoker.reverser.selection.selection import Watched
+from stoker.reverser.writer.batch import Batcher, Capacity, Change
+from stoker.reverser.writer.commit_message import MessageTemplate
+from stoker.reverser.writer.deletion_brake import DeletionBrake, Verdict
+from stoker.reverser.writer.loop_detector import Loops
+from stoker.reverser.writer.ownership_marker import Marked, Standing
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
 
 MOST_UNWRITTEN = 1000
 MOST_RECENT = 10
@@ -73,11 +77,14 @@ class Outbox:
         self.destination = destination
         self.template = MessageTemplate(destination.template) if destination.template else None
         self.batcher = Batcher(destination.limits, capacity)
+        self.brake = DeletionBrake(engaged=destination.held_before)
         self.loops = loops or Loops()
         self.files: dict[str, str] = {}
         """Path to blob id: what stands in git, or will after all that waits."""
         self.unclaimed: set[str] = set()
         """Files that were found in git and that no living object has claimed since."""
+        self.foreign: set[str] = set()
+        """Those of them that lie where an object's file would, and describe no such object."""
         self.unwritten: dict[str, str] = {}
         """Paths of objects that cannot be written, and why."""
         self.missed: set[Watched] = set()
@@ -93,8 +100,6 @@ class Outbox:
         """Whether pushes fail; then nobody waits for room here."""
         self.in_a_hurry = False
         self.to_be_swept = False
-        self.swept_out = False
-        """Whether a pass of the sweep is on its way and the next has to wait for it."""
         self.orphans_kept = 0
         self.marker = Marked(Standing.FREE)
         self.marker_trouble = ""
@@ -108,6 +113,14 @@ class Outbox:
         """The last commits that arrived since it was opened, the newest first."""
         self._room = asyncio.Event()
         self._owed: dict[str, Change] = {}
+        """Deletions that there was no room for."""
+        self._leaving: dict[str, str] = {}
+        """Path to blob id of files whose deletion waits."""
+        self._edited: set[str] = set()
+        """Files that others wrote since the branch was listed."""
+        self._equal: dict[str, tuple[str, str]] = {}
+        """Path to the blob id in git and that of ours, where both hold the same values."""
+        self._strangers: int | None = None
         self._clock = clock
         self._wake = wake
 
@@ -126,6 +139,7 @@ class Outbox:
         self.destination = destination
         self.template = MessageTemplate(destination.template) if destination.template else None
         self.batcher.limits = destination.limits
+        self.brake.changed = True  # the budget may be another, or somebody approved
         self.sweep_soon()  # the prune policy may be another
 
     def open(self, listed: Mapping[str, str], digits: int) -> None:
@@ -145,13 +159,18 @@ class Outbox:
             if path in pending or known == blob:
                 continue
             self.files[path] = blob
-            if known is None:
+            self._edited.add(path)
+            self.foreign.discard(path)
+            if known is None or path in self.brake.held:
+                self.brake.returned(path)  # what it is now has to be read before it may go
                 self.unclaimed.add(path)
             touched = True
         for path in [path for path in self.files if path not in there and path not in pending]:
             del self.files[path]
             self.unclaimed.discard(path)
+            self.brake.returned(path)  # others deleted it
             touched = True
+        self._strangers = None if touched else self._strangers
         return touched
 
     def path_of(self, key: ObjectKey) -> str:
@@ -171,12 +190,18 @@ class Outbox:
         seen: Observed | None,
     ) -> None:
         """An object is to stand in git like this."""
+        over_foreign = path in self.unclaimed or path in self._edited
         self.unclaimed.discard(path)
+        self.foreign.discard(path)
+        self.brake.returned(path)
+        if self.brake.changed:
+            self._wake()
         if seen is not None and seen.operation is not Operation.CREATE:
             seen = None if watched in self.behind or path in self.skipped else seen
         self.skipped.discard(path)
         known = self.files.get(path)
-        if known == blob or isinstance(content, Kept):
+        if known == blob or isinstance(content, Kept) or self._equal.get(path) == (known, blob):
+            self._edited.discard(path)
             if self.unwritten:
                 self.unwritten.pop(path, None)
             return
@@ -189,24 +214,105 @@ class Outbox:
             if seen is not None:
                 seen = seen._replace(before_blob=known, content=content)
         operation = Operation.CREATE if known is None else Operation.UPDATE
-        if self.batcher.add(Change(key, path, content, operation, now, observed=seen)):
+        over_foreign = over_foreign and known is not None
+        change = Change(key, path, content, operation, now, observed=seen, over_foreign=over_foreign)
+        if self.batcher.add(change):
             self.files[path] = blob
+            self._edited.discard(path)
+            self._equal.pop(path, None)
         else:
+            if over_foreign:
+                self._edited.add(path)
             self.missed.add(watched)
             self.behind.add(watched)
         self._wake()
 
     def drop(self, key: ObjectKey, path: str, seen: Observed | None) -> None:
-        """The file of an object is to go."""
+        """The file of an object is to go, unless the deletion brake holds it."""
         self.unwritten.pop(path, None)
-        self.unclaimed.discard(path)
-        if self.files.pop(path, None) is None:
+        if seen is None and self.marker.standing is Standing.THEIRS:
+            self.leave(path)  # only inferred, and another installation may have written the file
             return
+        self.unclaimed.discard(path)
+        if path in self.brake.held or path not in self.files:
+            return
+        self._leaving[path] = self.files.pop(path)
         change = Change(key, path, None, Operation.DELETE, self._clock.monotonic(), observed=seen)
         if not self.batcher.add(change):
             # It takes no room to speak of, and with the policy OnEvent nobody would find it again.
             self._owed[path] = change
         self._wake()
+
+    @property
+    def managed(self) -> int:
+        """How many files of objects there are, without those whose deletion waits."""
+        if self._strangers is None:
+            base = self.destination.base
+            self._strangers = sum(1 for path in self.files if placed(path, base) is None)
+        return len(self.files) - self._strangers
+
+    def check_deletions(self) -> bool:
+        """Hold the deletions that wait if they are too many; release held ones that a person approved.
+
+        Whether another plan is held by that than before, or none any more.
+        """
+        brake, destination = self.brake, self.destination
+        if self.marker.standing is Standing.THEIRS:
+            self._disown()
+        every = (*self.batcher.deletions(), *self._owed.values())
+        waiting = [change for change in every if change.path not in brake.approved]
+        if not waiting and not brake.changed:
+            return False
+        before = brake.plan
+        verdict = brake.decide(
+            waiting,
+            self.managed + len(waiting),
+            destination.budget,
+            destination.approvals,
+            self._clock.monotonic(),
+        )
+        if verdict is Verdict.HOLD:
+            self._hold(waiting)
+        elif verdict is Verdict.RELEASE:
+            log.info("deletions.approved", destination=str(destination.ref), count=len(brake.approved))
+            self._release()
+        if brake.plan is not None and (before is None or before.digest != brake.plan.digest):
+            held = brake.plan
+            log.warning(
+                "deletions.held", destination=str(destination.ref), count=held.files, plan=held.digest
+            )
+        return brake.plan != before
+
+    def _disown(self) -> None:
+        """Another installation took the folder over: what was only inferred stays there."""
+        self._hold([each for each in self.batcher.deletions() if each.observed is None])
+        for path in [path for path, change in self.brake.held.items() if change.observed is None]:
+            self.brake.returned(path)
+            self.leave(path)
+
+    def _hold(self, waiting: Sequence[Change]) -> None:
+        self.batcher.withdraw(waiting)
+        for change in waiting:
+            self._owed.pop(change.path, None)
+            self.brake.held[change.path] = change
+            self.files[change.path] = self._leaving.pop(change.path)
+
+    def _release(self) -> None:
+        held, self.brake.held = self.brake.held, {}
+        for path, change in held.items():
+            self._leaving[path] = self.files.pop(path)
+            if not self.batcher.add(change):
+                self._owed[path] = change
+        self.hurry()
+
+    def equals_git(self, change: Change, in_git: str) -> None:
+        """The file in git, under this blob id, holds the values that a change would write: it stays."""
+        self.batcher.withdraw((change,))
+        ours = self.files.get(change.path)
+        if change.path not in self.batcher.waiting and change.content is not None:
+            self.files[change.path] = in_git
+            self._equal[change.path] = in_git, ours or ""
+            self.unwritten.pop(change.path, None)
 
     def leave(self, path: str) -> None:
         """The object of a file is gone, or belongs here no more; the file stays until it is swept."""
@@ -222,7 +328,10 @@ class Outbox:
 
     def settled(self, paths: Collection[str], refused: Mapping[str, str]) -> None:
         """What was pushed of these; what was refused does not stand there, whatever was expected."""
+        waits = self.batcher.waiting | self._owed.keys()
         for path in paths:
+            if path not in waits:
+                self._leaving.pop(path, None)
             if path in refused:
                 self.files.pop(path, None)
                 self._blame(path, refused[path])
@@ -247,14 +356,13 @@ class Outbox:
 
     def arrived(self, tip: CommitId | None, now: datetime, written: Sequence[Written] = ()) -> None:
         """What was taken is settled."""
-        self.swept_out = False
         self.recent = (*reversed(written), *self.recent)[:MOST_RECENT]
         if tip is not None:
             self.last_commit, self.last_push = tip, now
         self.freed()
 
     def kept(self, count: int) -> None:
-        """So many orphans the prune policy lets stay."""
+        """So many orphans stay: by the prune policy, by the marker, or because of what they hold."""
         if count != self.orphans_kept:
             self.orphans_kept = count
             self._wake()

@@ -12,8 +12,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from stoker.reverser.writer.commit_message import Origin
 from stoker.reverser.manifest.render import rendered
+from stoker.reverser.writer.commit_message import Origin
 
 MARKER = ".configbutler/owner.yaml"
 MAX_BYTES = 16 << 10
@@ -56,6 +56,12 @@ def judged(content: bytes | None, origin: Origin) -> Marked:
         return Marked(Standing.OURS)
     cluster, namespace, name = (text or "unknown" for text in said[:3])
     return Marked(Standing.THEIRS, f"installation {namespace}/{name} of cluster {cluster}")
+
+
+def cluster_of(content: bytes) -> str | None:
+    """The uid of the cluster that a marker names; None where it cannot be read."""
+    said = _fields(content)
+    return said[0] if said is not None else None
 
 
 def _fields(content: bytes) -> tuple[str, ...] | None:

@@ -7,9 +7,11 @@ Such a file may go when all of this holds (C-154 … C-156):
 - a rule of the destination still names it, so a rule that was removed leaves its files,
 - the list that would show the object was read to its end since this replica got the
   branch, and does not show it; or the kind is gone from a complete discovery,
-- a rule asks for deletions, and the destination's prune policy is `Always`.
+- a rule asks for deletions, the destination's prune policy is `Always`, and the folder's marker
+  is not another installation's,
+- the file is a manifest of that very object (`stoker.reverser.manifest.compare`).
 
-At most `cap` go in one pass; what is left waits for the next.
+How many go without approval is decided by `stoker.reverser.writer.deletion_brake`.
 """
 
 from __future__ import annotations
@@ -21,8 +23,6 @@ from stoker.reverser.manifest.path import ObjectKey, placed
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import Selection, Watched
 
-DELETE_CAP = 500
-
 Shows = Callable[[Watched, ObjectKey], bool | None]
 """Whether a list shows a living object that belongs into the destination; None if it was not read yet."""
 
@@ -32,23 +32,17 @@ class Orphan(NamedTuple):
 
     path: str
     key: ObjectKey
-    unknown_kind: bool = False
-    """The kind, or this version of it, is gone: whether the file is ours has to be read out of it first."""
+    kind: str = ""
+    """What its file has to say; empty where the kind, or this version of it, is gone."""
 
 
 class Sweep(NamedTuple):
     """What one pass found."""
 
     orphans: tuple[Orphan, ...]
-    """In the order of their paths, no more than may go at once."""
-    found: int
-    """All of them."""
+    """In the order of their paths."""
     undecided: int
     """Files of which nothing can be said yet, because a list is not in."""
-
-    @property
-    def more(self) -> bool:
-        return self.found > len(self.orphans)
 
 
 def sweep(
@@ -57,7 +51,6 @@ def sweep(
     destination: DestinationRef,
     selection: Selection,
     shows: Shows,
-    cap: int = DELETE_CAP,
 ) -> Sweep:
     """The orphans among the files that nobody has claimed."""
     found: list[Orphan] = []
@@ -78,5 +71,5 @@ def sweep(
                 continue
         if selection.deletes(key, destination):
             current = watched is not None and watched.resource.version == key.version
-            found.append(Orphan(path, key, unknown_kind=not current))
-    return Sweep(tuple(found[:cap]), len(found), undecided)
+            found.append(Orphan(path, key, watched.resource.kind if watched is not None and current else ""))
+    return Sweep(tuple(found), undecided)

@@ -9,7 +9,7 @@ object; if both are declined, it is the branch, and everything waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from stoker.domain.clock import Clock
@@ -19,11 +19,11 @@ from stoker.domain.refs import CommitId
 from stoker.git.commit.branch import Branch
 from stoker.git.commit.push import PushDeclined, PushTooLarge
 from stoker.git.commit.types import Pushed
-from stoker.reverser.writer.commits import Made, Maker
-from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
-from stoker.reverser.writer.outbox import Outbox, Written
-from stoker.reverser.writer.context import Tools
 from stoker.reverser.destinations import Place
+from stoker.reverser.writer.commits import Made, Maker
+from stoker.reverser.writer.context import Tools
+from stoker.reverser.writer.outbox import Outbox, Written
+from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 
@@ -68,28 +68,38 @@ class Delivery:
         self._made = [each for each in self._made if each.outbox is not outbox]
         self._aside = [each for each in self._aside if each.outbox is not outbox]
 
-    def take(self, outboxes: Iterable[Outbox]) -> None:
-        """Make commits of all that is due."""
+    def is_due(self, box: Outbox) -> bool:
+        """Whether what waits there has to become commits."""
+        due = box.due_at()
+        return due is not None and due <= self._clock.monotonic()
+
+    def take(self, box: Outbox) -> None:
+        """Make commits of all that is due; what the deletion brake holds, or was not compared, is not.
+
+        Both are looked at here, because changes come in whenever a file of the branch is read.
+        """
         now = self._clock.monotonic()
-        for box in outboxes:
-            due = box.due_at()
-            if due is None or due > now:
-                continue
-            reached("batch.take.before")
-            first = box.batcher.oldest_at()
-            plans = box.batcher.take(
-                lambda seen: self._tools.author_of(seen, now),
-                now=now,
-                patience=0.0 if self.is_last else self._tools.author_patience,
-            )
-            box.in_a_hurry = False
-            if not plans:
-                continue
-            when = int(self._clock.now().timestamp())
-            self._made += self._maker.made(box, plans, self._made, at=now, when=when)
-            if first is not None:
-                self._tools.meter.taken(self._place, now - first)
-            reached("batch.take.after")
+        if box.check_deletions():
+            self._tools.stirred()
+        if not self.is_due(box) or box.batcher.over_foreign():
+            return
+        reached("batch.take.before")
+        first = box.batcher.oldest_at()
+        plans = box.batcher.take(
+            lambda seen: self._tools.author_of(seen, now),
+            now=now,
+            patience=0.0 if self.is_last else self._tools.author_patience,
+        )
+        box.in_a_hurry = False
+        if not plans:
+            return
+        changes = (change for plan in plans for change in plan.changes)
+        box.brake.taken([change.path for change in changes if change.content is None], now)
+        when = int(self._clock.now().timestamp())
+        self._made += self._maker.made(box, plans, self._made, at=now, when=when)
+        if first is not None:
+            self._tools.meter.taken(self._place, now - first)
+        reached("batch.take.after")
 
     async def push(self, branch: Branch) -> Pushed:
         """Bring away what goes with one push; raises, and then everything is as it was."""
@@ -144,15 +154,8 @@ class Delivery:
         return True
 
     def _next(self) -> list[Made]:
-        """What goes with one push: all of it, but no more deletions than may go at once."""
-        if self._portion is not None:
-            return self._made[:1]
-        deleted = 0
-        for position, made in enumerate(self._made):
-            deleted += sum(change.content is None for change in made.planned.changes)
-            if deleted > self._tools.delete_cap and position:
-                return self._made[:position]
-        return list(self._made)
+        """What goes with one push."""
+        return self._made[:1] if self._portion is not None else list(self._made)
 
     def _settle(self, made: list[Made], pushed: Pushed, seconds: float) -> None:
         now, meter = self._clock.monotonic(), self._tools.meter

@@ -19,8 +19,8 @@ from stoker.domain.clock import Clock, rfc3339_micro
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
-from stoker.kube.leader.lease import Lease, Terms
 from stoker.kube.client.resources import LEASES
+from stoker.kube.leader.lease import Lease, Terms
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -18,16 +18,16 @@ from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.remote.remote import Remote
-from stoker.git.process.runner import GitRunner
 from stoker.git.commit.push_check import try_writing
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
 from stoker.kube.client.client import Client
 from stoker.kube.runtime.result import understood
+from stoker.reverser.destinations import ConfigRef
+from stoker.reverser.manifest.named_secrets import SecretRef
+from stoker.reverser.writer.context import SLOW_BACKOFF
 from stoker.reverser.writer.credentials import access_reader
 from stoker.reverser.writer.signing_keys import SigningKeys
-from stoker.reverser.writer.context import SLOW_BACKOFF
-from stoker.reverser.destinations import ConfigRef
-from stoker.reverser.manifest.secret_policy import SecretRef
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

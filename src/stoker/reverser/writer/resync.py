@@ -6,22 +6,30 @@ into the outbox like every other change.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
+
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.git.commit.branch import Branch
-from stoker.reverser.writer.ownership_marker import Standing, judged, marker_path
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.prune import sweep
-from stoker.reverser.writer.context import SLOW_BACKOFF, Tools
-from stoker.reverser.manifest.path import placed
-from stoker.reverser.manifest.render import starts_as
-from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.encryption.digest_keys import ensure_keys
+from stoker.reverser.manifest.compare import describes, same_values
+from stoker.reverser.manifest.path import placed
+from stoker.reverser.manifest.secret_policy import SecretPolicy
+from stoker.reverser.writer.batch import Change
+from stoker.reverser.writer.context import SLOW_BACKOFF, Tools
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.ownership_marker import Standing, judged, marker_path
+from stoker.reverser.writer.prune import Orphan, sweep
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
+
+READ_AT_ONCE = 50
+"""Files of the branch whose contents are in memory at the same time."""
 
 
 class Opener:
@@ -81,37 +89,54 @@ class Opener:
             self._tools.stirred()
 
     async def sweep(self, branch: Branch, box: Outbox) -> None:
-        """One pass over the files that nobody has claimed."""
+        """One pass over the files that nobody has claimed: those whose object is gone are to go."""
         destination, watches = box.destination, self._tools.watches
         found = sweep(
-            box.unclaimed,
+            box.unclaimed - box.foreign,
             destination.base,
             destination.ref,
             watches.around.selection,
             lambda watched, key: watches.shows(watched, key, destination.ref),
-            self._tools.delete_cap,
         )
         box.to_be_swept = False
-        if destination.prune != "Always":
-            box.kept(found.found)
-            self._tools.stirred()
-            return
-        box.kept(0)
-        unsure = [orphan.path for orphan in found.orphans if orphan.unknown_kind]
-        contents = await branch.read(unsure) if unsure else {}
-        for orphan in found.orphans:
-            content = contents.get(orphan.path, b"")
-            if orphan.path not in box.unclaimed:
-                continue  # somebody claimed it while it was read
-            if orphan.unknown_kind and not starts_as(content, orphan.key.api_version):
-                box.unclaimed.discard(orphan.path)  # it only lies where one of ours could
-            else:
-                box.drop(orphan.key, orphan.path, None)
-        if found.orphans:
-            log.info("orphans.swept", destination=str(destination.ref), count=len(found.orphans))
-            box.to_be_swept |= found.more
-            box.swept_out = found.more
+        kept, dropped = len(found.orphans), 0
+        if destination.prune == "Always" and box.marker.standing is not Standing.THEIRS:
+            kept, dropped = 0, await self._drop(branch, box, found.orphans)
+        box.kept(kept + len(box.foreign))
+        if not found.undecided and not dropped:
+            box.brake.nothing_held()
+        self._tools.stirred()
+
+    async def _drop(self, branch: Branch, box: Outbox, orphans: Sequence[Orphan]) -> int:
+        """Have the files of these deleted that describe their object; how many that are."""
+        count = 0
+        for start in range(0, len(orphans), READ_AT_ONCE):
+            some = orphans[start : start + READ_AT_ONCE]
+            contents = await branch.read([orphan.path for orphan in some])
+            for orphan in some:
+                if orphan.path not in box.unclaimed:
+                    continue  # an object claimed it while it was read
+                if describes(contents.get(orphan.path, b""), orphan.key, orphan.kind):
+                    box.drop(orphan.key, orphan.path, None)
+                    count += 1
+                else:
+                    box.foreign.add(orphan.path)
+        if count:
+            log.info("orphans.swept", destination=str(box.destination.ref), count=count)
             box.hurry()
+        return count
+
+    async def leave_equal(self, branch: Branch, box: Outbox) -> None:
+        """Take changes back whose file in git holds the same values, whatever its comments and layout.
+
+        Changes that come in while files are read are compared too.
+        """
+        while some := box.batcher.over_foreign()[:READ_AT_ONCE]:
+            contents = await branch.read([change.path for change in some])
+            equal = await asyncio.to_thread(_equal, some, contents)
+            for change in equal:
+                box.equals_git(change, blob_of(contents[change.path], digits=box.digits))
+            box.batcher.compared(some)
 
     async def _may_write(self, branch: Branch, box: Outbox) -> bool:
         """Read the marker; a folder of another is refused where the destination is to be exclusive."""
@@ -142,3 +167,13 @@ class Opener:
         box.retry_at = self._clock.monotonic() + self._tools.refresh
         self._tools.stirred()
         return False
+
+
+def _equal(changes: Sequence[Change], contents: Mapping[str, bytes]) -> list[Change]:
+    return [
+        change
+        for change in changes
+        if change.content is not None
+        and (there := contents.get(change.path)) is not None
+        and same_values(there, change.content)
+    ]

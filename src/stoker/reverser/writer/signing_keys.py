@@ -12,13 +12,13 @@ from pathlib import Path
 
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.secrets import Secret
-from stoker.git.signature.sign import SigningFailed
 from stoker.git.commit.types import Signer
+from stoker.git.signature.sign import SigningFailed
 from stoker.kube.client.client import Client
+from stoker.reverser.destinations import ConfigRef
+from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.writer.credentials import SSH_KEYS, read_secret
 from stoker.reverser.writer.signing_key_check import Signing, tried
-from stoker.reverser.destinations import ConfigRef
-from stoker.reverser.manifest.secret_policy import SecretRef
 
 
 class SigningKeys:

@@ -24,11 +24,11 @@ from stoker.domain.errors import StokerError
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
 from stoker.kube.runtime.result import understood
-from stoker.reverser.writer.outbox import Outbox
-from stoker.reverser.writer.context import Tools
-from stoker.reverser.writer.branch_writer import Writer
 from stoker.reverser.destinations import ConfigRef, Destination, Place
 from stoker.reverser.selection.rules import DestinationRef
+from stoker.reverser.writer.branch_writer import Writer
+from stoker.reverser.writer.context import Tools
+from stoker.reverser.writer.outbox import Outbox
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

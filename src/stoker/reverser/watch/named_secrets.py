@@ -1,0 +1,98 @@
+"""Watches the product's other resources for the Secrets that they name, so that none of those gets to git.
+
+Beside `stoker.reverser.watch.config_watch`, and only where Secrets are written at all. Until every kind was
+listed, or the API server said that it does not serve it, no Secret is watched: what must not be written is
+not known before. A kind that may not be listed keeps Secrets out for as long, and `why_unknown` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from stoker.api.kinds.destinations import GROUP
+from stoker.api.registry import KINDS, Kind
+from stoker.domain.clock import Clock
+from stoker.domain.errors import StokerError
+from stoker.kube.client.client import Client
+from stoker.kube.client.errors import NotFound
+from stoker.kube.client.kinds import rest
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.watch.store import Change
+from stoker.reverser.manifest.named_secrets import SecretRef, secrets_named_by
+from stoker.telemetry.logs import get_logger
+
+log = get_logger(__name__)
+
+WATCHED: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.group != GROUP)
+"""All kinds of the product that a reverser does not follow anyway."""
+
+Names = frozenset[SecretRef]
+
+
+class NamedSecrets:
+    """The Secrets that Stokers, IgnitionSyncs, their bases and profiles name."""
+
+    def __init__(
+        self, client: Client, clock: Clock, namespaces: Collection[str], changed: Callable[[], None]
+    ) -> None:
+        self._changed = changed
+        self._synced: set[int] = set()
+        self.reflectors: tuple[Reflector[Names], ...] = tuple(
+            Reflector(
+                client,
+                rest(kind),
+                namespace=each,
+                keep=partial(_names, kind),
+                on_error=self._failed,
+                clock=clock,
+            )
+            for kind in WATCHED
+            for each in (sorted(namespaces) or (None,))
+        )
+
+    @property
+    def named(self) -> Names:
+        return frozenset().union(
+            *(refs for reflector in self.reflectors for _, refs in reflector.store.items())
+        )
+
+    @property
+    def why_unknown(self) -> str:
+        """Why it is not known which Secrets are named; empty where it is."""
+        for number, reflector in enumerate(self.reflectors):
+            error = reflector.health.error
+            if number not in self._synced and not isinstance(error, NotFound):
+                what = f"{reflector.resource.plural}.{reflector.resource.group}"
+                return f"{what} cannot be listed: {error.message}" if error else f"{what} are being listed"
+        return ""
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number, reflector in enumerate(self.reflectors):
+                reflector.listen(self._on_change)
+                group.create_task(reflector.run(), name=f"names {reflector.resource}")
+                group.create_task(self._until_synced(number), name=f"listing {reflector.resource}")
+
+    async def _until_synced(self, number: int) -> None:
+        await self.reflectors[number].synced()
+        self._synced.add(number)
+        self._changed()
+
+    def _on_change(self, change: Change[Names]) -> None:
+        if change.old != change.new:
+            self._changed()
+
+    def _failed(self, error: StokerError) -> None:
+        if not isinstance(error, NotFound):
+            log.warning("watch.failed", reason=error.reason, error=error.message)
+        self._changed()
+
+
+def _names(kind: Kind, raw: bytes) -> Names:
+    obj: dict[str, Any] = msgspec.json.decode(raw)
+    return secrets_named_by(kind, obj)
