@@ -1,1 +1,1 @@
-"""The command line: a room for each errand, one file per verb, each loaded only when it is called."""
+"""The command line: one package per group of verbs, one module per verb, each imported only when it runs."""

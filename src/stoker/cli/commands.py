@@ -18,15 +18,11 @@ class Verb(NamedTuple):
 
 GROUPS = {
     "Without a cluster": {
-        "sync": Verb(
-            "stoker.cli.sync.sync", "sync_command", "Bring a folder to a commit, once or for ever."
-        ),
+        "sync": Verb("stoker.cli.sync.sync", "sync_command", "Bring a folder to a commit, once or for ever."),
         "plan": Verb(
             "stoker.cli.sync.plan", "plan_command", "Show what a sync would do, and change nothing."
         ),
-        "verify": Verb(
-            "stoker.cli.sync.verify", "verify_command", "Find what changed since the last sync."
-        ),
+        "verify": Verb("stoker.cli.sync.verify", "verify_command", "Find what changed since the last sync."),
         "rollback": Verb(
             "stoker.cli.sync.rollback",
             "rollback_command",
@@ -83,9 +79,7 @@ GROUPS = {
             "webhook_command",
             "Put agents into pods, and judge resources (admission).",
         ),
-        "agent": Verb(
-            "stoker.cli.run.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."
-        ),
+        "agent": Verb("stoker.cli.run.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."),
         "reverser": Verb(
             "stoker.cli.run.reverser",
             "reverser_command",
@@ -140,4 +134,4 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="stoker %(version)s")
 def cli() -> None:
-    """Configuration that flows both ways between Git and what runs."""
+    """GitOps for Ignition gateways, and a Kubernetes cluster's resources recorded in Git."""

@@ -37,8 +37,8 @@ def _run() -> None:
         print(f"stoker {__version__}")  # noqa: T201 - unlike write, it bears that there is no output
         return
     gc.set_threshold(50_000)  # loading modules makes no garbage, and looking for it takes a fifth of the time
-    from stoker.cli.exit_codes import exit_code  # noqa: PLC0415 - the version is told without it
     from stoker.cli.commands import cli  # noqa: PLC0415
+    from stoker.cli.exit_codes import exit_code  # noqa: PLC0415 - the version is told without it
     from stoker.domain.errors import StokerError  # noqa: PLC0415
 
     try:

@@ -1,15 +1,15 @@
-"""The dashboard: what people see of gateways and destinations, and do to them, in a browser.
+"""The dashboard: shows gateways and destinations in a browser, and lets permitted users act on them.
 
-    seams        what a place must have to be shown      pictures   the values of the API
-    server       the port, and what is looked at first   guarding   where a request comes from
-    answering    the API, path by path                   replies    answers with strict headers
-    sessions     who is signed in                        streaming  events for as long as somebody reads
-    static_files the page itself                         securing   TLS from a folder
-    metering     what it measures of itself
-    versions     which values changed since a number that a page remembers
+    server         the port and the checks that come first    request_checks  origin, host and CSRF
+    routes         the API, path by path                      responses       answers with strict headers
+    interfaces     what a backend must implement              view_models     the values of the API
+    sessions       who is signed in                           sse             server-sent events
+    static_files   the page itself                            server_tls      TLS from a folder
+    change_log     what changed since a version that a page has seen
+    metrics        the dashboard's own metrics
 
-    standalone   the place that `stoker sync --watch` keeps
-    clusters     the place that a controller or a reverser looks at
+    standalone     the backend of `stoker sync --watch`
+    cluster        the backend of a controller or a reverser
 
-The server knows nothing of clusters or folders; a scene knows nothing of requests.
+The server knows nothing of clusters or folders; a backend knows nothing of requests.
 """

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, NamedTuple, TypeVar
 
-from stoker.domain.clock import Clock
-from stoker.dashboard.view_models import Changes, Picture, You, as_json
 from stoker.dashboard.interfaces import Scene, Sight
+from stoker.dashboard.view_models import Changes, Picture, You, as_json
+from stoker.domain.clock import Clock
 
 MOST_KEPT = 32
 """Pictures, and changes; who sees as nobody else does costs what they cost alone."""

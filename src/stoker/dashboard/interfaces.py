@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
+from stoker.dashboard.view_models import Action, Changes, GatewayPast, Order, Picture
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.dashboard.view_models import Action, Changes, GatewayPast, Order, Picture
 
 CLUSTER = "cluster"
 STANDALONE = "standalone"

@@ -7,11 +7,11 @@ import math
 import msgspec
 from aiohttp import web
 
-from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError, Wait
-from stoker.dashboard.request_checks import HEADERS, NO_STORE
-from stoker.dashboard.view_models import Failure, as_json
 from stoker.dashboard.interfaces import Refused
+from stoker.dashboard.request_checks import HEADERS, NO_STORE
 from stoker.dashboard.static_files import StaticFile, is_same
+from stoker.dashboard.view_models import Failure, as_json
+from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError, Wait
 
 
 def answered(value: msgspec.Struct, status: int = 200) -> web.Response:

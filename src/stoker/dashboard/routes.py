@@ -12,20 +12,20 @@ import msgspec
 from aiohttp import web
 
 from stoker import __version__
-from stoker.http_server.request_signatures import read_capped
+from stoker.dashboard import request_checks
+from stoker.dashboard.interfaces import Gate, GatewayKey, Hands, Refused, Scene, Visitor
+from stoker.dashboard.metrics import Login, Meter, Ordered
+from stoker.dashboard.responses import answered
+from stoker.dashboard.sessions import Session, Sessions
+from stoker.dashboard.sse import Streams
+from stoker.dashboard.view_models import MAX_ORDER, Done, Order, SessionNow, SignIn, You
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
-from stoker.kube.client.deadlines import deadline
 from stoker.http_server.rate_limit import Lane, Limiter, networks, source_of
+from stoker.http_server.request_signatures import read_capped
+from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
-from stoker.dashboard import request_checks as guarding
-from stoker.dashboard.metrics import Login, Meter, Ordered
-from stoker.dashboard.view_models import MAX_ORDER, Done, Order, SessionNow, SignIn, You
-from stoker.dashboard.responses import answered
-from stoker.dashboard.interfaces import Gate, GatewayKey, Hands, Refused, Scene, Visitor
-from stoker.dashboard.sessions import Session, Sessions
-from stoker.dashboard.sse import Streams
 
 MAX_TOKEN = 16 << 10
 LONGEST_NAME = 300
@@ -99,7 +99,7 @@ class Answers:
         return ", ".join(method for method, known in self._routes if known == path) or "GET, HEAD"
 
     async def _session(self, request: web.BaseRequest) -> web.StreamResponse:
-        session, token = self._found(request), guarding.bearer(request.headers)
+        session, token = self._found(request), request_checks.bearer(request.headers)
         if session is not None and (not token or Secret(token) == session.visitor.token):
             return answered(self._now(session))
         if not token:
@@ -153,7 +153,7 @@ class Answers:
 
     async def _sign_out(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._known(request)
-        guarding.check_csrf(request.headers, session.csrf)
+        request_checks.check_csrf(request.headers, session.csrf)
         self._sessions.end(session)
         response = answered(SessionNow(mode=self._scene.mode, version=__version__))
         secure = self._is_secure(request)
@@ -182,7 +182,7 @@ class Answers:
 
     async def _act(self, request: web.BaseRequest) -> web.StreamResponse:
         session = self._known(request)
-        guarding.check_csrf(request.headers, session.csrf)
+        request_checks.check_csrf(request.headers, session.csrf)
         order = await self._body(request, Order, MAX_ORDER)
         _check(order)
         who = session.visitor
@@ -237,14 +237,14 @@ class Answers:
         return session
 
     def _cookie(self, request: web.BaseRequest) -> str:
-        return guarding.cookie_name(request.headers.get("Host", ""), secure=self._is_secure(request))
+        return request_checks.cookie_name(request.headers.get("Host", ""), secure=self._is_secure(request))
 
     def _is_secure(self, request: web.BaseRequest) -> bool:
         """Whether the browser speaks TLS, with us or with a proxy in front of us."""
         return self._secure or request.headers.get("X-Forwarded-Proto", "").strip().lower() == "https"
 
     async def _body(self, request: web.BaseRequest, shape: type[Shape], limit: int) -> Shape:
-        guarding.check_json(request.headers)
+        request_checks.check_json(request.headers)
         if (request.content_length or 0) > limit:
             raise Refused(413, f"a body has at most {limit} bytes")
         try:

@@ -19,19 +19,19 @@ from typing import Self
 
 from aiohttp import web
 
+from stoker.dashboard import request_checks
+from stoker.dashboard.interfaces import Gate, Hands, Refused, Scene
+from stoker.dashboard.metrics import Meter
+from stoker.dashboard.responses import failed, refused, static
+from stoker.dashboard.routes import Answers
+from stoker.dashboard.sessions import Sessions
+from stoker.dashboard.sse import Streams
+from stoker.dashboard.static_files import StaticFiles
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
 from stoker.http_server.connections import CallServer, listen
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.probes import parse_address
-from stoker.dashboard import request_checks as guarding
-from stoker.dashboard.routes import Answers
-from stoker.dashboard.metrics import Meter
-from stoker.dashboard.responses import failed, refused, static
-from stoker.dashboard.interfaces import Gate, Hands, Refused, Scene
-from stoker.dashboard.sessions import Sessions
-from stoker.dashboard.static_files import StaticFiles
-from stoker.dashboard.sse import Streams
 
 SHUTDOWN_SECONDS = 5.0
 
@@ -126,12 +126,12 @@ class Dashboard:
             return failed(error)
 
     async def _judged(self, request: web.BaseRequest) -> web.StreamResponse:
-        guarding.check_host(request.headers.get("Host", ""), self._settings.names)
-        guarding.check_query(request.path, request.query_string)
+        request_checks.check_host(request.headers.get("Host", ""), self._settings.names)
+        request_checks.check_query(request.path, request.query_string)
         if not request.path.startswith("/api/"):
             return self._page(request)
         handler = self._answers.handler(request)
-        guarding.check_source(request.headers, changes=request.method not in ("GET", "HEAD"))
+        request_checks.check_source(request.headers, changes=request.method not in ("GET", "HEAD"))
         return await handler(request)
 
     def _page(self, request: web.BaseRequest) -> web.Response:

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from stoker.domain.clock import Clock
-from stoker.http_server.tls.files import CertificateFiles
 from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.files import CertificateFiles
 
 
 @asynccontextmanager

@@ -14,10 +14,10 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from stoker.dashboard.interfaces import Gate, Refused, Sight, Visitor
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.telemetry.logs import get_logger
-from stoker.dashboard.interfaces import Gate, Refused, Sight, Visitor
 
 MOST = 1_000
 MOST_EACH = 50

@@ -17,14 +17,14 @@ import asyncio
 
 from aiohttp import web
 
+from stoker.dashboard.broadcast import Shared, event
+from stoker.dashboard.interfaces import Refused, Scene, Sight
+from stoker.dashboard.request_checks import NO_STORE
+from stoker.dashboard.sessions import SIGHT_SECONDS, Session, Sessions
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.deadlines import deadline
 from stoker.telemetry.logs import get_logger
-from stoker.dashboard.request_checks import NO_STORE
-from stoker.dashboard.interfaces import Refused, Scene, Sight
-from stoker.dashboard.sessions import SIGHT_SECONDS, Session, Sessions
-from stoker.dashboard.broadcast import Shared, event
 
 MOST_STREAMS = 256
 MOST_EACH = 4

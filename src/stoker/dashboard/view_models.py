@@ -137,6 +137,15 @@ class Written(_Shape, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class Held(_Shape, frozen=True, kw_only=True):
+    """Deletions that a destination holds until a person approves them."""
+
+    count: int
+    digest: str
+    paths: tuple[str, ...] = ()
+    """The first of them."""
+
+
 class DestinationNow(_Shape, frozen=True, kw_only=True):
     """Where the cluster is written to in git (D)."""
 
@@ -168,6 +177,9 @@ class DestinationNow(_Shape, frozen=True, kw_only=True):
     """Why not everything that its rules select gets to it."""
     warnings: tuple[str, ...] = ()
     """What is well and should be known all the same, such as Secrets that are written in clear."""
+    held: Held | None = None
+    may: tuple[str, ...] = ()
+    """The actions that this visitor has a button for."""
 
 
 class Stop(_Shape, frozen=True, kw_only=True):

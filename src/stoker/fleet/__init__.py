@@ -1,5 +1,5 @@
-"""What people ask of resources in a cluster and read of them, whether in a terminal or in a browser.
+"""Actions and queries on resources in a cluster, shared by the command line and the dashboard.
 
-Functions over a client of the API server, each in the name of whoever the client is: nothing here
+Functions over an API client that act with that client's own identity. Nothing here
 knows options, tables or pages, and nothing is written that `kubectl` could not write.
 """

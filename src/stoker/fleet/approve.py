@@ -1,21 +1,24 @@
-"""What a resource waits with: the plan of each gateway, and how somebody agrees to all of them.
+"""What a resource waits with, and how a person approves it.
 
-An approval is four annotations, bound to the plan that was seen: who it is says the API server,
-and the admission webhook checks both.
+A new commit waits for one approval of all gateways' plans (`spec.approval`); a gateway waits by itself
+where the deletion guard holds its plan. Both are approved by the same four annotations, bound to the
+digest of the plan: the API server says who approves, and the admission webhook checks both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 import msgspec
 
-from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.api.spec.status import ApprovalRequest, GatewayStatus, SyncStatus
+from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.domain.clock import Clock, SystemClock, parse_rfc3339, rfc3339_micro
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
+from stoker.engine.plan.guards import APPROVABLE
 from stoker.fleet.lookup import Seen, look, patch
 from stoker.fleet.resource_name import Named
 from stoker.kube.client.client import Client
@@ -58,6 +61,11 @@ class WaitingPlans:
     def waits(self) -> bool:
         return self.request is not None and self.request.state == "Pending"
 
+    @property
+    def held(self) -> list[GatewayStatus]:
+        """Gateways whose deletions wait for approval, apart from any request."""
+        return held_of(self.status)
+
     def as_json(self) -> dict[str, object]:
         """One object; the names are those of the status."""
         return {
@@ -72,6 +80,15 @@ class WaitingPlans:
         }
 
 
+def held_of(status: SyncStatus) -> list[GatewayStatus]:
+    """Gateways whose plan the deletion guard holds."""
+    return [
+        one
+        for one in status.discovered_gateways or ()
+        if one.pending_plan is not None and one.pending_plan.reason in APPROVABLE
+    ]
+
+
 async def read(client: Client, named: Named) -> WaitingPlans:
     seen = await look(client, named)
     return WaitingPlans(named, seen.kind, seen.status)
@@ -80,32 +97,56 @@ async def read(client: Client, named: Named) -> WaitingPlans:
 async def approve(client: Client, named: Named, digest: str | None, clock: Clock | None = None) -> str:
     """Agree in one's own name to what waits now; what was done, in words."""
     seen = await look(client, named)
-    request = _open_request(named, seen, digest)
+    plan = _open_plan(named, seen, digest)
     review = await client.create(_REVIEWS, {}, into=_Review)
     who = review.status.user_info.username
     now = (clock or SystemClock()).now()
-    asked = parse_rfc3339(request.requested_at or "1970-01-01T00:00:00Z")
+    asked = parse_rfc3339(plan.requested_at or "1970-01-01T00:00:00Z")
     # Our clock may be behind that of whoever asked, and an approval is younger than its request.
     at = max(now, asked + timedelta(seconds=1))
     said = {
         APPROVED_BY: who,
         APPROVED_AT: rfc3339_micro(at),
-        APPROVED_REF: request.ref,
-        APPROVED_PLAN: request.digest,
+        APPROVED_REF: plan.ref,
+        APPROVED_PLAN: plan.digest,
     }
     body = {"metadata": {"annotations": {f"{seen.group}/{name}": value for name, value in said.items()}}}
     await patch(client, seen.kind, named, body)
-    return f"{who} approved plan {(request.digest or '')[:12]} of commit {request.commit[:8]}"
+    return f"{who} approved plan {plan.digest[:12]} of {plan.what}"
 
 
-def _open_request(named: Named, seen: Seen, digest: str | None) -> ApprovalRequest:
+class _OpenPlan(NamedTuple):
+    """What is approved."""
+
+    digest: str
+    what: str
+    ref: str | None = None
+    requested_at: str | None = None
+
+
+def _open_plan(named: Named, seen: Seen, digest: str | None) -> _OpenPlan:
     request, whose = seen.status.approval, f"{seen.kind} {named}"
-    if request is None or request.state != "Pending":
-        how = "for nobody's approval" if request is None else f"no longer, or not yet: it is {request.state}"
-        raise Stalled(f"{whose} waits {how}", reason=Reason.APPROVAL_IGNORED)
-    if digest is not None and digest != request.digest:
+    held = {one.pending_plan.digest: one.name for one in held_of(seen.status) if one.pending_plan}
+    if request is not None and request.state == "Pending" and (digest is None or digest not in held):
+        if digest is not None and digest != request.digest:
+            raise Stalled(
+                f"{whose} waits with plan {request.digest}, and not with {digest[:80]}",
+                reason=Reason.APPROVAL_IGNORED,
+            )
+        what = f"commit {request.commit[:8]}"
+        return _OpenPlan(request.digest or "", what, request.ref, request.requested_at)
+    if not held:
+        why = "no plan waits for approval" if request is None else f"the approval is {request.state}"
+        raise Stalled(f"{whose}: {why}", reason=Reason.APPROVAL_IGNORED)
+    if digest is None and len(held) > 1:
         raise Stalled(
-            f"{whose} waits with plan {request.digest}, and not with {digest[:80]}",
+            f"{whose} holds {len(held)} plans; name one of them with --digest: {', '.join(sorted(held))}",
             reason=Reason.APPROVAL_IGNORED,
         )
-    return request
+    if digest is not None and digest not in held:
+        raise Stalled(
+            f"{whose} waits with plan {', '.join(sorted(held))}, and not with {digest[:80]}",
+            reason=Reason.APPROVAL_IGNORED,
+        )
+    plan = digest or min(held)
+    return _OpenPlan(plan, f"gateway {held[plan]}")

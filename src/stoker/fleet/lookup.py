@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.api.to_intent import MODELS
-from stoker.api.spec.status import SyncStatus
 from stoker.api.registry import KINDS as REGISTERED
+from stoker.api.spec.status import SyncStatus
+from stoker.api.to_intent import MODELS
 from stoker.domain.errors import InvalidValue
 from stoker.fleet.resource_name import KINDS, Named
 from stoker.kube.client.client import Client

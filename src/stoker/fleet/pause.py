@@ -15,9 +15,9 @@ from stoker.fleet.lookup import look, patch
 from stoker.fleet.resource_name import Named
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import Forbidden
-from stoker.kube.leader.lease import Lease
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS, LEASES
+from stoker.kube.leader.lease import Lease
 
 __all__ = ["PAUSE_MAP", "hold", "hold_everything", "is_heeded"]
 

@@ -1,1 +1,1 @@
-"""What all verbs share: how they take options, show what came of them, and end."""
+"""Shared by all verbs: options, output as text or JSON, progress, error messages and exit codes."""

@@ -17,6 +17,8 @@ def mapping(flag: str, text: str, kind: MappingKind) -> Mapping:
     source, colon, destination = text.partition(":")
     if not colon or not source or not destination:
         raise InvalidValue(f"{flag} {text!r} is not of the form SRC:DST; write '.' for a root")
+    if ":" in destination:
+        raise InvalidValue(f"{flag} {text!r} has more than one ':'; write SRC:DST, with no ':' in DST")
     # Who names a source on the command line means one that is there.
     return Mapping(source, destination, kind, WhenMissing.FAIL)
 

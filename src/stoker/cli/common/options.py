@@ -67,7 +67,7 @@ class Given(NamedTuple):
     gateway_ca_file: Path | None = None
     gateway_insecure: bool = False
     no_tls: bool = False
-    no_gateway: bool = False
+    files_only: bool = False
 
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> Given:
@@ -131,14 +131,14 @@ DISK = (
     option(
         "--orphans",
         section=_WHERE,
-        type=click.Choice(["mirror", "owned"]),
-        help="Delete all that the repository no longer has, or only what a sync wrote. [default: mirror]",
+        type=click.Choice(["owned", "mirror"]),
+        help="Delete only what a sync wrote, or all that the repository does not have. [default: owned]",
     ),
     option(
         "--deletion-budget",
         section=_WHERE,
         metavar="FILES,PERCENT",
-        help="Stall where more than both would be deleted. [default: 50,50]",
+        help="Stall where more than either would be deleted. [default: 50,50]",
     ),
     option(
         "--owner", section=_WHERE, metavar="UID:GID", help="Whose the files are. [default: as the folder]"
@@ -227,7 +227,7 @@ TRUST = (
         section=_TRUST,
         default="",
         metavar="DIGEST",
-        help="Let exactly this plan pass the guards against mass deletion.",
+        help="Carry out exactly this plan, with its deletions; an error if the plan is another one.",
     ),
     option(
         "--trust-ledger", section=_TRUST, is_flag=True, help="Look only at what changed in git, not on disk."
@@ -253,7 +253,10 @@ GATEWAY = (
     option("--gateway-insecure", section=GATEWAY_SECTION, is_flag=True, help="Accept any certificate."),
     option("--no-tls", section=GATEWAY_SECTION, is_flag=True, help="Speak plain HTTP."),
     option(
-        "--no-gateway", section=GATEWAY_SECTION, is_flag=True, help="With -f: files only, whatever it says."
+        "--files-only",
+        section=GATEWAY_SECTION,
+        is_flag=True,
+        help="Write files without asking the gateway: no Designer is spared, nothing is scanned.",
     ),
 )
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import click
 
-from stoker.cli.exit_codes import exit_code
 from stoker.cli.common.output import show_error
+from stoker.cli.exit_codes import exit_code
 from stoker.domain.errors import Misconfigured, StokerError
 
 T = TypeVar("T")

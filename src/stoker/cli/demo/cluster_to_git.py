@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.cli.demo.commits import author_of, show_commit
-from stoker.cli.demo.output import act, say
+from stoker.cli.demo.output import say, title
 from stoker.domain.errors import Stalled
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.namespace_objects import require
@@ -67,9 +67,9 @@ class Recipes:
         self.site.until_files(self._repository, {probe: None})
 
     def change(self, number: int) -> None:
-        act(f"{PERSON} changes a ConfigMap in the cluster: git has a commit of that author", number)
+        title(f"{PERSON} changes a ConfigMap in the cluster: Git has a commit by {PERSON}", number)
         path, patch = self.site.map_path(RECIPE), '{"data": {"temperature": "82 C"}}'
-        say(f"$ kubectl -n {NAMESPACE} patch configmap {RECIPE} --patch '{patch}'", by=PERSON)
+        say(f"$ kubectl -n {NAMESPACE} patch configmap {RECIPE} --patch '{patch}'", about=PERSON)
         self._kubectl("patch", "configmap", RECIPE, "--patch", patch, user=PERSON)
         self.site.until_files(self._repository, {path: "82 C"})
         show_commit(self._repository, "refs/heads/main", path)

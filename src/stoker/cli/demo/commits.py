@@ -18,22 +18,22 @@ def show_commit(repository: Repository, ref: str, path: str) -> CommitId:
     """The commit at a ref: author, subject, and what it did to one file."""
     commit = repository.tip(ref)
     author, subject = _asked(repository, "log", "-1", "--format=%an <%ae>%n%s", str(commit))[:2]
-    say(f"{commit.short} by {author}", by="git")
-    say(subject[:WIDTH], by="git")
+    say(f"{commit.short} by {author}", about="git")
+    say(subject[:WIDTH], about="git")
     for line in _changed(repository, commit, path):
-        say(line, by="git")
+        say(line, about="git")
     return commit
 
 
-def merge_edit(repository: Repository, branch: str, path: str, told: Callable[[], str]) -> CommitId:
-    """Wait for the branch with somebody's edit, show it, and merge it as a person would."""
+def merge_change(repository: Repository, branch: str, path: str, told: Callable[[], str]) -> CommitId:
+    """Wait for the branch with a gateway's change, show it, and merge it as a person would."""
     began = time.monotonic()
     eventually(lambda: repository.has_branch(branch), PATIENCE_SECONDS, lambda: f"branch {branch}: {told()}")
-    say(f"branch {branch} after {time.monotonic() - began:.1f} s", by="git")
+    say(f"branch {branch} after {time.monotonic() - began:.1f} s", about="git")
     tip = show_commit(repository, f"refs/heads/{branch}", path)
     repository.set_branch("main", str(tip))
     repository.delete_branch(branch)
-    say(f"somebody merges it: main is at {tip.short}", by="git")
+    say(f"merged by a person: main at {tip.short}", about="git")
     return tip
 
 

@@ -61,7 +61,7 @@ class Dashboard:
             interval=0.25,
         )[0]
         why = f" ({shown.reason})" if shown.state != SYNCED else ""
-        say(f"{name} is {shown.state}{why} at {shown.commit[:8]}", by="dashboard")
+        say(f"{name} is {shown.state}{why} at {shown.commit[:8]}", about="dashboard")
 
     def show_synced(self, name: str, commit: str) -> None:
         self.show_gateway(name, f"at {commit[:8]}", lambda one: (one.state, one.commit) == (SYNCED, commit))
@@ -83,7 +83,7 @@ class Dashboard:
             lambda: f"the dashboard shows {author}; it shows {self._now().destinations} {self._trouble}",
             interval=0.25,
         )
-        say(shown[0], by="dashboard")
+        say(shown[0], about="dashboard")
 
     def _now(self) -> Picture:
         """What the page gets; nothing while it is refused, as for a moment on a machine that is busy."""

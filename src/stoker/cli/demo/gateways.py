@@ -1,8 +1,7 @@
-"""A test gateway as a process, what it says that it has loaded, and a Designer who saves on it."""
+"""A test gateway as a process, and what it reports to have loaded."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from http.client import HTTPConnection
@@ -12,7 +11,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stoker.cli.demo.output import say
-from stoker.domain.errors import Stalled
 from stoker.testing.processes import Process
 from stoker.testing.wait_until import eventually
 
@@ -37,12 +35,11 @@ class GatewayProcess:
         self._log: Path
         self._scans = 0
 
-    def start(self, key: Path, log: Path, port: int = 0) -> Process:
-        """Start it; `port` where somebody has to know it before."""
+    def start(self, key: Path, log: Path) -> Process:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._log = log
         flags = ["--data-dir", str(self.data_dir), "--key-file", str(key), "--name", self.name]
-        flags += ["--port", str(port)]
+        flags += ["--port", "0"]
         return Process.start(
             self.name, [sys.executable, "-m", "stoker.testing.gateway.simulated_gateway", *flags], log=log
         )
@@ -84,28 +81,22 @@ class GatewayProcess:
     def projects(self) -> set[str]:
         return set(self._seen().projects)
 
-    def save(self, path: str, text: str) -> None:
-        """What a Designer does who presses save."""
-        said = json.loads(self._ask("POST", "/testing/save", {"path": path, "text": text}))
-        if not said.get("written"):
-            raise Stalled(f"gateway {self.name} did not write {path}")
-
     def _seen(self) -> Loaded:
-        return msgspec.json.decode(self._ask("GET", "/testing/loaded"), type=Loaded)
+        return msgspec.json.decode(self._get("/testing/loaded"), type=Loaded)
 
-    def _ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> bytes:
+    def _get(self, path: str) -> bytes:
         connection = HTTPConnection(urlsplit(self.address()).netloc, timeout=PATIENCE_SECONDS)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body))
+            connection.request("GET", path)
             return connection.getresponse().read()
         finally:
             connection.close()
 
 
-def show_moves(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """What a gateway loaded, dropped and loaded anew."""
+def show_loaded(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Say which resources the gateway loaded, reloaded and unloaded."""
     for path in sorted(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
         if old != new:
-            did = "dropped" if new is None else "loaded" if old is None else "reloaded"
-            say(f"gateway {did} {path}", by=name)
+            did = "unloaded" if new is None else "loaded" if old is None else "reloaded"
+            say(f"the gateway {did} {path}", about=name)

@@ -1,4 +1,4 @@
-"""What the demo shows itself with: titles, lines, and commands that run for real."""
+"""Output of the demo: titles, lines with the name of what they are about, and commands that really run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from stoker.domain.errors import Stalled
 
 COMMAND_SECONDS = 120.0
 WIDTH = 100
-_ROOM = 8
-"""For what stands before and after a line of a command."""
+_MARGIN = 8
+"""Columns before and after a line of a command."""
 _WRAPPED = textwrap.TextWrapper(
     WIDTH,
     initial_indent="  ",
@@ -25,19 +25,26 @@ _WRAPPED = textwrap.TextWrapper(
     break_long_words=False,
     break_on_hyphens=False,
 )
+_COLOURS = {"git": "yellow", "dashboard": "magenta"}
+_GATEWAY_COLOUR = "cyan"
 
 
-def act(title: str, number: int = 0) -> None:
-    """Begin a step; those of the story have numbers."""
+def title(text: str, number: int = 0) -> None:
+    """Begin a step; the steps that do something have numbers."""
     click.echo()
-    click.secho(f"{number}. {title}" if number else title, bold=True)
+    click.secho(f"{number}. {text}" if number else text, bold=True)
 
 
-def say(text: str, *, by: str = "") -> None:
-    """Show lines, each with who says it; long ones go on in the next line."""
+def say(text: str, *, about: str = "") -> None:
+    """Show lines, each with the name of what it is about; long ones are wrapped."""
     for line in text.splitlines():
-        if line.strip():
-            click.echo("\n".join(_WRAPPED.wrap(f"{by}{': ' if by else ''}{line.rstrip()}")))
+        if not line.strip():
+            continue
+        wrapped = "\n".join(_WRAPPED.wrap(f"{about}{': ' if about else ''}{line.rstrip()}"))
+        if about:
+            name = click.style(about, fg=_COLOURS.get(about, _GATEWAY_COLOUR))
+            wrapped = wrapped.replace(about, name, 1)
+        click.echo(wrapped)
 
 
 def show_command(words: Sequence[str], folder: Path) -> None:
@@ -46,7 +53,7 @@ def show_command(words: Sequence[str], folder: Path) -> None:
     line, *options = plain.split(" --")
     lines = [f"$ {line}"]
     for option in options:
-        if len(lines[-1]) + len(option) > WIDTH - _ROOM:
+        if len(lines[-1]) + len(option) > WIDTH - _MARGIN:
             lines[-1] += " \\"
             lines.append("   ")
         lines[-1] += f" --{option}"
@@ -54,13 +61,13 @@ def show_command(words: Sequence[str], folder: Path) -> None:
 
 
 def stoker(*arguments: str, ends: int = 0) -> str:
-    """Run this very program as another process; what it prints, if it ends as it should."""
+    """Run this very program as another process; return what it printed if it ended as expected."""
     done = subprocess.run(
         [*program(), *arguments], capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS
     )
     if done.returncode != ends:
-        said = done.stderr.strip() or done.stdout.strip()
-        raise Stalled(f"stoker {arguments[0]} ended with {done.returncode} in place of {ends}: {said}")
+        printed = done.stderr.strip() or done.stdout.strip()
+        raise Stalled(f"stoker {arguments[0]} ended with {done.returncode} instead of {ends}: {printed}")
     return done.stdout
 
 

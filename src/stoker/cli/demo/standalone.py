@@ -1,4 +1,4 @@
-"""The part of the story that needs no cluster: a repository, and two gateways that follow it."""
+"""The demo without a cluster: a Git repository, and two gateways that `stoker sync --watch` keeps at it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from stoker.cli.demo.dashboards import Dashboard
-from stoker.cli.demo.gateways import show_moves
+from stoker.cli.demo.gateways import show_loaded
 from stoker.cli.demo.machines import Machine
-from stoker.cli.demo.output import act, say, show_command, stoker
+from stoker.cli.demo.output import say, show_command, stoker, title
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.git.auth.credentials import TOKEN_USER
 from stoker.testing.repositories.bare_repository import Files, Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.repositories.sample_ignition_repository import GATEWAYS, VIEWS, plant, view
+from stoker.testing.secret_leaks.tracked_credentials import planted
 
 TOKEN = planted("demo-token")
 KEY = f"demo:{planted('demo-key')}"
@@ -30,67 +30,41 @@ CLEANING = "services/filler/projects/cleaning/project.json"
 MANAGED = ("projects", "config")
 
 
-class Standalone:
-    """A repository, and two machines whose gateways are kept at it."""
+class StandaloneDemo:
+    """A repository, and two machines whose gateways follow it."""
 
-    def __init__(self, folder: Path, stage: ExitStack) -> None:
-        self.folder = folder
-        self._stage = stage
-        self.repository = Repository.create(folder / "repositories" / "plant.git")
-        self._server: GitHttpServer
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._repository = Repository.create(folder / "repositories" / "plant.git")
         self._machines = {name: Machine(name, folder) for name in GATEWAYS}
         self._dashboard: Dashboard
+        self._url: str
 
-    @property
-    def url(self) -> str:
-        return self._server.url("plant.git")
-
-    @property
-    def filler(self) -> Machine:
-        return self._machines["filler"]
-
-    @property
-    def key_file(self) -> Path:
-        return self.folder / "secrets" / "gateway-key" / "apiKey"
-
-    def address_of(self, repository: Path) -> str:
-        return self._server.url(repository.name)
-
-    def open_repository(self, more: dict[str, str]) -> None:
-        """Serve a plant, with the files of whoever else lives in it."""
-        self.repository.commit(plant() | more, message="Line 1 as built")
-        root = self.repository.path.parent
-        self._server = self._stage.enter_context(GitHttpServer.start(root, users={TOKEN_USER: TOKEN}))
-        for path, text in ((self.folder / "secrets" / "git" / "token", TOKEN), (self.key_file, KEY)):
+    def set_up(self) -> None:
+        title("Setting up a Git repository of a bottling plant, and two test gateways that follow it")
+        self._repository.commit(plant(), message="Line 1 as built")
+        root = self._repository.path.parent
+        server = self._stack.enter_context(GitHttpServer.start(root, users={TOKEN_USER: TOKEN}))
+        self._url = server.url("plant.git")
+        key = self._folder / "secrets" / "gateway-key" / "apiKey"
+        for path, text in ((self._folder / "secrets" / "git" / "token", TOKEN), (key, KEY)):
             path.parent.mkdir(parents=True)
             path.write_text(text)
-
-    def set_the_stage(self) -> None:
-        act("The stage: a repository of a bottling plant, and two gateways that follow it without a cluster")
-        say(f"{self.url}, branch main at {self.repository.tip().short}", by="git")
+        say(f"{self._url}, branch main at {self._repository.tip().short}", about="git")
         for name, machine in self._machines.items():
-            log = self.folder / f"{name}.log"
-            self._stage.enter_context(machine.gateway.start(self.key_file, log))
-        self._dashboard = self.filler.open_dashboard()
+            self._stack.enter_context(machine.gateway.start(key, self._folder / f"{name}.log"))
+        self._dashboard = self._filler.open_dashboard()
         for machine in self._machines.values():
-            machine.start(self._stage, self.url)
-        show_command(self.filler.command, self.folder)
+            machine.start(self._stack, self._url)
+        show_command(self._filler.command, self._folder)
         for name, machine in self._machines.items():
-            said = machine.until("sync.done", commit=self.repository.tip().short)
-            loaded = len(machine.gateway.loaded())
-            say(f"{_counts(said)}; the gateway shows {loaded} resources", by=name)
-        self.show_dashboard()
-
-    def show_dashboard(self) -> None:
-        say(self._dashboard.link, by="dashboard of the filler")
-
-    def show_what_stays(self) -> None:
-        say(f"push to {self.repository.path}, branch main, and both gateways follow")
-        say(f"edit below {self.filler.gateway.data_dir}, and it is put back")
-        self.show_dashboard()
+            done = machine.until("sync.done", commit=self._repository.tip().short)
+            say(f"{_counts(done)}. The gateway loaded {len(machine.gateway.loaded())} resources.", about=name)
+        self._show_link()
 
     def push(self, number: int) -> None:
-        act("A push: both gateways follow", number)
+        title("A push to main: both gateways load the new commit", number)
         views, change = f"services/filler/projects/filler/{VIEWS}", dict[str, str | None]()
         for name, text in view("Line 1").items():
             change |= {f"{views}/Line/{name}": text, f"{views}/Overview/{name}": None}
@@ -100,56 +74,70 @@ class Standalone:
         before = {name: machine.gateway.loaded() for name, machine in self._machines.items()}
         commit, began = self._commit(change, "One view for the whole line"), time.monotonic()
         for name, machine in self._machines.items():
-            said = machine.until("sync.done", commit=commit.short)
+            done = machine.until("sync.done", commit=commit.short)
             after = machine.gateway.loaded_after_scan()
-            say(f"{_counts(said)}, and verified after {time.monotonic() - began:.1f} s", by=name)
-            show_moves(name, before[name], after)
+            say(f"{_counts(done)}. Verified {time.monotonic() - began:.1f} s after the push.", about=name)
+            show_loaded(name, before[name], after)
         self._dashboard.show_synced("filler", commit)
 
-    def edit_by_hand(self, number: int) -> None:
-        """What there is of the second act without a cluster: an edit is no way into git, and is put back."""
-        act("Somebody edits a file on the packer by hand: it is found and put back", number)
+    def change_by_hand(self, number: int) -> None:
+        title("A file is changed by hand on the packer: the drift is found, and the file is restored", number)
         packer = self._machines["packer"]
-        edited = packer.gateway.data_dir / "projects" / "packer" / VIEWS / "Overview" / "view.json"
-        right = edited.read_bytes()
-        edited.write_text('{"root": {}, "title": "Packer overview, edited by hand"}\n')
-        said = packer.until("sync.done", commit=self.repository.tip().short, modified=1)
-        if edited.read_bytes() != right:
-            raise Stalled(f"{edited} was not put back")
-        say(f"{_counts(said)}: {edited.relative_to(packer.gateway.data_dir)}", by="packer")
-        say(stoker("verify", "--data-dir", str(packer.gateway.data_dir)), by="packer")
-        say("with a cluster such an edit becomes a branch: stoker demo without --no-cluster")
+        file = packer.gateway.data_dir / "projects" / "packer" / VIEWS / "Overview" / "view.json"
+        committed = file.read_bytes()
+        file.write_text('{"root": {}, "title": "Packer overview, changed by hand"}\n')
+        say(f"changed by hand: {file.relative_to(packer.gateway.data_dir)}", about="packer")
+        began = time.monotonic()
+        done = packer.until("sync.done", commit=self._repository.tip().short, modified=1)
+        if file.read_bytes() != committed:
+            raise Stalled(f"{file} was not restored")
+        say(f"{_counts(done)}. Restored after {time.monotonic() - began:.1f} s.", about="packer")
+        say(f"$ stoker verify --data-dir {packer.gateway.data_dir.name}")
+        say(stoker("verify", "--data-dir", str(packer.gateway.data_dir)), about="packer")
 
     def break_one(self, number: int) -> None:
-        act("A commit with a project that the filler cannot load: taken back by itself", number)
-        gateway, began = self.filler.gateway, time.monotonic()
-        before, at = _tree(gateway.data_dir), self.repository.tip()
+        title("A commit with a project that the filler cannot load: it is rolled back", number)
+        gateway, began = self._filler.gateway, time.monotonic()
+        before, at = _tree(gateway.data_dir), self._repository.tip()
         change = {f"{LINE_VIEW}/{name}": text for name, text in view("Line 1, with cleaning").items()}
-        bad = self._commit({**change, CLEANING: "[]\n"}, "A project for cleaning")
-        say("no project.json is a list; the gateway is asked twice, some seconds apart", by="filler")
-        said = self.filler.until("sync.failed", reason=str(Reason.AUTO_ROLLBACK))
+        self._commit({**change, CLEANING: "[]\n"}, "A project for cleaning")
+        say("its new project.json is not valid. The gateway is asked twice, seconds apart.", about="filler")
+        failed = self._filler.until("sync.failed", reason=str(Reason.AUTO_ROLLBACK))
         if _tree(gateway.data_dir) != before or gateway.projects() != {"filler"}:
-            raise Stalled("the filler is not what it was before the commit that was taken back")
-        say(f"{said['reason']}: {said['error']}", by="filler")
-        say(f"as it was at {at.short}, bit for bit, after {time.monotonic() - began:.0f} s", by="filler")
+            raise Stalled("the filler's files are not what they were before the commit that was rolled back")
+        say(f"{failed['reason']}: {failed['error']}", about="filler")
+        took = time.monotonic() - began
+        say(f"every file is again as at {at.short}, compared by digest, after {took:.0f} s", about="filler")
         reason = str(Reason.AUTO_ROLLBACK)
         self._dashboard.show_gateway("filler", reason, lambda one: one.reason == reason)
-        good = self._commit({CLEANING: '{"title": "Cleaning", "enabled": true}\n'}, "A project is an object")
-        said = self.filler.until("sync.done", commit=good.short)
-        say(f"{_counts(said)}; {bad.short} is forgotten", by="filler")
-        say(f"projects of the gateway: {', '.join(sorted(gateway.projects()))}", by="filler")
+        good = self._commit({CLEANING: '{"title": "Cleaning", "enabled": true}\n'}, "Fix the project file")
+        done = self._filler.until("sync.done", commit=good.short)
+        say(f"{_counts(done)}.", about="filler")
+        say(f"projects that the gateway runs: {', '.join(sorted(gateway.projects()))}", about="filler")
         self._dashboard.show_synced("filler", good)
 
+    def show_what_stays(self) -> None:
+        say(f"push to {self._repository.path}, branch main, and both gateways follow")
+        say(f"change a file below {self._filler.gateway.data_dir}, and it is restored")
+        self._show_link()
+
+    @property
+    def _filler(self) -> Machine:
+        return self._machines["filler"]
+
+    def _show_link(self) -> None:
+        say(self._dashboard.link, about="dashboard")
+
     def _commit(self, files: Files, message: str) -> CommitId:
-        commit = self.repository.commit(files, message=message, author="Dana <dana@example.net>")
-        say(f"{commit.short} {message} (main)", by="git")
+        commit = self._repository.commit(files, message=message, author="Dana <dana@example.net>")
+        say(f'{commit.short} "{message}" by Dana, pushed to main', about="git")
         return commit
 
 
-def _counts(said: dict[str, Any]) -> str:
-    """What a sync says that it changed."""
-    told = ", ".join(f"{said[word]} {word}" for word in ("added", "modified", "deleted") if said.get(word))
-    return f"{said['ref']} is at {said['commit']}: {told or 'nothing to do'}"
+def _counts(event: dict[str, Any]) -> str:
+    """The result of a sync in words, from its log line."""
+    counts = [f"{event[word]} {word}" for word in ("added", "modified", "deleted") if event.get(word)]
+    return f"{event['ref']} at {event['commit']}: {', '.join(counts) or 'nothing to change'}"
 
 
 def _tree(data: Path) -> str:

@@ -1,1 +1,1 @@
-"""What `stoker doctor` looks at in a cluster: chains of checks, each of which reads and never writes."""
+"""`stoker doctor` in a cluster: chains of checks that read and never write."""

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from stoker.cli.doctor.advice import INSTALL
 from stoker.cli.doctor.checks import Case, Chain, ClientConfig, Service, Webhook, some, well, wrong
 from stoker.cli.doctor.tls_handshake import Unconnected, Untrusted, shown_by
-from stoker.cli.doctor.advice import INSTALL
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
+from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING
 from stoker.kube.client.errors import ApiError, Forbidden, Invalid, NotFound, ServerError
 from stoker.kube.client.resources import Resource
-from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING
 
 SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
 STOKERS = "/apis/stoker.io/v1alpha1/namespaces/{}/stokers"

@@ -16,8 +16,8 @@ import msgspec
 
 from stoker.api.codegen.crd import schema_for
 from stoker.api.registry import KINDS, Kind
-from stoker.cli.doctor.checks import Case, Chain, ClientConfig, Webhook, some, trouble, well, wrong
 from stoker.cli.doctor.advice import INSTALL
+from stoker.cli.doctor.checks import Case, Chain, ClientConfig, Webhook, some, trouble, well, wrong
 from stoker.domain.errors import Misconfigured
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.spec.status import SyncStatus
-from stoker.cli.doctor.advice import look_up, mend_for
 from stoker.cli.common.in_cluster import Place
+from stoker.cli.doctor.advice import look_up, mend_for
 from stoker.controller.cache.gateways import Fleet
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import Clock, SystemClock

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
+from stoker.cli.common.in_cluster import Place
 from stoker.cli.doctor.admission import ADMISSION
+from stoker.cli.doctor.api_server import GROUND, unreachable
 from stoker.cli.doctor.checks import Case, Chain, follow
 from stoker.cli.doctor.gateways import GATEWAYS, VERDICT
 from stoker.cli.doctor.operator import FINDING, OPERATOR
 from stoker.cli.doctor.resources import RESOURCE
-from stoker.cli.doctor.api_server import GROUND, unreachable
 from stoker.cli.doctor.source import SOURCE
-from stoker.cli.common.in_cluster import Place
 from stoker.domain.errors import Misconfigured
 from stoker.domain.findings import Finding
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from stoker.cli.exit_codes import Exit
-from stoker.cli.common import in_cluster
-from stoker.cli.common import options
-from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, Given
-from stoker.cli.common.run import run, told
+from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, Given
 from stoker.cli.common.output import show_lines, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
@@ -146,9 +145,9 @@ async def _cluster(wanted: Wanted) -> AsyncIterator[Finding]:
 async def _gateway(wanted: Wanted) -> AsyncIterator[Finding]:
     from stoker.cli.sync.secret_files import SecretFiles  # noqa: PLC0415 - --help needs none of it
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415
-    from stoker.ignition.doctor.checks import Patient, examine  # noqa: PLC0415
-    from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415
     from stoker.ignition.client.api_key import HEADER, header_named  # noqa: PLC0415
+    from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415
+    from stoker.ignition.doctor.checks import Patient, examine  # noqa: PLC0415
 
     given = wanted.given
     address = GatewayAddress.parse(given.gateway or "")

@@ -12,23 +12,23 @@ from datetime import UTC, datetime
 import msgspec
 
 from stoker.agent.status.publisher import HEARTBEAT
-from stoker.cli.doctor.checks import Case, Chain, Subject, some, well, wrong
 from stoker.cli.doctor.advice import gateway_mend, look_up, mend_for
-from stoker.cli.doctor.resources import reason_of, subject_of
+from stoker.cli.doctor.checks import Case, Chain, Subject, some, well, wrong
 from stoker.cli.doctor.rbac import Need, lacking
-from stoker.controller.owned.rbac import role_name
+from stoker.cli.doctor.resources import reason_of, subject_of
 from stoker.controller.cache.gateways import Gateway, fleet_of
 from stoker.controller.cache.objects import SYNCED_KINDS
 from stoker.controller.cache.pods import NAMELESS, AgentState, SeenPod, keep_pod
 from stoker.controller.cache.reports import report_in
+from stoker.controller.owned.rbac import role_name
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncStatus, metadata_map, status_map
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.kube.runtime import conditions
 from stoker.kube.client.kinds import rest
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS, PODS
+from stoker.kube.runtime import conditions
 
 STALE_SECONDS = 2 * HEARTBEAT + 60.0
 

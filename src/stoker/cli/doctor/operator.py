@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from stoker.cli.doctor.checks import Case, Chain, Operator, some, well, wrong
 from stoker.cli.doctor.advice import INSTALL
+from stoker.cli.doctor.checks import Case, Chain, Operator, some, well, wrong
 from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home, lacking
-from stoker.controller.manager import LEASE_SECONDS
 from stoker.controller.cache.informers import PAUSE_MAP
+from stoker.controller.manager import LEASE_SECONDS
 from stoker.controller.sharding.division import count_of, index_of, lease_name
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
@@ -23,8 +23,8 @@ from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
 from stoker.domain.shards import MOST
 from stoker.kube.client.errors import Forbidden, NotFound
-from stoker.kube.leader.lease import Lease
 from stoker.kube.client.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
+from stoker.kube.leader.lease import Lease
 
 FRESH_SECONDS = 60.0
 """A Lease that was renewed within so long has a living holder, however the clocks differ."""

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stoker.api.to_intent import NO_DEFAULTS, base_wanted_by, intent_for, settle
-from stoker.api.to_intent.inheritance import installation_defaults
-from stoker.api.spec.status import SyncStatus
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase, IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.yaml import load_documents
+from stoker.api.spec.status import SyncStatus
+from stoker.api.to_intent import NO_DEFAULTS, base_wanted_by, intent_for, settle
+from stoker.api.to_intent.inheritance import installation_defaults
 from stoker.cli.doctor.checks import Case, Chain, Subject, some, well, wrong
 from stoker.controller.cache.objects import BASES, SYNCED_KINDS, ResourceKey, keep_object, read
 from stoker.domain.errors import InvalidValue

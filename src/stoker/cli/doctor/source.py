@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from stoker.api.meta import Condition
-from stoker.cli.doctor.checks import Case, Chain, some, trouble, well, wrong
 from stoker.cli.doctor.advice import key_mend, login_mend, look_up, mend_for
+from stoker.cli.doctor.checks import Case, Chain, some, trouble, well, wrong
 from stoker.cli.doctor.resources import reason_of, subject_of
 from stoker.controller.cache.secrets import SecretReader, no_key, no_secret
 from stoker.controller.spec.effective_ref import effective_ref
@@ -26,16 +26,16 @@ from stoker.domain.intent.source import SecretKey, Source
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.domain.refs import without_userinfo
 from stoker.engine.artifact_source import Credentials
-from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import find
 from stoker.git.auth.credentials import Access, credentials_of
 from stoker.git.auth.github_app import AppTokens
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import find
 from stoker.ignition.client.api_key import checked
-from stoker.kube.runtime import conditions
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.kube.client.resources import SECRETS
+from stoker.kube.runtime import conditions
 
 GIT_SECONDS = 20.0
 _EMPTY = b'""'

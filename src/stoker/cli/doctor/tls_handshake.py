@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from stoker.domain.errors import StokerError
-from stoker.domain.sentences import one_line
+from stoker.domain.text import one_line
 
 CONNECT_SECONDS = 3.0
 

@@ -1,1 +1,1 @@
-"""`stoker export`: what a cluster holds, written once to a folder or a repository."""
+"""`stoker export`: writes the selected objects of a cluster to a folder or a repository, once."""

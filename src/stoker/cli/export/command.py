@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.common import options
-from stoker.cli.common.options import Given
-from stoker.cli.common.run import run, told
 from stoker.cli.common.help_sections import SentenceCommand, applied, many, option
+from stoker.cli.common.options import Given
 from stoker.cli.common.output import complain, show_lines, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -39,7 +39,14 @@ WHERE = (
         "--deletion-budget",
         section=_WHERE,
         metavar="FILES,PERCENT",
-        help="Delete nothing where it would be more than both. [default: 50,50]",
+        help="Delete nothing where it would be more than either. [default: 50,50]",
+    ),
+    option(
+        "--approve-plan",
+        section=_WHERE,
+        default="",
+        metavar="DIGEST",
+        help="Delete exactly the files of this plan, however many they are.",
     ),
     option(
         "--signing-key-file",
@@ -175,8 +182,8 @@ _LOGIN_FIELDS = frozenset(
 async def _into_folder(config: ClusterConfig, job: ExportJob, place: Path) -> Exported:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
     from stoker.kube.client.client import Client  # noqa: PLC0415
-    from stoker.reverser.export.folder_store import FolderStore  # noqa: PLC0415
     from stoker.reverser.export.exporter import Exporter  # noqa: PLC0415
+    from stoker.reverser.export.folder_store import FolderStore  # noqa: PLC0415
 
     with ProgressBar() as bar, FolderStore.opened(place) as store:
         async with Client(config, user_agent="stoker-export") as client:
@@ -187,10 +194,10 @@ async def _into_branch(
     config: ClusterConfig, job: ExportJob, url: RepoUrl, branch: str, given: Given, key_file: Path | None
 ) -> Exported:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
-    from stoker.git.remote.remote import Remote  # noqa: PLC0415
-    from stoker.git.process.runner import GitRunner  # noqa: PLC0415
     from stoker.git.commit.branch import Branch  # noqa: PLC0415
     from stoker.git.commit.types import Author  # noqa: PLC0415
+    from stoker.git.process.runner import GitRunner  # noqa: PLC0415
+    from stoker.git.remote.remote import Remote  # noqa: PLC0415
     from stoker.kube.client.client import Client  # noqa: PLC0415
     from stoker.reverser.export.branch_store import BranchStore  # noqa: PLC0415
     from stoker.reverser.export.exporter import Exporter  # noqa: PLC0415
@@ -207,8 +214,8 @@ async def _into_branch(
 def _access(url: RepoUrl, branch: str, given: Given) -> tuple[Any, Path]:
     """The login of the flags, as for `stoker sync`, and where mirrors are kept."""
     from stoker.agent.sync.jobs import SyncJob  # noqa: PLC0415
-    from stoker.cli.sync.job import cache_dir_of  # noqa: PLC0415
     from stoker.cli.sync.git_credentials import access_reader  # noqa: PLC0415
+    from stoker.cli.sync.job import cache_dir_of  # noqa: PLC0415
     from stoker.cli.sync.sync_request import Order, completed  # noqa: PLC0415
     from stoker.domain.intent.files import FilesIntent  # noqa: PLC0415
     from stoker.domain.intent.source import Source  # noqa: PLC0415
@@ -218,7 +225,7 @@ def _access(url: RepoUrl, branch: str, given: Given) -> tuple[Any, Path]:
     cache = cache_dir_of(given)
     source = Source(url, GitRef(branch))
     order = Order(SyncJob(source, FilesIntent(()), TemplateValues(), Path(), cache))
-    return access_reader(completed(given, order)), cache
+    return access_reader(completed(given, order), pushes=True), cache
 
 
 async def _signer(key_file: Path, cache: Path) -> Any:

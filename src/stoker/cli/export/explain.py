@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stoker.cli.exit_codes import Exit
-from stoker.cli.common.progress import ProgressBar
 from stoker.cli.common.output import complain, show_lines, show_object
+from stoker.cli.common.progress import ProgressBar
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
 from stoker.kube.client.errors import ApiError, Unauthorized
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.config.config import ClusterConfig
+from stoker.reverser.export.cluster_view import View, object_named, objects_of, view_of
 from stoker.reverser.export.exporter import why_left
 from stoker.reverser.export.types import ExportJob
-from stoker.reverser.export.cluster_view import View, object_named, objects_of, view_of
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.explain import Around, Explanation, explain
 

@@ -18,17 +18,18 @@ from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests.files import read_manifests
-from stoker.cli.common import option_types as values
+from stoker.cli.common import option_types
 from stoker.cli.common.manifest_files import at_home, content_of
+from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.reverser.export.types import Budget, ExportJob
-from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
 from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
+from stoker.reverser.export.types import ExportJob
+from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
 from stoker.reverser.selection.explain import Target
 from stoker.reverser.selection.preset import excluded_with
 from stoker.reverser.selection.rules import DestinationRef, Rule, preset_rules, rules_of
@@ -50,6 +51,7 @@ class Wanted(NamedTuple):
     digest_key_file: Path | None = None
     prune: bool = False
     deletion_budget: str | None = None
+    approve_plan: str = ""
 
 
 class Found(NamedTuple):
@@ -80,11 +82,13 @@ def job_from(wanted: Wanted, home: str) -> Found:
         policy = SecretPolicy(wanted.secret_policy or SecretPolicy.REDACT)
         targets[HERE] = Target(base, policy)
         recipients[HERE] = wanted.recipients
+    if wanted.approve_plan and not wanted.prune:
+        raise InvalidValue("--approve-plan means nothing without --prune")
     _check_recipients(wanted, targets, recipients)
     policies = {target.policy for target in targets.values()}
     if SecretPolicy.ENCRYPT in policies and wanted.digest_key_file is None:
         warnings.append("without --digest-key-file every Secret is encrypted, and so written, anew each time")
-    deletion = values.deletion(wanted.deletion_budget, None, DeletionPolicy())
+    deletion = option_types.deletion(wanted.deletion_budget, None, DeletionPolicy())
     job = ExportJob(
         rules,
         targets,
@@ -93,7 +97,8 @@ def job_from(wanted: Wanted, home: str) -> Found:
         own_secrets([each for each in stated if isinstance(each, GitRepoConfig)]),
         digest_keys(wanted.digest_key_file) if SecretPolicy.ENCRYPT in policies else None,
         wanted.prune,
-        Budget(deletion.budget_files, deletion.budget_percent),
+        DeletionLimits(deletion.budget_files, deletion.budget_percent),
+        option_types.digest(wanted.approve_plan),
     )
     return Found(job, tuple(warnings))
 

@@ -1,1 +1,1 @@
-"""Verbs about resources in a cluster, for people: how they stand, what they did, and holding them still."""
+"""Verbs for resources in a cluster: status, history, approve, pause and resume."""

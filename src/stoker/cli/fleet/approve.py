@@ -1,8 +1,9 @@
 """`stoker approve`: agree, in one's own name, to what a resource in a cluster waits with.
 
-It writes the annotations that `kubectl annotate` would, bound to the plan: who it is says the
-API server, and the admission webhook checks both. Exit codes: 0 done, 2 wrong input, 3 there
-is nothing to approve or something else waits, 4 the cluster cannot be reached or does not let us.
+For a Stoker or an IgnitionSync that is a plan, for a GitDestination (`--kind GitDestination`) the deletions
+that the reverser holds. It writes the annotations that `kubectl annotate` would, bound to the plan:
+who it is says the API server, and the admission webhook checks both. Exit codes: 0 done, 2 wrong input,
+3 there is nothing to approve or something else waits, 4 the cluster cannot be reached or does not let us.
 """
 
 from __future__ import annotations
@@ -11,17 +12,25 @@ from typing import Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
-from stoker.cli.common import in_cluster
-from stoker.cli.common import options
-from stoker.cli.common.run import run, told
+from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
 from stoker.cli.common.output import show_lines, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue
+from stoker.fleet.resource_name import KINDS
+
+_DESTINATION = "GitDestination"
+_KIND = option(
+    "--kind",
+    section=in_cluster.SECTION,
+    type=click.Choice((*KINDS, _DESTINATION)),
+    help="What it is. [default: the Stoker or IgnitionSync of that name]",
+)
 
 
 @click.command("approve", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@applied((in_cluster.NAME, in_cluster.NAMESPACE, *in_cluster.REACHING, options.OUTPUT))
+@applied((in_cluster.NAME, in_cluster.NAMESPACE, _KIND, *in_cluster.CONNECTING, options.OUTPUT))
 @option(
     "--digest",
     section=in_cluster.SECTION,
@@ -53,6 +62,9 @@ def approve_command(
 
 async def _approve(place: in_cluster.Place, digest: str | None) -> str:
     from stoker.fleet.approve import approve  # noqa: PLC0415 - --help needs none of it
+    from stoker.fleet.approve_deletions import approve_deletions  # noqa: PLC0415
 
     async with place.client() as client:
+        if place.kind == _DESTINATION:
+            return await approve_deletions(client, place.named, digest)
         return await approve(client, place.named, digest)

@@ -12,12 +12,11 @@ from typing import Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
-from stoker.cli.common import in_cluster
-from stoker.cli.common import options
-from stoker.cli.common.run import run, told
+from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
 from stoker.cli.common.output import show_lines, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue
 
 _HELP = {"help_option_names": ["-h", "--help"]}

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from stoker.api.spec.status import ApprovalRequest
 from stoker.cli.common.in_cluster import Place
-from stoker.fleet import approve as approving
+from stoker.fleet import approve
 from stoker.fleet.approve import WaitingPlans
 
 
 async def read(place: Place) -> WaitingPlans:
     async with place.client() as client:
-        return await approving.read(client, place.named)
+        return await approve.read(client, place.named)
 
 
 def lines(waiting: WaitingPlans) -> Iterator[str]:
@@ -23,8 +23,11 @@ def lines(waiting: WaitingPlans) -> Iterator[str]:
             counts = _counts(plan.files_added, plan.files_modified, plan.files_deleted)
             yield f"{one.name}: {counts} ({plan.reason or 'waiting'}; plan {plan.digest})"
     request, named = waiting.request, waiting.named
+    for digest in sorted({one.pending_plan.digest for one in waiting.held if one.pending_plan is not None}):
+        yield _command(waiting, digest)
     if request is None:
-        yield f"{waiting.kind} {named} waits for nobody's approval"
+        if not waiting.held:
+            yield f"no plan of {waiting.kind} {named} waits for approval"
         return
     of = f"stage {request.stage} of " if request.stage else ""
     yield f"{of}commit {request.commit[:8]} ({request.ref}) is {request.state}" + _by(request)
@@ -33,10 +36,12 @@ def lines(waiting: WaitingPlans) -> Iterator[str]:
     if waiting.waits:
         counts = _counts(request.files_added, request.files_modified, request.files_deleted)
         yield f"together: {counts}; plan {request.digest}; lapses at {request.expires_at}"
-        yield (
-            f"to approve: stoker approve --namespace {named.namespace} --name {named.name} "
-            f"--digest {request.digest}"
-        )
+        yield _command(waiting, request.digest or "")
+
+
+def _command(waiting: WaitingPlans, digest: str) -> str:
+    named = waiting.named
+    return f"to approve: stoker approve --namespace {named.namespace} --name {named.name} --digest {digest}"
 
 
 def _counts(added: int | None, modified: int | None, deleted: int | None) -> str:

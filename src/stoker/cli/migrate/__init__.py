@@ -1,1 +1,1 @@
-"""From what another tool was told to resources of ours: each thing is taken over, or named as left behind."""
+"""`stoker migrate`: translates another tool's configuration, and names what it cannot translate."""

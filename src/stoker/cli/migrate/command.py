@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.common import in_cluster
-from stoker.cli.common.run import run, told
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue
 
 _FROM = "From"
@@ -75,15 +75,15 @@ def _made(
     rest: dict[str, Any],
 ) -> str:
     """The manifests, as a file."""
-    from stoker.cli.migrate import inputs as reading# noqa: PLC0415 - --help needs none of it
+    from stoker.cli.migrate import inputs  # noqa: PLC0415 - --help needs none of it
 
     if file is not None:
-        return reading.text_of(reading.from_file(file, namespace or "default", name))
+        return inputs.text_of(inputs.from_file(file, namespace or "default", name))
     given = in_cluster.Place(
         namespace, str(config_map or gateway_sync), None, rest["kubeconfig"], rest["cluster"]
     )
     where = given.settled()
-    made = run(reading.from_map(where, name) if config_map is not None else reading.from_kind(where))
+    made = run(inputs.from_map(where, name) if config_map is not None else inputs.from_kind(where))
     return made.text()
 
 

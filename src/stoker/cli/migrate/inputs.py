@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from stoker.api.manifests.yaml import load_documents
+from stoker.cli.common.in_cluster import Place
+from stoker.cli.common.manifest_files import content_of
 from stoker.cli.migrate.gateway_sync import from_gateway_sync
 from stoker.cli.migrate.git_sync import from_git_sync, is_git_sync
 from stoker.cli.migrate.result import Migrated
-from stoker.cli.common.in_cluster import Place
-from stoker.cli.common.manifest_files import content_of
 from stoker.domain.errors import InvalidValue
 from stoker.kube.client.resources import CONFIG_MAPS, Resource
 

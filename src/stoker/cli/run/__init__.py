@@ -1,1 +1,1 @@
-"""Verbs that run until they are told to stop: the roles of the product, each from its options."""
+"""Verbs that run a server process: controller, agent, webhook, reverser, fetcher."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.run.servers import server_options
+from stoker.cli.run.options import egress_options, enforce_egress, server_options
 from stoker.domain.errors import StokerError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folder before all places of the pod; for tests and demos.",
 )
+@egress_options
 @server_options
 def agent_command(
     health_address: str,
@@ -59,6 +60,8 @@ def agent_command(
     context: str | None,
     log_level: str,
     log_format: str,
+    egress_allow: tuple[str, ...],
+    egress_cluster_range: tuple[str, ...],
 ) -> None:
     """Keep the gateway of this pod at the commit that the controller names.
 
@@ -80,6 +83,7 @@ def agent_command(
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     tracing.begin("stoker-agent")
+    enforce_egress(egress_allow, egress_cluster_range, os.environ.get("POD_NAMESPACE", ""))
     places = Places(root.absolute())
     settings = Settings(
         config=load(kubeconfig, context, account=places.account),
@@ -96,12 +100,16 @@ def agent_command(
 def _shipper(address: str, facility: str, authority: str) -> Shipper | None:
     if not address:
         return None
-    from stoker.agent.audit import audit_export as exporting# noqa: PLC0415 - most agents send nothing
+    from stoker.agent.audit import audit_export  # noqa: PLC0415 - most agents send nothing
     from stoker.telemetry.logs import get_logger  # noqa: PLC0415
 
-    given = {exporting.ADDRESS: address, exporting.FACILITY: facility, exporting.AUTHORITY: authority}
+    given = {
+        audit_export.ADDRESS: address,
+        audit_export.FACILITY: facility,
+        audit_export.AUTHORITY: authority,
+    }
     try:
-        return exporting.shipper_for(given)
+        return audit_export.shipper_for(given)
     except StokerError as error:
         # The records stand in the log and in the file; a typo must not keep a gateway from its files.
         get_logger(__name__).error("audit.unavailable", error=error.message)

@@ -14,7 +14,9 @@ from stoker.domain.injection import environment_of
 def agent_environment(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """`NAME=VALUE` of `--agent-env`, refused here if agents could make nothing of it."""
     from stoker.agent.audit.audit_export import demand_usable  # noqa: PLC0415 - --help needs none of it
+    from stoker.cli.run.options import demand_usable_egress  # noqa: PLC0415
 
     environment = environment_of(given)
     demand_usable(dict(environment))
+    demand_usable_egress(dict(environment))
     return environment

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stoker.cli.run.dashboard import dashboard_options
-from stoker.cli.run.servers import server_options
+from stoker.cli.run.options import egress_options, enforce_egress, server_options
 
 
 @click.command("controller")
@@ -47,6 +47,11 @@ from stoker.cli.run.servers import server_options
 )
 @click.option("--watch-label-selector", default="", help="Labels that a resource must have to be worked on.")
 @click.option(
+    "--no-finalizers",
+    is_flag=True,
+    help="Put no finalizer on resources: for rights that are deleted together with a watched namespace.",
+)
+@click.option(
     "--workers",
     "--max-concurrent-reconciles",
     type=click.IntRange(1, 64),
@@ -81,6 +86,7 @@ from stoker.cli.run.servers import server_options
     help="File with what resources leave out; the chart's defaults.",
 )
 @click.option("--agent-image", default="", help="Image of agents, to tell which of them are outdated.")
+@click.option("--agent-image-repository", multiple=True, help="As for the webhook.")
 @click.option("--require-digest", is_flag=True, help="As for the webhook.")
 @click.option("--repo-size", default="2Gi", show_default=True, help="As for the webhook.")
 @click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs what agents are told.")
@@ -121,6 +127,7 @@ from stoker.cli.run.servers import server_options
     help="Take the finalizers off all resources that fit and end: what the chart does before an uninstall.",
 )
 @dashboard_options
+@egress_options
 @server_options
 def controller_command(
     kubeconfig: Path | None,
@@ -129,13 +136,15 @@ def controller_command(
     log_level: str,
     log_format: str,
     let_go: bool,
+    egress_allow: tuple[str, ...],
+    egress_cluster_range: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Keep gateways in step with git: find commits, tell agents, gather what they report.
 
     Several replicas may run; one of them works at a time, and each of them answers webhooks.
     """
-    from stoker.cli.run import controller_settings as controlling# noqa: PLC0415 - --help needs no HTTP stack
+    from stoker.cli.run import controller_settings  # noqa: PLC0415 - --help needs no HTTP stack
     from stoker.controller.manager import Operator  # noqa: PLC0415
     from stoker.kube.config.config import load  # noqa: PLC0415
     from stoker.kube.runtime.process import run  # noqa: PLC0415
@@ -144,10 +153,11 @@ def controller_command(
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     tracing.begin("stoker-controller")
+    enforce_egress(egress_allow, egress_cluster_range)
     config = load(kubeconfig, context)
-    settings = controlling.settings_of(config, lease_namespace or config.namespace, options)
+    settings = controller_settings.settings_of(config, lease_namespace or config.namespace, options)
     if let_go:
-        run(lambda: controlling.let_go(settings))
+        run(lambda: controller_settings.let_go(settings))
         return
-    seams = controlling.seams_of(settings, options)
+    seams = controller_settings.seams_of(settings, options)
     run(lambda: Operator(settings, seams).run())

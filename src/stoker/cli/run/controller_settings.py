@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from stoker.cli.common import option_types
 from stoker.cli.run.agent_variables import agent_environment
-from stoker.cli.run.receiver import Calls, receiver_for
 from stoker.cli.run.dashboard import dashboard_parts
+from stoker.cli.run.receiver import Calls, receiver_for
 from stoker.cli.run.webhook import defaults_in, secret_key_in
-from stoker.cli.common import option_types as values
-from stoker.controller.manager import Seams, Settings
-from stoker.controller.finalizer.uninstall import LettingGo
-from stoker.controller.owned.fetcher_deployments import FetcherDeployments
-from stoker.controller.owned.stale_sidecars import SidecarOf
-from stoker.controller.owned.shared_volume import Fetcher
 from stoker.controller.cache.informers import Observed
+from stoker.controller.finalizer.uninstall import LettingGo
+from stoker.controller.manager import Seams, Settings
+from stoker.controller.owned.fetcher_deployments import FetcherDeployments
+from stoker.controller.owned.shared_volume import Fetcher
+from stoker.controller.owned.stale_sidecars import SidecarOf
 from stoker.controller.status.status import Listener
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
@@ -29,7 +29,7 @@ from stoker.webhooks.receiver.receiver import Settings as ReceiverSettings
 
 
 def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:
-    shard = values.shard(options["shard"])
+    shard = option_types.shard(options["shard"])
     if shard.count > 1 and not options["leader_elect"]:
         raise Misconfigured(
             f"--shard {shard} needs --leader-elect: by their Leases shards know of each other"
@@ -41,13 +41,14 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         shard=shard,
         health_address=options["health_probe_bind_address"],
         metrics_address=options["metrics_bind_address"],
-        namespaces=values.listed(options["watch_namespaces"]),
+        namespaces=option_types.listed(options["watch_namespaces"]),
         labels=options["watch_label_selector"],
+        finalizers=not options["no_finalizers"],
         workers=options["workers"],
         git_timeout=options["git_timeout"],
         require_known_hosts=options["require_known_hosts"],
         cluster_name=options["cluster_name"],
-        github_app_namespaces=values.listed(",".join(options["github_app_namespace"])),
+        github_app_namespaces=option_types.listed(",".join(options["github_app_namespace"])),
         defaults=defaults_in(options["defaults"]),
         forget_after=options["forget_reports_after"],
         shared_volumes=options["shared_volumes"],
@@ -104,6 +105,7 @@ def _installation(settings: Settings, options: Mapping[str, Any]) -> Installatio
         settings.metadata_key,
         settings.shared_volumes,
         agent_environment(options["agent_env"]),
+        tuple(options["agent_image_repository"]),
     )
 
 

@@ -51,8 +51,8 @@ def dashboard_parts(
 
     if parse_address(options["dashboard_bind_address"]) is None:
         return lambda client, clock, metrics: ()
-    from stoker.kube.runtime.process import Part  # noqa: PLC0415
     from stoker.dashboard.cluster.server import Wanted, keep_serving  # noqa: PLC0415
+    from stoker.kube.runtime.process import Part  # noqa: PLC0415
 
     wanted = Wanted(
         options["dashboard_bind_address"],

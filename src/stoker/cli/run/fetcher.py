@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stoker.cli.run.servers import server_options
+from stoker.cli.run.options import egress_options, enforce_egress, server_options
 
 
 @click.command("fetcher")
@@ -19,6 +19,7 @@ from stoker.cli.run.servers import server_options
     show_default=True,
     help="Folder before all places of the pod; for tests and demos.",
 )
+@egress_options
 @server_options
 def fetcher_command(
     health_address: str,
@@ -28,6 +29,8 @@ def fetcher_command(
     context: str | None,
     log_level: str,
     log_format: str,
+    egress_allow: tuple[str, ...],
+    egress_cluster_range: tuple[str, ...],
 ) -> None:
     """Fill the volume at /repo with all that the repository of a resource holds.
 
@@ -36,13 +39,14 @@ def fetcher_command(
     """
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
-    from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
     from stoker.agent.fetcher import Fetching, Settings  # noqa: PLC0415
+    from stoker.agent.identity import AgentIdentity, Places  # noqa: PLC0415
     from stoker.kube.config.config import load  # noqa: PLC0415
     from stoker.kube.runtime.process import run  # noqa: PLC0415
     from stoker.telemetry.logs import configure  # noqa: PLC0415
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
+    enforce_egress(egress_allow, egress_cluster_range, os.environ.get("POD_NAMESPACE", ""))
     os.umask(0o022)  # gateways run under other users, and all of them read the volume
     places = Places(root.absolute())
     settings = Settings(

@@ -13,24 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.receiver_index import Routes
 from stoker.controller.cache.informers import Observed, listen
 from stoker.controller.cache.secrets import SecretReader
+from stoker.controller.receiver_index import Routes
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.intent import Identity, ResourceIntent
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.refs import GitRef
 from stoker.domain.secrets import Secret
+from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.files import CertificateFiles
 from stoker.kube.client.client import Client
 from stoker.kube.config.files import read_bounded
-from stoker.http_server.tls.files import CertificateFiles
-from stoker.http_server.tls.context import Presented
 from stoker.telemetry.metrics import Metrics
 from stoker.webhooks.receiver.annotate import Annotator
 from stoker.webhooks.receiver.caller_auth import Keys
-from stoker.webhooks.receiver.keyring import Keyring
 from stoker.webhooks.receiver.index import Index, known_of
+from stoker.webhooks.receiver.keyring import Keyring
 from stoker.webhooks.receiver.receiver import Receiver, Settings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stoker.cli.run.dashboard import dashboard_options
-from stoker.cli.run.servers import server_options
+from stoker.cli.run.options import egress_options, enforce_egress, server_options
 from stoker.cli.run.reverser_authors import author_options, author_seams
 
 
@@ -42,9 +42,9 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
     type=click.BOOL,
     is_flag=False,
     flag_value="true",
-    default=True,
+    default=False,
     show_default=True,
-    help="Whether Secrets are written at all.",
+    help="Whether Secrets are read and written at all; each destination says how.",
 )
 @click.option(
     "--max-kinds",
@@ -95,13 +95,6 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
     "--batch-max-wait", default="20s", show_default=True, help="The same for how long a change waits; 0: not."
 )
 @click.option(
-    "--delete-cap",
-    type=click.IntRange(1, 1_000_000),
-    default=500,
-    show_default=True,
-    help="Files of one destination that are deleted at once.",
-)
-@click.option(
     "--max-workers",
     type=click.IntRange(1, 1000),
     default=24,
@@ -129,11 +122,6 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
     help="Folder for mirrors; it is a cache.",
 )
 @click.option(
-    "--restrict-cross-namespace",
-    is_flag=True,
-    help="Refuse references to destinations and repositories of other namespaces.",
-)
-@click.option(
     "--require-known-hosts", is_flag=True, help="Refuse ssh repositories that come without known_hosts."
 )
 @click.option("--identity", default="", help="Name of this replica. Default: the name of the host.")
@@ -150,6 +138,7 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
     default="",
     help="Namespace of the controller that its emergency stop is for. Default: the reverser's own.",
 )
+@egress_options
 @server_options
 @author_options
 def reverser_command(
@@ -158,6 +147,8 @@ def reverser_command(
     namespace: str | None,
     log_level: str,
     log_format: str,
+    egress_allow: tuple[str, ...],
+    egress_cluster_range: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Write selected objects of the cluster to git, with who changed them and when.
@@ -173,6 +164,7 @@ def reverser_command(
 
     configure(level=log_level, log_format=log_format)  # type: ignore[arg-type]  # click has checked it
     tracing.begin("gitops-reverser")
+    enforce_egress(egress_allow, egress_cluster_range)
     config = load(kubeconfig, context)
     home = namespace or config.namespace
     settings = settings_of(config, home, options)

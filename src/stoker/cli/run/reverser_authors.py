@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.cli.common import option_types as values
+from stoker.cli.common import option_types
 from stoker.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def author_seams(options: Mapping[str, Any], home: str) -> Seams:
         authors=witnesses.authors,
         parts=witnesses.parts,
         selected=witnesses.selected,
-        author_patience=values.seconds("--author-patience", options["author_patience"]),
+        author_patience=option_types.seconds("--author-patience", options["author_patience"]),
     )
 
 
@@ -133,10 +133,10 @@ class _Witnesses:
 
 
 def _settings(options: Mapping[str, Any], home: str) -> Settings:
-    from stoker.reverser.authors.process import Settings  # noqa: PLC0415
-    from stoker.http_server.tls.setup import SelfMade  # noqa: PLC0415
-    from stoker.http_server.tls.rotation import Terms  # noqa: PLC0415
     from stoker.http_server.tls.ca_bundle import VALIDATING, Target  # noqa: PLC0415
+    from stoker.http_server.tls.rotation import Terms  # noqa: PLC0415
+    from stoker.http_server.tls.setup import SelfMade  # noqa: PLC0415
+    from stoker.reverser.authors.process import Settings  # noqa: PLC0415
 
     configuration, service = options["webhook_configuration"], options["webhook_service"]
     if not configuration:
@@ -163,4 +163,6 @@ def _settings(options: Mapping[str, Any], home: str) -> Settings:
 
 def _names(text: str, home: str) -> tuple[str, ...]:
     """A Service of our own namespace is written without it."""
-    return tuple(each if "." in each or ":" in each else f"{each}.{home}.svc" for each in values.listed(text))
+    return tuple(
+        each if "." in each or ":" in each else f"{each}.{home}.svc" for each in option_types.listed(text)
+    )

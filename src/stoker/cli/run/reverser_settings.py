@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stoker.cli.common import option_types
 from stoker.cli.run.dashboard import dashboard_parts
-from stoker.cli.common import option_types as values
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.quantities import parse_quantity
-from stoker.kube.config.config import ClusterConfig
 from stoker.kube.client.token_bucket import Rate
+from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.process import Part
-from stoker.reverser.writer.batch import Limits
 from stoker.reverser.process import Seams, Settings, Started
 from stoker.reverser.selection.preset import excluded_with
+from stoker.reverser.writer.batch import Limits
 
 
 def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> Settings:
@@ -23,7 +23,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
     if duration != int(duration):
         raise Misconfigured("--lease-duration must be whole seconds")
     try:
-        excluded = excluded_with(values.listed(",".join(options["exclude"])))
+        excluded = excluded_with(option_types.listed(",".join(options["exclude"])))
     except InvalidValue as error:
         raise Misconfigured(f"--exclude: {error.message}") from None
     return Settings(
@@ -31,7 +31,7 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         namespace=home,
         # A volume belongs to the node, whoever may write into it: what must be ours lies inside.
         work_dir=options["work_dir"] / "reverser",
-        namespaces=values.listed(options["watch_namespaces"]),
+        namespaces=option_types.listed(options["watch_namespaces"]),
         identity=options["identity"],
         excluded=excluded,
         watch_all=options["watch_all"],
@@ -40,7 +40,6 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         rate=Rate(options["qps"], options["burst"]),
         discovery_refresh=_seconds(options, "discovery_refresh"),
         branch_refresh=_seconds(options, "branch_refresh"),
-        delete_cap=options["delete_cap"],
         max_workers=options["max_workers"],
         max_workers_per_repo=options["max_workers_per_repo"],
         lease_seconds=int(duration),
@@ -50,7 +49,6 @@ def settings_of(config: ClusterConfig, home: str, options: Mapping[str, Any]) ->
         metrics_prefix=options["metrics_prefix"],
         include_secrets=options["include_secrets"],
         ingest=options["enable_watch_ingestion"],
-        restrict_namespaces=options["restrict_cross_namespace"],
         require_known_hosts=options["require_known_hosts"],
         limits=Limits(options["batch_max_files"], _bytes(options, "batch_max_bytes"), _wait(options)),
     )
@@ -68,7 +66,7 @@ def with_dashboard(seams: Seams, settings: Settings, options: Mapping[str, Any])
 
 
 def _seconds(options: Mapping[str, Any], name: str) -> float:
-    seconds = values.seconds(f"--{name.replace('_', '-')}", options[name])
+    seconds = option_types.seconds(f"--{name.replace('_', '-')}", options[name])
     if seconds <= 0:
         raise Misconfigured(f"--{name.replace('_', '-')} must be more than nothing")
     return seconds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.run.servers import server_options
+from stoker.cli.run.options import server_options
 from stoker.domain.errors import Misconfigured
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
 @click.option("--conversion-crd", multiple=True, help="The same for one CRD by name.")
 @click.option("--namespace", default="", help="Where the webhook runs. Default: that of its account.")
 @click.option("--agent-image", default="", help="Image of agents. Default: the one that the webhook runs.")
+@click.option(
+    "--agent-image-repository",
+    multiple=True,
+    help="Further repository of agent images that is allowed; all below it if it ends with /.",
+)
 @click.option("--require-digest", is_flag=True, help="Refuse agents whose image is not pinned by a digest.")
 @click.option("--repo-size", default="2Gi", show_default=True, help="Limit of an agent's clones; 0 for none.")
 @click.option(
@@ -93,6 +98,7 @@ def webhook_command(
     conversion_crd: tuple[str, ...],
     namespace: str,
     agent_image: str,
+    agent_image_repository: tuple[str, ...],
     require_digest: bool,
     repo_size: str,
     shared_volumes: bool,
@@ -141,6 +147,7 @@ def webhook_command(
         metrics_address=metrics_bind_address,
         agent_image=agent_image,
         pod=os.environ.get("POD_NAME", ""),
+        image_repositories=agent_image_repository,
         require_digest=require_digest,
         repo_size="" if repo_size == "0" else repo_size,
         metadata_key=secret_key_in(metadata_key),
@@ -172,9 +179,9 @@ def _self_made(
     validating: tuple[str, ...],
     crds: tuple[str, ...],
 ) -> SelfMade:
-    from stoker.kube.client.resources import CRDS  # noqa: PLC0415
-    from stoker.http_server.tls.setup import SelfMade  # noqa: PLC0415
     from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING, Target  # noqa: PLC0415
+    from stoker.http_server.tls.setup import SelfMade  # noqa: PLC0415
+    from stoker.kube.client.resources import CRDS  # noqa: PLC0415
 
     served = (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local") if service else ()
     if not served and not names:
@@ -213,9 +220,9 @@ def secret_key_in(text: str) -> SecretKey | None:
 
 
 def defaults_in(path: Path | None) -> IgnitionSyncBaseSpec:
+    from stoker.api.manifests.yaml import load_documents  # noqa: PLC0415
     from stoker.api.to_intent import NO_DEFAULTS  # noqa: PLC0415
     from stoker.api.to_intent.inheritance import installation_defaults  # noqa: PLC0415
-    from stoker.api.manifests.yaml import load_documents  # noqa: PLC0415
     from stoker.kube.config.files import read_bounded  # noqa: PLC0415
 
     if path is None:

@@ -1,1 +1,1 @@
-"""Verbs about a folder and its gateway on this machine: options or manifests become an order that is kept."""
+"""Verbs for a folder and its gateway on this machine: sync, plan, verify, rollback, dev."""

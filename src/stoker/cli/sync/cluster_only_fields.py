@@ -44,7 +44,7 @@ WITHOUT_EFFECT = (
     Field("snapshots.storage.pvc.claimName", (), "snapshots lie in .sync-state of the data folder"),
     Field("storage"),
     Field("webhook.allowedNamespaces"),
-    Field("webhook.allowedRefs", (["*"],), "a request only makes it look, whatever ref it names"),
+    Field("webhook.allowedRefs", ([],), "a request only makes it look, whatever ref it names"),
 )
 
 OF_THE_PROFILE = (

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.common import options
-from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, WHAT, Given
-from stoker.cli.common.run import told
 from stoker.cli.common.help_sections import SentenceCommand, applied, option
+from stoker.cli.common.options import API_KEY, GATEWAY_SECTION, WHAT, Given
 from stoker.cli.common.output import complain, show_lines, show_object
+from stoker.cli.common.run import told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import Mapping, WhenMissing
 from stoker.domain.paths import RelPath
@@ -29,8 +29,8 @@ from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 
 if TYPE_CHECKING:
-    from stoker.agent.sync.sync_report import SyncReport
     from stoker.agent.loop.loop import Watcher
+    from stoker.agent.sync.sync_report import SyncReport
     from stoker.cli.sync.sync_request import Order
     from stoker.fs.watch.folder import FolderNotices
 
@@ -135,12 +135,13 @@ def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[Map
 
 async def _watch(order: Order, root: Path, below: RelPath, output: str) -> None:
     from stoker.agent.loop.loop import Assignment, Watcher  # noqa: PLC0415 - --help needs none of it
-    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import Kept, writing  # noqa: PLC0415
     from stoker.domain.intent.policies import Drift, DriftMode  # noqa: PLC0415
     from stoker.fs.folder_source import FolderSource  # noqa: PLC0415
     from stoker.fs.watch.folder import FolderNotices  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
+    claim = writing(order, "stoker dev watch")
     async with Kept(order, reader=FolderSource(root, below=below)) as kept:
 
         async def assign() -> Assignment:
@@ -160,6 +161,7 @@ async def _watch(order: Order, root: Path, below: RelPath, output: str) -> None:
             noticing.cancel()
             await asyncio.gather(noticing, return_exceptions=True)
             notices.close()
+            claim.release()
 
 
 async def _nudge(notices: FolderNotices, watcher: Watcher) -> None:

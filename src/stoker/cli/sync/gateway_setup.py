@@ -1,20 +1,17 @@
-"""The gateway of an order, opened: who looks after it around each pass is `stoker.ignition.sync.gateway_hook`."""
+"""Opens the gateway that a sync was asked for; `stoker.ignition.sync.gateway_hook` acts around each sync."""
 
 from __future__ import annotations
 
 from stoker.cli.sync.sync_request import Order
-from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy
+from stoker.domain.intent.policies import IgnitionPolicy
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
-from stoker.ignition.client.gateway import Gateway
 from stoker.ignition.client.api_key import KeyReader
+from stoker.ignition.client.gateway import Gateway
+from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
 from stoker.ignition.sync.scan_and_lock import Answered
-
-# Flags name a gateway and say nothing about the people who look at it.
-NOBODY_DISTURBED = IgnitionPolicy(perspective_sessions=PerspectivePolicy.NONE)
 
 
 def attendant_for(order: Order, answered: Answered | None = None) -> Attending | None:
@@ -35,7 +32,7 @@ def attendant_for(order: Order, answered: Answered | None = None) -> Attending |
         data_dir=data_dir,
         state_dir=data_dir / STATE,
         order=access.scan_order,
-        policy=order.ignition or NOBODY_DISTURBED,
+        policy=order.ignition or IgnitionPolicy(),
     )
     return Attending(gateway, options, answered=answered)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync import credentials as logins
+from stoker.agent.sync import credentials
 from stoker.cli.sync.sync_request import Order
 
 if TYPE_CHECKING:
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from stoker.git.signature.policy import KeysReader
 
 
-def access_reader(order: Order) -> AccessReader:
-    """Reads the files of the order's login whenever git is to be let in."""
-    return logins.access_reader(
+def access_reader(order: Order, *, pushes: bool = False) -> AccessReader:
+    """Reads the files of the order's login whenever git is to be let in; `pushes`: also to write."""
+    return credentials.access_reader(
         order.job.source,
         order.secrets,
         username=order.username,
         require_known_hosts=order.require_known_hosts,
+        pushes=pushes,
     )
 
 
 def keys_reader(order: Order) -> KeysReader:
     """Reads the keys whose signatures count, at each use."""
-    return logins.keys_reader(order.job.source, order.secrets)
+    return credentials.keys_reader(order.job.source, order.secrets)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stoker.agent.sync.jobs import SyncJob
-from stoker.cli.common import option_types as values
+from stoker.cli.common import option_types
 from stoker.cli.common.options import Given
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind
@@ -35,8 +35,8 @@ def cache_dir_of(given: Given) -> Path:
 
 def mappings_of(given: Given) -> tuple[Mapping, ...]:
     return (
-        *(values.mapping("--map", text, MappingKind.DIR) for text in given.folders),
-        *(values.mapping("--map-file", text, MappingKind.FILE) for text in given.singles),
+        *(option_types.mapping("--map", text, MappingKind.DIR) for text in given.folders),
+        *(option_types.mapping("--map-file", text, MappingKind.FILE) for text in given.singles),
     )
 
 
@@ -45,7 +45,7 @@ def files_from(given: Given, before: FilesIntent) -> FilesIntent:
     patterns = tuple(dict.fromkeys((*before.excludes.patterns, *given.excludes)))
     return before._replace(
         excludes=Excludes(patterns, before.excludes.mandatory),
-        deletion=values.deletion(given.deletion_budget, given.orphans, before.deletion),
+        deletion=option_types.deletion(given.deletion_budget, given.orphans, before.deletion),
     )
 
 
@@ -58,12 +58,12 @@ def job_from(given: Given, source: Source, files: FilesIntent, known: TemplateVa
     return SyncJob(
         source=source,
         files=files_from(given, files),
-        values=known._replace(vars={**known.vars, **values.variables(given.variables)}),
+        values=known._replace(vars={**known.vars, **option_types.variables(given.variables)}),
         data_dir=data_dir_of(given),
         cache_dir=cache_dir_of(given),
         hooks=tuple(_folder("--hooks-dir", place) for place in given.hooks_dirs),
-        owner=values.owner(given.owner) if given.owner is not None else None,
-        umask=values.umask(given.umask) if given.umask is not None else 0,
+        owner=option_types.owner(given.owner) if given.owner is not None else None,
+        umask=option_types.umask(given.umask) if given.umask is not None else 0,
     )
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
-from stoker.cli.common import in_cluster
-from stoker.cli.common import options
-from stoker.cli.common.options import WHAT, Given
-from stoker.cli.common.run import run, told
+from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.options import WHAT, Given
 from stoker.cli.common.output import show_lines, show_notices, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -69,8 +68,8 @@ def _waiting(given: Given, place: in_cluster.Place, *, with_diff: bool, tell: bo
 
 
 def _plan(given: Given, *, with_diff: bool, tell: bool, output: str) -> int:
-    from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
     from stoker.cli.sync.sync import show_report  # noqa: PLC0415
+    from stoker.cli.sync.sync_request import order_from  # noqa: PLC0415 - --help needs none of it
 
     order = order_from(given)
     show_notices("plan", order.notices)

@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from stoker.api.kinds.ignitionsync import IgnitionSyncBase
+from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.manifests.files import read_manifests
 from stoker.api.to_intent import (
     MODELS,
     PodFacts,
@@ -23,17 +27,13 @@ from stoker.api.to_intent import (
 from stoker.api.to_intent.inheritance import written
 from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, Key
 from stoker.api.to_intent.tree_merge import Tree
-from stoker.api.kinds.ignitionsync import IgnitionSyncBase
-from stoker.api.kinds.resource import Resource
-from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.manifests.files import read_manifests
-from stoker.cli.common import option_types as values
+from stoker.cli.common import option_types
 from stoker.cli.common.manifest_files import at_home, content_of
 from stoker.cli.common.options import STDIN, Given
-from stoker.cli.sync.job import data_dir_of, job_from
-from stoker.cli.sync.sync_request import Order
-from stoker.cli.sync.secret_files import SecretFiles
 from stoker.cli.sync.cluster_only_fields import refuse_gates, without_effect
+from stoker.cli.sync.job import data_dir_of, job_from
+from stoker.cli.sync.secret_files import SecretFiles
+from stoker.cli.sync.sync_request import Order
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import Receiver
 from stoker.domain.intent.intent import Notice
@@ -82,8 +82,9 @@ def order_from_resource(given: Given) -> Order:
         polling=whole.polling,
         webhook_keys=_webhook_keys(whole.receiver),
         webhook_port=whole.receiver.port,
-        host="127.0.0.1" if intent.policies.access.port else "",
-        access=intent.policies.access if intent.policies.access.port else None,
+        host="127.0.0.1" if intent.policies.access.asks_gateway else "",
+        access=intent.policies.access if intent.policies.access.asks_gateway else None,
+        files_only="spec.gateway.filesOnly" if intent.policies.access.files_only else "",
         ignition=intent.policies.ignition,
         # Where claims are mounted only a cluster knows.
         snapshots=replace(intent.policies.snapshots, claim_name=""),
@@ -130,7 +131,7 @@ def _title(name: str) -> str:
 def _annotations(given: Given) -> dict[str, str]:
     """With the prefix that a pod's would have; a bare key is one of ours."""
     found: dict[str, str] = {}
-    for name, value in values.pairs("--annotation", given.annotations).items():
+    for name, value in option_types.pairs("--annotation", given.annotations).items():
         found[name if "/" in name else PREFIX + name] = value
     if given.gateway_name:
         found[PREFIX + Key.GATEWAY_NAME] = given.gateway_name
@@ -176,7 +177,7 @@ def _pod(given: Given, main: Resource, found: Found, annotations: dict[str, str]
     return PodFacts(
         name=given.gateway_name or main.metadata.name,
         namespace=main.metadata.namespace,
-        labels=values.pairs("--label", given.labels),
+        labels=option_types.pairs("--label", given.labels),
         annotations=annotations,
     )
 

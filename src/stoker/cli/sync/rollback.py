@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
-from stoker.cli.common import in_cluster
-from stoker.cli.common import options
-from stoker.cli.common.options import WHAT, Given
-from stoker.cli.common.run import run, told
+from stoker.cli.common import in_cluster, options
 from stoker.cli.common.help_sections import SentenceCommand, applied, option, set_by_hand
+from stoker.cli.common.options import WHAT, Given
 from stoker.cli.common.output import show_lines, show_notices, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stoker.agent.sync.sync_report import SyncReport
-    from stoker.cli.sync.sync_setup import Kept
     from stoker.cli.sync.sync_request import Order
+    from stoker.cli.sync.sync_setup import Kept
     from stoker.snapshots.types import Snapshot
 
 

@@ -1,24 +1,26 @@
 """`stoker sync`: bring a data folder to what a ref of a repository says, once or for ever.
 
 Exit codes: 0 done, 1 done in part, 2 wrong input, 3 held back by a guard, 4 the
-source cannot be reached, 5 files in place and not verified by the gateway. The report
+source or the gateway cannot be reached or refuses the login, and nothing was written, 5
+files in place and not verified by the gateway. The report
 goes to standard output, errors to standard error; with `--output json` both are one
 JSON object on standard output.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exit_codes import BY_RESULT
 from stoker.cli.common import options
-from stoker.cli.common.options import WHAT, Given
-from stoker.cli.common.run import run, told
 from stoker.cli.common.help_sections import SentenceCommand, applied, many, option, set_by_hand
+from stoker.cli.common.options import WHAT, Given
 from stoker.cli.common.output import complain, show_lines, show_notices, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import BY_RESULT
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 
@@ -179,26 +181,29 @@ def sync_once(given: Given, *, dry_run: bool, output: str) -> int:
     if order.dry_run and not dry_run:
         complain(f"stoker sync: warning: gateway {order.gateway} is set to dryRun: nothing is written")
     report = run(_pass(order, walk=not given.trust_ledger, dry_run=dry_run or order.dry_run))
-    return show_report(report, output)
+    return show_report(report, output, files_only=order.files_only)
 
 
 async def _pass(order: Order, *, walk: bool, dry_run: bool) -> SyncReport:
     from stoker.cli.common.progress import ProgressBar  # noqa: PLC0415
-    from stoker.cli.sync.sync_setup import Kept  # noqa: PLC0415
+    from stoker.cli.sync.sync_setup import Kept, writing  # noqa: PLC0415
 
-    with ProgressBar() as bar:
+    with ProgressBar() as bar, nullcontext() if dry_run else writing(order, "stoker sync"):
         async with Kept(order, progress=bar) as kept:
             report = await kept.sync(walk=walk, dry_run=dry_run)
     kept.show_warnings("sync")
     return report
 
 
-def show_report(report: SyncReport, output: str, where: str = "") -> int:
-    """The report, and the exit code that sums it up; `where` the folder is now, if not at its ref."""
+def show_report(report: SyncReport, output: str, where: str = "", files_only: str = "") -> int:
+    """The report, and the exit code that sums it up.
+
+    `where` the folder is now, if not at its ref; `files_only` is why the gateway was not asked.
+    """
     if output == "json":
         show_object(report.as_json())
     else:
-        show_lines(report.lines(where))
+        show_lines(report.lines(where, files_only))
         if report.stalled is not None:
             show_lines([f"would stall: {report.stalled.reason}: {report.stalled.message}"])
         if report.waits is not None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.sync.jobs import SyncJob
-from stoker.cli.common import option_types as values
+from stoker.cli.common import option_types
 from stoker.cli.common.options import API_KEY, Given
 from stoker.cli.sync.job import job_from, mappings_of
 from stoker.cli.sync.secret_files import SecretFiles
@@ -59,8 +59,10 @@ class Order(NamedTuple):
     host: str = ""
     """Where the gateway answers; with nothing, files are all that is cared for."""
     access: GatewayAccess | None = None
+    files_only: str = ""
+    """The flag or field by which the gateway is not asked; empty where it is, or where none is configured."""
     ignition: IgnitionPolicy | None = None
-    """How the gateway is to be treated; None: nobody said so, and nobody is disturbed."""
+    """How the gateway is to be treated; None: as the defaults say."""
     snapshots: Snapshots | None = None
     """The copies before each sync; None: nobody asked for any."""
     auto_rollback: tuple[RollbackTrigger, ...] = ()
@@ -73,6 +75,8 @@ class Order(NamedTuple):
     validation: Validation | None = None
     """Who is asked before a change; None: nobody."""
     approved_plans: tuple[str, ...] = ()
+    approval_must_match: bool = False
+    """The plan was approved by flag, for this run alone: it is an error if there is another plan."""
     paused: bool = False
     dry_run: bool = False
     notices: tuple[Notice, ...] = ()
@@ -156,7 +160,7 @@ def _with_login(given: Given, order: Order) -> Order:
     source = source._replace(
         auth=auth,
         ca=ca or source.ca,
-        proxy=values.proxy(given.proxy) if given.proxy is not None else source.proxy,
+        proxy=option_types.proxy(given.proxy) if given.proxy is not None else source.proxy,
     )
     return order._replace(
         job=order.job._replace(source=source),
@@ -183,8 +187,13 @@ def _with_trust(given: Given, order: Order) -> Order:
     if policy.mode is not SignatureMode.NONE and not (policy.allowed_signers or policy.gpg_keys):
         raise InvalidValue("--verify-signatures needs --allowed-signers-file or --gpg-keys-file")
     source = source._replace(signatures=policy, allow_rewrite=source.allow_rewrite and not given.no_rewrite)
-    plans = (values.digest(given.approve_plan),) if given.approve_plan else order.approved_plans
-    return order._replace(job=order.job._replace(source=source), secrets=secrets, approved_plans=plans)
+    plans = (option_types.digest(given.approve_plan),) if given.approve_plan else order.approved_plans
+    return order._replace(
+        job=order.job._replace(source=source),
+        secrets=secrets,
+        approved_plans=plans,
+        approval_must_match=bool(given.approve_plan),
+    )
 
 
 def _with_gateway(given: Given, order: Order) -> Order:
@@ -195,10 +204,8 @@ def _with_gateway(given: Given, order: Order) -> Order:
         key = SecretKey(API_KEY, "")
         secrets = secrets.holding(key, value)
     order = order._replace(secrets=secrets)
-    if given.no_gateway:
-        if given.gateway is not None:
-            raise InvalidValue("--gateway and --no-gateway contradict each other")
-        return order._replace(host="", access=None)
+    if given.files_only:
+        return order._replace(host="", access=None, files_only="--files-only")
     if given.gateway is None and order.access is None:
         extras = {
             "--api-key-file": key,
@@ -264,5 +271,5 @@ def _require_secrets(order: Order) -> None:
             order.secrets.api_key(order.access.api_key)
     except Misconfigured as error:
         raise Misconfigured(
-            f"{error.message}; --no-gateway leaves the gateway alone", reason=error.reason
+            f"{error.message}; --files-only writes files without asking the gateway", reason=error.reason
         ) from None

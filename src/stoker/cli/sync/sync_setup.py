@@ -12,29 +12,31 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.gates.maintenance_window import waiting_for_window
-from stoker.agent.sync.jobs import Wish
+from stoker.agent.loop.folder_and_gateway_sync import Tended
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.gateway_ref import Gateway
+from stoker.agent.sync.jobs import Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Result
-from stoker.agent.loop.folder_and_gateway_sync import Tended
 from stoker.cli.common.output import complain
 from stoker.cli.sync.git_credentials import access_reader, keys_reader
 from stoker.cli.sync.sync_request import Order
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
+from stoker.engine.layout.protected_paths import STATE
 
 if TYPE_CHECKING:
-    from stoker.agent.audit.audit_log import Audit
     from stoker.agent.audit.audit_export import Export
+    from stoker.agent.audit.audit_log import Audit
+    from stoker.agent.rollback.rollback import Undoing
     from stoker.agent.sync.hooks import Noise, PassHook
     from stoker.agent.sync.sync_report import SyncReport
-    from stoker.agent.rollback.rollback import Undoing
     from stoker.domain.refs import CommitId
     from stoker.engine.plan.drift import Drift
     from stoker.engine.plan.ledger import Ledger
     from stoker.engine.source_protocol import SourceReader
+    from stoker.fs.writer import WriterClaim
     from stoker.ignition.sync.gateway_hook import Attending, GatewayOutcome
     from stoker.snapshots.types import Snapshot
     from stoker.telemetry.log_shipper import Shipper
@@ -84,6 +86,7 @@ class Kept:
                 dry_run=dry_run or self.order.dry_run,
                 diff=diff,
                 approved=frozenset(self.order.approved_plans),
+                approval_must_match=self.order.approval_must_match,
                 commit=back,
                 released=frozenset(self.order.released_commits),
                 goes_back=back is not None,
@@ -94,7 +97,15 @@ class Kept:
 
     async def go_to(self, commit: CommitId) -> SyncReport:
         """Be at a commit because somebody asked for it, whatever the ref says."""
-        return await self._sync(Wish(commit=commit, goes_back=True), dry_run=False)
+        return await self._sync(
+            Wish(
+                approved=frozenset(self.order.approved_plans),
+                approval_must_match=self.order.approval_must_match,
+                commit=commit,
+                goes_back=True,
+            ),
+            dry_run=False,
+        )
 
     async def go_back(self, snapshot_id: str, by: str = "") -> SyncReport:
         """Be at a snapshot because somebody asked for it."""
@@ -102,7 +113,8 @@ class Kept:
             raise StokerError("nobody can go back to a snapshot here")
         job, trigger = self._tended.keeper.job, self._trigger()
         try:
-            _, report = await self.undoing.stay(job, snapshot_id, snapshot_id, by)
+            approved = self.order.approved_plans
+            _, report = await self.undoing.stay(job, snapshot_id, snapshot_id, by, approved)
         except StokerError as error:
             self._audited.failed(error, trigger, ref=str(job.source.ref))
             raise
@@ -190,6 +202,13 @@ class Kept:
         await self.aclose()
 
 
+def writing(order: Order, command: str) -> WriterClaim:
+    """The claim of this process on the data folder; raises where another process holds it."""
+    from stoker.fs.writer import WriterClaim  # noqa: PLC0415 - a plan writes nothing
+
+    return WriterClaim.taken(order.job.data_dir, command, str(order.job.source.ref))
+
+
 def ways_back(order: Order, clock: Clock | None = None) -> Undoing | None:
     """Who knows the snapshots of a folder and lets go of them; its gateway is not asked anything."""
     return _undoing(order._replace(goes_back=True), None, None, clock if clock is not None else SystemClock())
@@ -235,12 +254,22 @@ def _hooks(
 ) -> tuple[PassHook, ...]:
     """Around each change: what a resource asks for, then the gateway."""
     copying = undoing.hooks if undoing is not None else ()
-    mine = copying if attendant is None else (*copying, attendant)
+    mine = (*copying, *_at_gateway(order, attendant))
     if order.validation is None:
         return mine
     from stoker.agent.gates.setup import gates_for  # noqa: PLC0415 - flags alone ask for none
 
     return (*gates_for(order.validation, order.job.data_dir, _named(order), clock), *mine)
+
+
+def _at_gateway(order: Order, attendant: Attending | None) -> tuple[PassHook, ...]:
+    if attendant is not None:
+        return (attendant,)
+    if not order.files_only:
+        return ()
+    from stoker.ignition.sync.files_only import FilesOnly  # noqa: PLC0415 - few sites ask for it
+
+    return (FilesOnly(order.job.data_dir / STATE),)
 
 
 def _named(order: Order) -> Gateway:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.common import options
-from stoker.cli.common.options import Given
-from stoker.cli.common.run import run, told
 from stoker.cli.common.help_sections import SentenceCommand, applied
+from stoker.cli.common.options import Given
 from stoker.cli.common.output import show_lines, show_object
+from stoker.cli.common.run import run, told
+from stoker.cli.exit_codes import Exit
 
 if TYPE_CHECKING:
     from stoker.engine.plan.drift import Drift

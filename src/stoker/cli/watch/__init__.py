@@ -1,1 +1,1 @@
-"""`stoker sync --watch`: the agent's loop on a machine without a cluster, and what is served beside it."""
+"""`stoker sync --watch`: the agent's loop without a cluster, and its dashboard."""

@@ -18,15 +18,24 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.rollback.state import Notes, Pin, Quarantine
 from stoker.agent.loop.loop import Assignment, Watcher
+from stoker.agent.rollback.state import Notes, Pin, Quarantine
+from stoker.agent.sync.sync_report import SyncReport
 from stoker.cli.common.output import complain
-from stoker.cli.sync.sync_setup import Kept, snapshots_of, ways_back
-from stoker.cli.sync.sync_request import Order
 from stoker.cli.sync.rollback import gone_back
+from stoker.cli.sync.sync_request import Order
+from stoker.cli.sync.sync_setup import Kept, snapshots_of, ways_back
 from stoker.cli.watch.request_reload import Orders
 from stoker.cli.watch.settings import DASHBOARD_TOKEN, USUAL, Settings
+from stoker.dashboard.keep_serving import kept_open
+from stoker.dashboard.metrics import Meter
+from stoker.dashboard.server import Dashboard
+from stoker.dashboard.server import Settings as WebSettings
+from stoker.dashboard.server_tls import secured
+from stoker.dashboard.standalone.pending_actions import NOTES
+from stoker.dashboard.standalone.setup import Stage
+from stoker.dashboard.standalone.token_check import LocalGate, OwnToken, long_enough
+from stoker.dashboard.standalone.view import Subject
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
@@ -36,15 +45,6 @@ from stoker.snapshots.types import Snapshot
 from stoker.telemetry.logs import get_logger
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import Address, parse_address
-from stoker.dashboard.keep_serving import kept_open
-from stoker.dashboard.metrics import Meter
-from stoker.dashboard.server_tls import secured
-from stoker.dashboard.server import Dashboard
-from stoker.dashboard.server import Settings as WebSettings
-from stoker.dashboard.standalone.pending_actions import NOTES
-from stoker.dashboard.standalone.token_check import LocalGate, OwnToken, long_enough
-from stoker.dashboard.standalone.view import Subject
-from stoker.dashboard.standalone.setup import Stage
 
 KIND = "Folder"
 """What a folder is called that flags describe, and no resource."""
@@ -56,9 +56,7 @@ log = get_logger(__name__)
 async def showing(
     orders: Orders, settings: Settings, watcher: Watcher, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[None]:
-    """Serve the page while the watcher runs; a token that could be guessed is refused at once."""
-    if settings.dashboard_token_file is not None:
-        _chosen(orders, settings.dashboard_token_file)
+    """Serve the page while the watcher runs."""
     data_dir = orders.order.job.data_dir
     ways = _Ways(orders)
     stage = Stage(subject_of(orders.order), data_dir, ways, lambda: watcher.nudge("manual"), clock)
@@ -130,12 +128,13 @@ def _gate(orders: Orders, settings: Settings) -> tuple[LocalGate, Path, OwnToken
     """The gate, where its token lies, and the token itself where nobody else chose it."""
     file = settings.dashboard_token_file
     if file is not None:
-        return LocalGate(partial(_chosen, orders, file)), file, None
+        return LocalGate(partial(chosen_token, orders, file)), file, None
     own = OwnToken(orders.order.job.data_dir / STATE)
     return LocalGate(lambda: own.value), own.file, own
 
 
-def _chosen(orders: Orders, file: Path) -> Secret:
+def chosen_token(orders: Orders, file: Path) -> Secret:
+    """The token of a file; raises for one that could be guessed."""
     return long_enough(orders.order.secrets.line(DASHBOARD_TOKEN), file)
 
 

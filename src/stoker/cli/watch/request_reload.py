@@ -13,13 +13,14 @@ from typing import Any
 
 from stoker.agent.loop.loop import Assignment
 from stoker.cli.common.options import STDIN, Given
-from stoker.cli.sync.sync_setup import Kept, log_server
 from stoker.cli.sync.sync_request import order_from
+from stoker.cli.sync.sync_setup import Kept, log_server, writing
 from stoker.cli.watch.settings import POLL_SECONDS, Settings
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.delivery import Polling
 from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.secrets import Secret
+from stoker.fs.writer import WriterClaim
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
@@ -42,6 +43,7 @@ class Orders:
         self.shown: Callable[[Assignment, Kept], Assignment] | None = None
         """Changes what the watcher does next by what people want of it."""
         self._renewed = False
+        self._claim: WriterClaim | None = None
         self.order = settings.over(order_from(given))
         self.shipper = log_server()
         """One for all keepers: what it counts is not forgotten when a file is read again."""
@@ -54,9 +56,16 @@ class Orders:
         """Read again before the next pass, whatever the files' dates say."""
         self._forced = STDIN not in self._given.manifests
 
+    def claim(self) -> None:
+        """Be the one process that keeps the folder; raises where another one does."""
+        if self._claim is None:
+            self._claim = writing(self.order, "stoker sync --watch")
+        self._claim.follow(str(self.order.job.source.ref))
+
     async def assign(self) -> Assignment:
         if self._forced or self.changed:
             await self._reread()
+        self.claim()
         if self._renewed:
             self._renewed = False
             await self.aclose()
@@ -87,6 +96,12 @@ class Orders:
 
     def webhook_secrets(self) -> list[Secret]:
         return [self.order.secrets.line(key) for key in self.order.webhook_keys]
+
+    async def stop(self) -> None:
+        """End it all, and let another process keep the folder."""
+        await self.aclose()
+        if self._claim is not None:
+            self._claim.release()
 
     async def aclose(self) -> None:
         if self._kept is not None:

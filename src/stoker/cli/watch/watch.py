@@ -14,18 +14,18 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from stoker.agent.loop.metrics import PassMetrics
 from stoker.agent.loop.local_webhook import WebhookServer
-from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.loop.loop import Watcher
-from stoker.cli.exit_codes import Exit
+from stoker.agent.loop.metrics import PassMetrics
+from stoker.agent.sync.sync_report import SyncReport
 from stoker.cli.common.options import Given
 from stoker.cli.common.output import show_notices, show_object
+from stoker.cli.exit_codes import Exit
 from stoker.cli.sync.sync_request import Order
 from stoker.cli.watch.request_reload import Orders
 from stoker.cli.watch.settings import USUAL, Settings
 from stoker.domain.clock import SystemClock
-from stoker.domain.errors import InvalidValue
+from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.engine.layout.protected_paths import STATE
 from stoker.telemetry.health import Health
 from stoker.telemetry.logs import configure
@@ -37,6 +37,10 @@ FILE_LOOK = 2.0
 
 def watch_order(given: Given, options: Mapping[str, Any], output: str) -> int:
     """Run until a signal; everything that can be wrong at first is refused before anything listens."""
+    if given.approve_plan:
+        raise InvalidValue(
+            "--approve-plan is for one sync: give it without --watch, or approve the plan on the dashboard"
+        )
     configure(level=options["log_level"], log_format=options["log_format"])
     settings = Settings.read(options)
     orders = Orders(given, settings)
@@ -44,6 +48,16 @@ def watch_order(given: Given, options: Mapping[str, Any], output: str) -> int:
         raise InvalidValue(
             "--webhook-address needs --webhook-secret-file: nobody is believed without a secret"
         )
+    if settings.dashboard_token_file is not None:
+        from stoker.cli.watch.dashboard import chosen_token  # noqa: PLC0415 - for those who look
+
+        chosen_token(orders, settings.dashboard_token_file)
+    try:
+        orders.claim()
+    except Wait:
+        raise
+    except StokerError:
+        pass  # the watcher says what is wrong with the folder, and tries again
     show_notices("sync", orders.order.notices)
     told = (lambda report: show_object(report.as_json())) if output == "json" else None
     asyncio.run(watch(orders, settings, told))
@@ -65,7 +79,7 @@ async def watch(orders: Orders, settings: Settings, told: Callable[[SyncReport],
         if orders.shipper is not None:
             metrics.collect_from(orders.shipper.readings)
             parts.push_async_callback(asyncio.to_thread, orders.shipper.close)
-        parts.push_async_callback(orders.aclose)
+        parts.push_async_callback(orders.stop)
         await parts.enter_async_context(
             ProbeServer(
                 health,

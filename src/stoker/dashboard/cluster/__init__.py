@@ -1,18 +1,17 @@
-"""The place that a controller or a reverser looks at: what it shows, who may see it, and who may act.
+"""The dashboard's backend in a cluster: what it shows, who may see it, and who may act.
 
-    kinds         what is looked at
-    resources     a Stoker or IgnitionSync as a page shows it
-    histories     what its gateways have been through, kept small
-    destinations  a GitDestination as a page shows it
-    stopping      the emergency stop
-    blindness     what can no longer be read
-    watches       the lists and watches behind the scene
-    scene         all of them, kept as the cluster is
-    rights        how far a visitor sees and reaches
-    asking        what is asked of the API server about a visitor
-    gate          who a visitor is, by TokenReview and SubjectAccessReview
-    hands         what is done, with the visitor's own token
-    serving       all of that behind a port, as a part of a process
+    kinds, object_header  the kinds that are watched, and the metadata kept of them
+    resources             a Stoker or IgnitionSync as the page shows it
+    history               past syncs of its gateways
+    destinations, rules   a GitDestination and its rules as the page shows them
+    emergency_stop        the emergency stop
+    staleness             what can no longer be read
+    watches, view         lists and watches, and the view built from them
+    permissions           what a visitor may see and do
+    access_review         SubjectAccessReview for a visitor
+    token_check           who a visitor is, by TokenReview
+    actions               what is done, with the visitor's own token
+    server                all of that as part of a process
 
 The dashboard's own account only reads: nothing is ever written with it.
 """

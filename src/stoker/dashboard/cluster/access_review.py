@@ -19,9 +19,9 @@ from stoker.domain.errors import Misconfigured, Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.kube.client.client import Client
-from stoker.kube.config.credentials import bearer
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.resources import Resource
+from stoker.kube.config.credentials import bearer
 from stoker.telemetry.logs import get_logger
 
 T = TypeVar("T")

@@ -11,17 +11,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from stoker.api.to_intent.requests import DASHBOARD
+from stoker.dashboard.interfaces import Refused, Visitor
+from stoker.dashboard.view_models import Action, Order
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, Retry, StokerError
 from stoker.domain.refs import CommitId
 from stoker.fleet.approve import approve
-from stoker.fleet.rollback import ask
+from stoker.fleet.approve_deletions import DESTINATION, approve_deletions
 from stoker.fleet.pause import PAUSE_MAP, hold, hold_everything, is_heeded
 from stoker.fleet.resource_name import KINDS, Named
+from stoker.fleet.rollback import ask
 from stoker.fleet.trigger import nudge
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import Fixed, Identity, bearer
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import (
     ApiError,
@@ -32,9 +33,9 @@ from stoker.kube.client.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.config.credentials import Fixed, Identity, bearer
 from stoker.snapshots.ids import is_snapshot_id
-from stoker.dashboard.view_models import Action, Order
-from stoker.dashboard.interfaces import Refused, Visitor
 
 PATIENCE_SECONDS = 20.0
 NAME = "stoker-dashboard"
@@ -91,6 +92,8 @@ class ClusterHands:
                 digest = order.digest
                 if not digest:
                     raise InvalidValue("an approval names the plan that was seen: its digest is missing")
+                if order.kind == DESTINATION:
+                    return lambda client: approve_deletions(client, named, digest)
                 return lambda client: approve(client, named, digest, self._clock)
             case Action.PAUSE | Action.RESUME:
                 return lambda client: hold(client, named, paused=order.action is Action.PAUSE)
@@ -113,7 +116,7 @@ class ClusterHands:
 
 
 def _named(order: Order) -> Named:
-    if order.kind not in KINDS:
+    if order.kind not in KINDS and (order.kind, order.action) != (DESTINATION, Action.APPROVE):
         raise InvalidValue(f"{order.kind[:80]!r} is none of the kinds that something can be done to")
     if not order.namespace or not order.name:
         raise InvalidValue("the order does not say which resource is meant")

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.api.kinds.destinations import GitDestinationStatus, WrittenCommit
-from stoker.domain.reasons import ConditionType, Reason
-from stoker.dashboard.cluster.object_header import Head, Ref
+from stoker.api.kinds.destinations import GitDestinationStatus, HeldDeletions, WrittenCommit
 from stoker.dashboard.cluster.kinds import DESTINATION
+from stoker.dashboard.cluster.object_header import Head, Ref
 from stoker.dashboard.cluster.resources import id_of
 from stoker.dashboard.cluster.rules import SeenRule
-from stoker.dashboard.view_models import DestinationNow, Written
+from stoker.dashboard.view_models import DestinationNow, Held, Written
+from stoker.domain.reasons import ConditionType, Reason
 
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)s")
 _WARNINGS = (
@@ -109,6 +109,7 @@ def seen_destination(raw: bytes) -> SeenDestination:
         stalled=ConditionType.STALLED in true,
         suspended=bool(spec.suspend),
         warnings=tuple(true[one] for one in _WARNINGS if true.get(one)),
+        held=_held(status.held_deletions),
     )
     return SeenDestination(now, ConfigKey(spec.repo_ref.namespace or of.namespace, spec.repo_ref.name))
 
@@ -122,6 +123,10 @@ def joined(one: SeenDestination, config: SeenConfig | None, *, may_see: bool) ->
         repo=config.repo if may_see else "",
         suspended=one.now.suspended or config.suspended,
     )
+
+
+def _held(one: HeldDeletions | None) -> Held | None:
+    return None if one is None else Held(count=one.count, digest=one.digest, paths=one.paths or ())
 
 
 def _written(one: WrittenCommit) -> Written:

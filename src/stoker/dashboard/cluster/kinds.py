@@ -8,14 +8,26 @@ from stoker.fleet.resource_name import KINDS
 from stoker.kube.client.kinds import rest
 from stoker.kube.client.resources import Resource
 
-__all__ = ["ALL", "CLUSTER_RULE", "CONFIG", "DESTINATION", "PAUSE_MAP", "RULE", "SYNCED", "WITH_RULES"]
+__all__ = [
+    "ACTED_ON",
+    "ALL",
+    "CLUSTER_RULE",
+    "CONFIG",
+    "DESTINATION",
+    "PAUSE_MAP",
+    "RULE",
+    "SYNCED",
+    "WITH_RULES",
+]
 
 DESTINATION = "GitDestination"
 CONFIG = "GitRepoConfig"
 RULE = "WatchRule"
 CLUSTER_RULE = "ClusterWatchRule"
 SYNCED = KINDS
-"""Kinds that a visitor may act on."""
+"""Kinds that bring files to gateways."""
+ACTED_ON = (*SYNCED, DESTINATION)
+"""Kinds that a visitor may act on; of a destination only held deletions can be approved."""
 
 _RESOURCES = {kind.name: rest(kind) for kind in REGISTERED}
 

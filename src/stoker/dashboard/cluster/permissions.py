@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stoker.dashboard.cluster.kinds import SYNCED
-from stoker.dashboard.view_models import Action
+from stoker.dashboard.cluster.kinds import ACTED_ON, DESTINATION
 from stoker.dashboard.interfaces import Sight
+from stoker.dashboard.view_models import Action
 
 BUTTONS = (Action.APPROVE, Action.PAUSE, Action.RESUME, Action.SYNC, Action.ROLLBACK, Action.RELEASE)
 """Each of them is a patch of the resource."""
@@ -37,7 +37,7 @@ class Rights:
 
     def __call__(self, action: Action, namespace: str) -> bool:
         """Whether a button for it makes sense there, for one of the kinds at least."""
-        return action in BUTTONS and any(self.acts(kind, namespace) for kind in SYNCED)
+        return action in BUTTONS and any(self.acts(kind, namespace) for kind in ACTED_ON)
 
     def sees(self, kind: str, namespace: str) -> bool:
         return self.lists.get(kind, NOWHERE).has(namespace)
@@ -68,6 +68,7 @@ def sees_any(sight: Sight, kind: str, namespace: str | None) -> bool:
 
 def buttons(sight: Sight, kind: str, namespace: str) -> tuple[str, ...]:
     """What a visitor may do to a resource of this kind there."""
+    offered = (Action.APPROVE,) if kind == DESTINATION else BUTTONS
     if isinstance(sight.may, Rights):
-        return tuple(map(str, BUTTONS)) if sight.may.acts(kind, namespace) else ()
-    return tuple(str(one) for one in BUTTONS if sight.may(one, namespace))
+        return tuple(map(str, offered)) if sight.may.acts(kind, namespace) else ()
+    return tuple(str(one) for one in offered if sight.may(one, namespace))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from stoker.api.spec.delivery import Rollback as Wanted
 from stoker.api.spec.status import ApprovalRequest, GatewayStatus, ReleaseProgress
-from stoker.domain.reasons import Reason
-from stoker.fleet.status import Body, Standing, standing_of
 from stoker.dashboard.cluster.history import packed
 from stoker.dashboard.view_models import (
     Approval,
@@ -21,6 +19,9 @@ from stoker.dashboard.view_models import (
     ResourceNow,
     Rollback,
 )
+from stoker.domain.reasons import Reason
+from stoker.fleet.approve import held_of
+from stoker.fleet.status import Body, Standing, standing_of
 
 _body = msgspec.json.Decoder(Body)
 
@@ -102,6 +103,7 @@ def _message(one: GatewayStatus) -> str:
         one.quarantine.message if one.quarantine is not None else None,
         one.changes.message if one.changes is not None else None,
         *(one.warnings or ()),
+        *(f"skipped {line}" for line in one.skipped or ()),
     )
     return next((text for text in said if text), "")
 
@@ -113,6 +115,9 @@ def _stages(standing: Standing) -> Mapping[str, str]:
 
 
 def _approval(request: ApprovalRequest | None, standing: Standing) -> Approval | None:
+    held = held_of(standing.status)
+    if held and (request is None or request.state != "Pending"):
+        return _held(held)
     if request is None:
         return None
     plans = [
@@ -138,6 +143,25 @@ def _approval(request: ApprovalRequest | None, standing: Standing) -> Approval |
         modified=request.files_modified or 0,
         deleted=request.files_deleted or 0,
         gateways=tuple(plans),
+    )
+
+
+def _held(gateways: Sequence[GatewayStatus]) -> Approval:
+    """The first plan that the deletion guard holds; the next one is shown when it was approved."""
+    plans = [(one, one.pending_plan) for one in gateways if one.pending_plan is not None]
+    plan = min((plan for _, plan in plans), key=lambda plan: plan.digest)
+    mine = [one for one, its in plans if its.digest == plan.digest]
+    added, modified, deleted = plan.files_added or 0, plan.files_modified or 0, plan.files_deleted or 0
+    return Approval(
+        state="Pending",
+        digest=plan.digest,
+        message=next((one.error_message for one in mine if one.error_message), ""),
+        added=added,
+        modified=modified,
+        deleted=deleted,
+        gateways=tuple(
+            PlannedGateway(name=one.name, added=added, modified=modified, deleted=deleted) for one in mine
+        ),
     )
 
 

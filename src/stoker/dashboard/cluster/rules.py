@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.kinds.resource import ConditionedStatus
-from stoker.domain.reasons import ConditionType, Reason
 from stoker.dashboard.cluster.object_header import Head, Ref
+from stoker.domain.reasons import ConditionType, Reason
 
 HIDDEN = (
     "Of a rule that your account may not see, not everything is watched:"

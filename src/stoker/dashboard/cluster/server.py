@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from stoker.domain.clock import Clock
-from stoker.kube.client.client import Client
-from stoker.http_server.rate_limit import networks
-from stoker.telemetry.logs import get_logger
-from stoker.telemetry.metrics import Metrics
-from stoker.telemetry.probes import parse_address
-from stoker.dashboard.cluster.token_check import ClusterGate
 from stoker.dashboard.cluster.actions import ClusterHands
 from stoker.dashboard.cluster.kinds import ALL, WITH_RULES
+from stoker.dashboard.cluster.token_check import ClusterGate
 from stoker.dashboard.cluster.view import ClusterScene
 from stoker.dashboard.keep_serving import kept_open
 from stoker.dashboard.metrics import Meter
-from stoker.dashboard.server_tls import secured
 from stoker.dashboard.server import Dashboard, Settings
+from stoker.dashboard.server_tls import secured
+from stoker.domain.clock import Clock
+from stoker.http_server.rate_limit import networks
+from stoker.kube.client.client import Client
+from stoker.telemetry.logs import get_logger
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.probes import parse_address
 
 log = get_logger(__name__)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from stoker.dashboard.cluster.permissions import sees_any
+from stoker.dashboard.interfaces import Sight
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import NotFound
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.watch.reflector import Reflector
 from stoker.telemetry.logs import get_logger
-from stoker.dashboard.cluster.permissions import sees_any
-from stoker.dashboard.interfaces import Sight
 
 BLIND_SECONDS = 60.0
 STOP = "emergency stop"

@@ -20,16 +20,16 @@ from collections.abc import Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from stoker.dashboard.cluster.access_review import PATIENCE_SECONDS, Asked, Reviews, User, together
+from stoker.dashboard.cluster.kinds import ACTED_ON, ALL, PAUSE_MAP, WITH_RULES
+from stoker.dashboard.cluster.permissions import NOWHERE, Reach, Rights
+from stoker.dashboard.interfaces import Refused, Sight, Visitor
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.secrets import Secret
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.telemetry.logs import get_logger
-from stoker.dashboard.cluster.access_review import PATIENCE_SECONDS, Asked, Reviews, User, together
-from stoker.dashboard.cluster.kinds import ALL, PAUSE_MAP, SYNCED, WITH_RULES
-from stoker.dashboard.cluster.permissions import NOWHERE, Reach, Rights
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
 
 KNOWN_SECONDS = 30.0
 SOON_SECONDS = 5.0
@@ -157,7 +157,7 @@ class ClusterGate:
             [*(self._of_kind(subject, kind) for kind in kinds), self._reviews.allowed(subject, self._stop)]
         )
         lists = {kind: lists for kind, (lists, _) in zip(kinds, found, strict=True)}
-        patches = {kind: patches for kind, (_, patches) in zip(kinds, found, strict=True) if kind in SYNCED}
+        patches = {kind: patches for kind, (_, patches) in zip(kinds, found, strict=True) if kind in ACTED_ON}
         granted = [*_granted("list", lists), *_granted("patch", patches), *([self._stop] if may_stop else [])]
         return _Found(Rights(lists, patches).sight(may_stop=may_stop), tuple(granted))
 
@@ -196,7 +196,7 @@ class ClusterGate:
         if len(places) > MOST_NAMESPACES:
             log.warning("dashboard.many_namespaces", kind=kind, asked=MOST_NAMESPACES, there=len(places))
         lists = await self._reach(subject, "list", kind, places[:MOST_NAMESPACES])
-        if kind not in SYNCED:
+        if kind not in ACTED_ON:
             return lists, NOWHERE
         seen = [place for place in places if lists.has(place)]
         return lists, await self._reach(subject, "patch", kind, seen[:MOST_NAMESPACES])

@@ -18,12 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stoker.domain.clock import Clock, SystemClock, rfc3339
-from stoker.kube.client.client import Client
-from stoker.kube.watch.reflector import Reflector
-from stoker.kube.client.resources import CONFIG_MAPS
-from stoker.kube.watch.store import Change
-from stoker.dashboard.cluster.staleness import Blind, blind_to
+from stoker.dashboard.change_log import Versions
 from stoker.dashboard.cluster.destinations import (
     ConfigKey,
     SeenConfig,
@@ -33,6 +28,7 @@ from stoker.dashboard.cluster.destinations import (
     seen_config,
     seen_destination,
 )
+from stoker.dashboard.cluster.emergency_stop import NOT_STOPPED, SeenStop, seen_stop
 from stoker.dashboard.cluster.history import past_of
 from stoker.dashboard.cluster.kinds import (
     CLUSTER_RULE,
@@ -43,14 +39,18 @@ from stoker.dashboard.cluster.kinds import (
     SYNCED,
     WITH_RULES,
 )
-from stoker.dashboard.cluster.resources import Seen, id_of, seen
 from stoker.dashboard.cluster.permissions import buttons, sees
+from stoker.dashboard.cluster.resources import Seen, id_of, seen
 from stoker.dashboard.cluster.rules import DestinationKey, RuleBook, SeenRule, seen_rule, troubles_of
-from stoker.dashboard.cluster.emergency_stop import NOT_STOPPED, SeenStop, seen_stop
+from stoker.dashboard.cluster.staleness import Blind, blind_to
 from stoker.dashboard.cluster.watches import Watches
-from stoker.dashboard.view_models import Changes, DestinationNow, GatewayPast, Picture, ResourceNow, Stop
 from stoker.dashboard.interfaces import CLUSTER, GatewayKey, Sight
-from stoker.dashboard.change_log import Versions
+from stoker.dashboard.view_models import Changes, DestinationNow, GatewayPast, Picture, ResourceNow, Stop
+from stoker.domain.clock import Clock, SystemClock, rfc3339
+from stoker.kube.client.client import Client
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.watch.reflector import Reflector
+from stoker.kube.watch.store import Change
 
 Shown: TypeAlias = Seen | ShownDestination | SeenStop
 
@@ -182,6 +182,7 @@ class ClusterScene:
             now,
             rules=len(rules) if self._knows_rules else None,
             troubles=troubles_of(known, lambda one: sees(sight, one.kind, one.namespace)),
+            may=buttons(sight, DESTINATION, now.namespace),
         )
 
     @property

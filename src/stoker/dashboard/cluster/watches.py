@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import Client
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import Resource
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import Change, ObjectKey
 from stoker.telemetry.logs import get_logger
 

@@ -1,11 +1,11 @@
-"""The one data folder that `stoker sync --watch` keeps, as a place of the dashboard.
+"""The dashboard's backend for the one data folder of `stoker sync --watch`.
 
-    gate      the local token, and who brings it
-    desk      what people want, until the watcher's next turn: paused, stopped, a way back
-    keeping   the watcher's passes, seen; what lies on the desk is done in its turn
-    scene     what can be seen           past   what happened before this process
-    hands     what can be done
+    token_check      the local token
+    pending_actions  what users asked for, until the loop's next turn: pause, stop, rollback
+    observed_sync    the loop's syncs, observed; pending actions run in its turn
+    view, history    what is shown now, and from before this process
+    actions          what users can do
 
-Nothing here touches the folder beside the watcher: an order waits for the pass that
-runs, and is done in the next turn, under the folder's own lock.
+Nothing here touches the folder beside the loop: an action waits for the running sync
+and is carried out in the next turn, under the folder's own lock.
 """

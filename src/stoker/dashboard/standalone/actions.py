@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from stoker.dashboard.interfaces import Refused, Visitor
+from stoker.dashboard.standalone.pending_actions import Desk, Errand
+from stoker.dashboard.standalone.view import LocalScene
+from stoker.dashboard.view_models import Action, Order
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.kube.client.deadlines import deadline
 from stoker.snapshots.ids import is_snapshot_id
-from stoker.dashboard.view_models import Action, Order
-from stoker.dashboard.interfaces import Refused, Visitor
-from stoker.dashboard.standalone.pending_actions import Desk, Errand
-from stoker.dashboard.standalone.view import LocalScene
 
 PATIENCE_SECONDS = 15.0
 

@@ -11,22 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.rollback.state import HAND, Pin, Quarantine
+from stoker.agent.loop.log_dedup import Drifted
 from stoker.agent.rollback.report import stayed
 from stoker.agent.rollback.rollback import Undoing
-from stoker.agent.status.status_report import Board
-from stoker.agent.loop.log_dedup import Drifted
+from stoker.agent.rollback.state import HAND, Pin, Quarantine
 from stoker.agent.status.fields import Attended
+from stoker.agent.status.status_report import Board
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.dashboard.standalone.pending_actions import Desk, Errand
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
+from stoker.engine.plan.guards import APPROVABLE
 from stoker.engine.plan.ledger import Ledger
 from stoker.snapshots.types import Snapshot
-from stoker.dashboard.standalone.pending_actions import Desk, Errand
-
-# What a person can approve: the plan is worked out once more, to show its digest.
-_CAN_BE_APPROVED = frozenset({Reason.DELETION_BUDGET_EXCEEDED})
 
 
 class Folder(Protocol):
@@ -133,7 +131,7 @@ class Shown:
             return
         self._copied()
         self.board.failed(error, self.folder.outcome)
-        if error.reason in _CAN_BE_APPROVED:
+        if error.reason in APPROVABLE:  # the plan is made once more, to show its digest
             try:
                 self.board.pending(await self.folder.sync(walk=walk, dry_run=True))
             except StokerError:

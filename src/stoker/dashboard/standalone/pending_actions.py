@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from stoker.dashboard.interfaces import Refused
 from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.ignition.sync.state_files import Marks
 from stoker.telemetry.logs import get_logger
-from stoker.dashboard.interfaces import Refused
 
 STOPPED = "dashboard-stopped"
 PAUSED = "dashboard-paused"

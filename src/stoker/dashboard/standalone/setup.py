@@ -9,19 +9,19 @@ from pathlib import Path
 
 from stoker.agent.desired_state import Address
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.status_report import Board, Posting
 from stoker.agent.loop.loop import Assignment
+from stoker.agent.status.status_report import Board, Posting
+from stoker.dashboard.standalone import history
+from stoker.dashboard.standalone.actions import LocalHands
+from stoker.dashboard.standalone.observed_sync import Folder, Shown, Ways
+from stoker.dashboard.standalone.pending_actions import Desk
+from stoker.dashboard.standalone.view import Held, LocalScene, Subject
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import GitRef
 from stoker.engine.layout.protected_paths import STATE
 from stoker.ignition.sync.state_files import Marks
 from stoker.telemetry.logs import get_logger
-from stoker.dashboard.standalone import history as past
-from stoker.dashboard.standalone.pending_actions import Desk
-from stoker.dashboard.standalone.actions import LocalHands
-from stoker.dashboard.standalone.observed_sync import Folder, Shown, Ways
-from stoker.dashboard.standalone.view import Held, LocalScene, Subject
 
 log = get_logger(__name__)
 
@@ -38,9 +38,9 @@ class Stage:
         self.hands = LocalHands(self.desk, self.scene, nudge, clock)
         identity = AgentIdentity("", subject.namespace, subject.name)
         self._board = Board(identity, subject.gateway, Address("", ""), clock, self._told)
-        entries = past.history(data_dir)
+        entries = history.history(data_dir)
         self.scene.begin(entries)
-        self._board.seed(past.remembered(subject.gateway, entries))
+        self._board.seed(history.remembered(subject.gateway, entries))
         self.scene.told(self._board.report)
         self._listing: asyncio.Task[None] | None = None
         self._stale = True

@@ -1,7 +1,8 @@
 """The local token: whoever brings it may see and do everything that this process can.
 
 By default it is made anew at each start and lies in a file beside the ledger, which only
-the user of this process can read. A file that somebody else keeps (`--dashboard-token-file`)
+the user of this process can read; where that folder belongs to another user, as the gateway's,
+it is not written. A file that somebody else keeps (`--dashboard-token-file`)
 is read again at each use; when it is replaced, who came in by the old token is out.
 """
 
@@ -11,11 +12,11 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from stoker.dashboard.interfaces import Refused, Sight, Visitor
+from stoker.dashboard.view_models import Action
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
 from stoker.ignition.sync.state_files import Marks
-from stoker.dashboard.view_models import Action
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
 
 TOKEN_FILE = "dashboard-token"  # noqa: S105 - the name of a file
 SHORTEST = 16
@@ -65,7 +66,7 @@ class OwnToken:
 
     def write(self) -> None:
         """Raises OSError or StokerError where the folder is not there, or not ours."""
-        self._marks.write(TOKEN_FILE, self.value.reveal_bytes() + b"\n")
+        self._marks.write_secret(TOKEN_FILE, self.value.reveal_bytes() + b"\n")
 
     def clear(self) -> None:
         self._marks.clear(TOKEN_FILE)

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.agent.rollback.state import Pin, Quarantine
-from stoker.domain.clock import Clock, rfc3339
-from stoker.domain.protocol import Diff, GatewayReport, HistoryEntry, SyncStatus
-from stoker.domain.reasons import Reason
-from stoker.snapshots.types import Snapshot
+from stoker.dashboard.change_log import Versions
+from stoker.dashboard.interfaces import STANDALONE, GatewayKey, Sight
+from stoker.dashboard.standalone.pending_actions import Desk
 from stoker.dashboard.view_models import (
     Action,
     Approval,
@@ -36,9 +35,10 @@ from stoker.dashboard.view_models import (
     SnapshotKept,
     Stop,
 )
-from stoker.dashboard.interfaces import STANDALONE, GatewayKey, Sight
-from stoker.dashboard.standalone.pending_actions import Desk
-from stoker.dashboard.change_log import Versions
+from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.protocol import Diff, GatewayReport, HistoryEntry, SyncStatus
+from stoker.domain.reasons import Reason
+from stoker.snapshots.types import Snapshot
 
 MOST_ENTRIES = 200
 MOST_SNAPSHOTS = 200
@@ -231,7 +231,8 @@ class LocalScene:
             held_by=tuple(Holder(user=one.user, project=one.project) for one in report.held_projects),
             taken_back=self._rollback() is not None,
             reason=report.reason,
-            message=report.error_message or next(iter(report.warnings), ""),
+            message=report.error_message
+            or next(iter((*report.warnings, *(f"skipped {line}" for line in report.skipped))), ""),
         )
 
     def _approval(self) -> Approval | None:

@@ -1,11 +1,11 @@
 // Plans that wait for a person, on top of everything else.
-import { approve, whyNone } from "./acting.js";
-import { waitsForApproval } from "./judging.js";
-import { byId, icon, make, put, show } from "./making.js";
-import { button, commit, diffCounts, link, list, placeOf, quiet } from "./pieces.js";
-import { routeTo } from "./routing.js";
-import { moment } from "./ticking.js";
-import { counted, withoutDigests } from "./words.js";
+import { approve, whyNone } from "./buttons.js";
+import { waitsForApproval } from "../model/gateway_status.js";
+import { byId, icon, make, put, show } from "../page/dom.js";
+import { button, commit, diffCounts, link, list, placeOf, quiet } from "../page/components.js";
+import { routeTo } from "../page/route.js";
+import { moment } from "../page/clock.js";
+import { counted, withoutDigests } from "../model/format.js";
 
 export class Approvals {
   #cards = new Map();

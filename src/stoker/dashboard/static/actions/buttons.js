@@ -1,11 +1,11 @@
 // What somebody may do with a resource: a button for each thing, and a sentence where there is none.
 // The server judges again; what is hidden here is hidden out of courtesy, not for safety.
-import { asked } from "./asking.js";
-import { icon, make } from "./making.js";
-import { give, of } from "./orders.js";
-import { button, paragraph } from "./pieces.js";
-import { rollBack } from "./rolling_back.js";
-import { changesOf, counted, shortCommit } from "./words.js";
+import { asked } from "./confirm_dialog.js";
+import { icon, make } from "../page/dom.js";
+import { give, of } from "../server/actions.js";
+import { button, paragraph } from "../page/components.js";
+import { rollBack } from "./rollback_dialog.js";
+import { changesOf, counted, shortCommit } from "../model/format.js";
 
 const UNDER_YOUR_NAME = "The approval stands under your name, and for this plan only.";
 

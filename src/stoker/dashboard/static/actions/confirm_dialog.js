@@ -1,7 +1,7 @@
 // The one dialog of the page: says what is about to happen, and does it only after a second, deliberate step.
 // The browser keeps the focus inside, Escape is the same as Cancel, and the focus goes back to where it came from.
-import { byId, icon, make } from "./making.js";
-import { button } from "./pieces.js";
+import { byId, icon, make } from "../page/dom.js";
+import { button } from "../page/components.js";
 
 /**
  * Asks, and resolves to what `answer()` gives, or to null where somebody thought better of it.

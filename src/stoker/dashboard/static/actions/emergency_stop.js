@@ -1,10 +1,10 @@
 // The emergency stop: always in the same corner, two deliberate steps, and impossible to overlook while it is on.
-import { asked } from "./asking.js";
-import { byId, icon, make, show } from "./making.js";
-import { give } from "./orders.js";
-import { button, list, paragraph } from "./pieces.js";
-import { moment } from "./ticking.js";
-import { counted } from "./words.js";
+import { asked } from "./confirm_dialog.js";
+import { byId, icon, make, show } from "../page/dom.js";
+import { give } from "../server/actions.js";
+import { button, list, paragraph } from "../page/components.js";
+import { moment } from "../page/clock.js";
+import { counted } from "../model/format.js";
 
 const STILL_WRITTEN = "What changes in the cluster is still written to git.";
 const EFFECTS = [

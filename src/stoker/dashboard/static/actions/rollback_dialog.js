@@ -1,15 +1,15 @@
 // Chooses where to go back to, out of what gateways have been through, and says what will happen.
 // A commit is for the whole resource; a snapshot belongs to one gateway, and only that one goes back.
 // A resource in a cluster has room for one way back: a second would undo the first, so the server refuses it.
-import { asked } from "./asking.js";
-import { wentWell } from "./history.js";
-import { make, put } from "./making.js";
-import * as notices from "./notices.js";
-import { give, of } from "./orders.js";
-import { paragraph } from "./pieces.js";
-import { pastOf } from "./talking.js";
-import { moment } from "./ticking.js";
-import { counted, shortCommit, size } from "./words.js";
+import { asked } from "./confirm_dialog.js";
+import { wentWell } from "../details/history.js";
+import { make, put } from "../page/dom.js";
+import * as notices from "../page/toasts.js";
+import { give, of } from "../server/actions.js";
+import { paragraph } from "../page/components.js";
+import { pastOf } from "../server/api.js";
+import { moment } from "../page/clock.js";
+import { counted, shortCommit, size } from "../model/format.js";
 
 const LOOKED_AT = 3;
 

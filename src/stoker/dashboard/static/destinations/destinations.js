@@ -1,9 +1,12 @@
 // Where the cluster is written to in git: the last commits, who made the changes, and how far behind it is.
-import { counts, more, rank, standing } from "./destined.js";
-import { byId, icon, make, put, show } from "./making.js";
-import { commit, facts, list, pill, quiet } from "./pieces.js";
-import { moment } from "./ticking.js";
-import { counted, listed, span } from "./words.js";
+import { counts, more, rank, standing } from "../model/destination_status.js";
+import { byId, icon, make, put, show } from "../page/dom.js";
+import { button, commit, facts, list, paragraph, pill, quiet } from "../page/components.js";
+import { asked } from "../actions/confirm_dialog.js";
+import { whyNone } from "../actions/buttons.js";
+import { give, of } from "../server/actions.js";
+import { moment } from "../page/clock.js";
+import { counted, figure, listed, span } from "../model/format.js";
 
 /** Commits of a card that are seen at once; a wall of old ones hides the next destination. */
 const RECENT = 3;
@@ -47,6 +50,7 @@ function card(one, open) {
     make("h3", {}, pill(state, word), one.name, quiet(`in ${one.namespace}`)),
     make("p", { class: "lead" }, sentence),
     then ? make("p", { class: "quiet" }, then) : "",
+    held(one),
     troubles(one.troubles, "failed"),
     troubles(one.warnings, "drifted"),
     facts([
@@ -59,6 +63,31 @@ function card(one, open) {
       ["Folder", one.folder && `${one.folder}/`],
     ]),
     recent(one, open));
+}
+
+/** Deletions that wait for a person, with their first names and the button that releases exactly them. */
+function held(one) {
+  if (!one.held) return "";
+  const { count, paths } = one.held;
+  const rest = count - paths.length;
+  const names = [...paths, ...(rest > 0 ? [`${figure(rest)} more`] : [])].map((path) => make("li", {}, path));
+  const acts = one.may.includes("approve")
+    ? button("main", (pressed) => approveDeletions(pressed, one), icon("step"), "Approve deletions…")
+    : make("p", { class: "quiet" }, whyNone({ ...one, kind: "GitDestination" }));
+  return make("div", { class: "held" },
+    make("details", {}, make("summary", {}, `${counted(count, "file")} would be deleted`), list("per-gateway", names)),
+    acts);
+}
+
+async function approveDeletions(pressed, one) {
+  const sure = await asked({
+    title: `Delete ${counted(one.held.count, "file")} from git?`,
+    confirm: "Delete them",
+    shape: "step",
+    body: [paragraph(`Their objects are gone from the cluster. The files go from ${one.folder}/ on ${one.branch}; ` +
+      "the history keeps them. If the list changes before it is done, nothing is deleted.")],
+  });
+  if (sure) await give(pressed, of({ ...one, kind: "GitDestination" }, "approve", { digest: one.held.digest }));
 }
 
 /** What keeps some of it from git, or what somebody should know. */

@@ -1,12 +1,12 @@
 // One gateway, or one resource, from near: what the side view shows of it.
-import { actionsOf, approve, whyNone } from "./acting.js";
-import { waitsForApproval } from "./judging.js";
-import { icon, make } from "./making.js";
-import { bareButton, button, commit, diffCounts, facts, link, list, paths, pill, placeOf } from "./pieces.js";
-import { routeTo } from "./routing.js";
-import { holders, whyOf } from "./rows.js";
-import { moment } from "./ticking.js";
-import { counted, shortCommit, withoutDigests } from "./words.js";
+import { actionsOf, approve, whyNone } from "../actions/buttons.js";
+import { waitsForApproval } from "../model/gateway_status.js";
+import { icon, make } from "../page/dom.js";
+import { bareButton, button, commit, diffCounts, facts, link, list, paths, pill, placeOf } from "../page/components.js";
+import { routeTo } from "../page/route.js";
+import { holders, whyOf } from "../fleet/gateway_row.js";
+import { moment } from "../page/clock.js";
+import { counted, shortCommit, withoutDigests } from "../model/format.js";
 
 const MEMBERS = 200;
 

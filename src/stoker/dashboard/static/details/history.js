@@ -1,9 +1,9 @@
 // What a gateway has been through, newest first: each sync with its result, and what it changed.
-import { isOnItsWay } from "./judging.js";
-import { make } from "./making.js";
-import { commit, diffCounts, list, paths, pill, quiet } from "./pieces.js";
-import { moment } from "./ticking.js";
-import { changesOf, counted, shortCommit, size, spelled } from "./words.js";
+import { isOnItsWay } from "../model/gateway_status.js";
+import { make } from "../page/dom.js";
+import { commit, diffCounts, list, paths, pill, quiet } from "../page/components.js";
+import { moment } from "../page/clock.js";
+import { changesOf, counted, shortCommit, size, spelled } from "../model/format.js";
 
 const SIGNS = { added: ["+", "added"], modified: ["~", "changed"], deleted: ["−", "deleted"] };
 

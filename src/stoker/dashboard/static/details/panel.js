@@ -1,10 +1,10 @@
 // The side view: one gateway or one resource from near, with what can be done. It does not cover the emergency stop,
 // and what stays visible stays usable; on a phone it takes the whole page below the bar.
-import { gatewayNodes, goneNodes, resourceNodes } from "./closeups.js";
+import { gatewayNodes, goneNodes, resourceNodes } from "./content.js";
 import { historyOf, snapshotsOf } from "./history.js";
-import { byId, make } from "./making.js";
-import { leaveRoute, routed } from "./routing.js";
-import { pastOf } from "./talking.js";
+import { byId, make } from "../page/dom.js";
+import { leaveRoute, routed } from "../page/route.js";
+import { pastOf } from "../server/api.js";
 
 const NARROW = matchMedia("(max-width: 59.99rem)");
 

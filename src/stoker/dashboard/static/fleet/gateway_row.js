@@ -1,9 +1,9 @@
 // One row of the table: a gateway. Made once, then only the cells that changed are written.
-import { icon, make, put } from "./making.js";
-import { sentenceOf } from "./reasons.js";
-import { routeTo } from "./routing.js";
-import { moment, setMoment } from "./ticking.js";
-import { counted, listed, shortCommit } from "./words.js";
+import { icon, make, put } from "../page/dom.js";
+import { sentenceOf } from "../model/reason_text.js";
+import { routeTo } from "../page/route.js";
+import { moment, setMoment } from "../page/clock.js";
+import { counted, listed, shortCommit } from "../model/format.js";
 
 /** What stands beside a value where there is no room for a head of the table. */
 const CELLS = { ref: "Ref", commit: "Commit", synced: "Synced", drift: "Drift", held: "In a designer", why: "Why" };

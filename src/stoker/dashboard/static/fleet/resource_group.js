@@ -1,13 +1,13 @@
 // One resource in the table: its own line, its gateways below it. What is in step folds away where it would bury
 // the rest, and a long list grows by request: the page never holds more rows than somebody can look through.
-import { STANDINGS, waitsForApproval } from "./judging.js";
-import { icon, make, put, show } from "./making.js";
-import { button, placeOf } from "./pieces.js";
-import { sentenceOf } from "./reasons.js";
-import { routeTo } from "./routing.js";
-import { Row, setStanding } from "./rows.js";
-import { moment, setMoment } from "./ticking.js";
-import { counted, figure, shortCommit } from "./words.js";
+import { STANDINGS, waitsForApproval } from "../model/gateway_status.js";
+import { icon, make, put, show } from "../page/dom.js";
+import { button, placeOf } from "../page/components.js";
+import { sentenceOf } from "../model/reason_text.js";
+import { routeTo } from "../page/route.js";
+import { Row, setStanding } from "./gateway_row.js";
+import { moment, setMoment } from "../page/clock.js";
+import { counted, figure, shortCommit } from "../model/format.js";
 
 const FEW = 6;
 const MOST = 100;

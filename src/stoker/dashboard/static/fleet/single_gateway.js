@@ -1,13 +1,13 @@
 // The one gateway of a page without a cluster, in place of a table: what is wrong in full, what can be done, and where
 // to read on. A fleet's counts, search and columns would only stand around it.
-import { actionsOf } from "./acting.js";
-import { drift, trouble } from "./closeups.js";
-import { waitsForApproval } from "./judging.js";
-import { byId, make, show } from "./making.js";
-import { commit, facts, link } from "./pieces.js";
-import { routeTo } from "./routing.js";
-import { holders, whyOf } from "./rows.js";
-import { moment } from "./ticking.js";
+import { actionsOf } from "../actions/buttons.js";
+import { drift, trouble } from "../details/content.js";
+import { waitsForApproval } from "../model/gateway_status.js";
+import { byId, make, show } from "../page/dom.js";
+import { commit, facts, link } from "../page/components.js";
+import { routeTo } from "../page/route.js";
+import { holders, whyOf } from "./gateway_row.js";
+import { moment } from "../page/clock.js";
 
 /** What a button becomes when it was pressed; whoever pressed it stays on it. */
 const TURNED = { Pause: "Resume", Resume: "Pause" };

@@ -1,7 +1,7 @@
 // In which order resources stand, and when they may move. Nothing moves under a hand: while somebody points at the
 // table or types in it, the old order stays; what it says is still up to date.
-import { place } from "./groups.js";
-import { byName, rank, waitsForApproval } from "./judging.js";
+import { place } from "./resource_group.js";
+import { byName, rank, waitsForApproval } from "../model/gateway_status.js";
 
 const CALM = 2500;
 const SELDOM = 1000;

@@ -1,10 +1,10 @@
 // One sentence, one bar and one line of counts; a count is also the button that shows only those gateways.
-import { STANDINGS } from "./judging.js";
-import { byId, icon, make, put, show } from "./making.js";
-import { button } from "./pieces.js";
-import { setStanding } from "./rows.js";
-import { verdictOf } from "./verdicts.js";
-import { figure } from "./words.js";
+import { STANDINGS } from "../model/gateway_status.js";
+import { byId, icon, make, put, show } from "../page/dom.js";
+import { button } from "../page/components.js";
+import { setStanding } from "./gateway_row.js";
+import { verdictOf } from "../model/headline.js";
+import { figure } from "../model/format.js";
 
 export class Tally {
   #buttons = new Map();

@@ -1,11 +1,11 @@
 // The table of all gateways, a group for each resource. Groups are kept by the resource's id and updated in place.
-import { Wanted } from "./filtering.js";
-import { Group } from "./groups.js";
-import { loneOf } from "./lone.js";
-import { byId, put, show } from "./making.js";
-import { compare, Order } from "./ordering.js";
-import { button, paragraph } from "./pieces.js";
-import { counted, figure } from "./words.js";
+import { Wanted } from "../model/filter.js";
+import { Group } from "./resource_group.js";
+import { loneOf } from "./single_gateway.js";
+import { byId, put, show } from "../page/dom.js";
+import { compare, Order } from "./sort.js";
+import { button, paragraph } from "../page/components.js";
+import { counted, figure } from "../model/format.js";
 
 const ROOM = 40;
 const EMPTY = "There is no resource yet, or none that your account may see. What comes appears here by itself.";

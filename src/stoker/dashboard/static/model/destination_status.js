@@ -1,8 +1,8 @@
 // How destinations stand, and all of them in one sentence. What is decided here changes with the clock alone.
-import { STANDINGS } from "./judging.js";
-import { sentenceOf } from "./reasons.js";
-import { secondsSince } from "./ticking.js";
-import { counted, figure, listed } from "./words.js";
+import { STANDINGS } from "./gateway_status.js";
+import { sentenceOf } from "./reason_text.js";
+import { secondsSince } from "../page/clock.js";
+import { counted, figure, listed } from "./format.js";
 
 const LATE = 60;
 
@@ -20,6 +20,7 @@ export function standing(destination) {
   const { pending, pendingSince, ready, rules, troubles } = destination;
   const why = destination.message || sentenceOf(destination.reason);
   if (destination.suspended) return ["waiting", "Suspended", "Somebody suspended it.", SUSPENDED];
+  if (destination.held) return ["waiting", "Deletions held", HELD, ""];
   if (ready === "False") return ["failed", "Failed", why, destination.stalled ? STALLED : AGAIN];
   if (troubles.length) return ["drifted", "Incomplete", "Not everything that its rules select gets into git.", ""];
   const late = pendingSince && secondsSince(pendingSince) > LATE;
@@ -31,6 +32,7 @@ export function standing(destination) {
   return ["step", "Up to date", "All changes that are known are in git.", ""];
 }
 
+const HELD = "All writes go on. Deletions beyond the budget wait for an approval.";
 const AGAIN = "It is tried again by itself. What changes meanwhile is written when it works.";
 const STALLED = "It does not get well by itself: somebody has to mend this.";
 const SUSPENDED = "Nothing is written until spec.suspend is taken out, of the GitDestination or of its GitRepoConfig.";

@@ -1,9 +1,9 @@
 // The largest words of the page: everything that is shown in one sentence, with the sign beside it and a line below.
 // A page is about one gateway, a fleet, destinations alone, or nothing yet; each has words of its own.
-import * as destined from "./destined.js";
-import { total, verdict, waitsForApproval } from "./judging.js";
-import { loneOf } from "./lone.js";
-import { counted, figure, shortCommit } from "./words.js";
+import * as destined from "./destination_status.js";
+import { total, verdict, waitsForApproval } from "./gateway_status.js";
+import { loneOf } from "../fleet/single_gateway.js";
+import { counted, figure, shortCommit } from "./format.js";
 
 const APPROVAL = "Its plan stands above. Nothing is changed until somebody approves it.";
 const UNTIL = "It follows nothing until somebody resumes it.";

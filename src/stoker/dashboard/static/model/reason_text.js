@@ -1,5 +1,5 @@
 // What a reason means to somebody who has never seen it, for those that come without a sentence of their own.
-import { spelled } from "./words.js";
+import { spelled } from "./format.js";
 
 const SENTENCES = {
   AgentStarting: "Its agent is starting",

@@ -1,7 +1,7 @@
 // Holds what is known of the fleet, and tells once for each frame what became different.
 // A storm of a hundred changes a second is some sixty rounds of drawing, and each draws only what changed.
-import { judged } from "./judging.js";
-import { setServerTime } from "./ticking.js";
+import { judged } from "./gateway_status.js";
+import { setServerTime } from "../page/clock.js";
 
 const UNSEEN = 500;
 const NO_STOP = { active: false, since: null, may: false };

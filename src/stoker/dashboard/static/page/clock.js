@@ -1,7 +1,7 @@
 // Ages that stay true while nobody touches the page. All times are measured by the server's clock:
 // a phone whose clock is wrong must not call a sync of this minute an hour old.
-import { make, put } from "./making.js";
-import { ago, exactly, span, until } from "./words.js";
+import { make, put } from "./dom.js";
+import { ago, exactly, span, until } from "../model/format.js";
 
 const EVERY = 10_000;
 const HOW = { ago, until: (seconds) => until(-seconds), lasted: span };

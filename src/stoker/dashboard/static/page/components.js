@@ -1,6 +1,6 @@
 // Small pieces that more than one part of the page is made of.
-import { icon, make } from "./making.js";
-import { counted, figure, shortCommit } from "./words.js";
+import { icon, make } from "./dom.js";
+import { counted, figure, shortCommit } from "../model/format.js";
 
 /** Shape and word of a standing: never the colour alone. */
 export function pill(standing, word, shape = standing) {

@@ -1,7 +1,7 @@
 // The keyboard: everything can be reached without a mouse, and the common things with one key.
-import { asked } from "./asking.js";
-import { byId, make } from "./making.js";
-import { facts } from "./pieces.js";
+import { asked } from "../actions/confirm_dialog.js";
+import { byId, make } from "./dom.js";
+import { facts } from "./components.js";
 
 const KEYS = [
   ["/", "Search"], ["↓ ↑  or  j k", "Next or previous line of the table"], ["Enter", "Open it on the side"],

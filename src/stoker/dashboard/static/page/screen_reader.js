@@ -1,6 +1,6 @@
 // Says aloud what changed, for those who do not look: one sentence at a time, at most every few seconds,
 // and only what matters. Nobody can listen to a hundred changes a second.
-import { byId } from "./making.js";
+import { byId } from "./dom.js";
 
 const SELDOM = 6000;
 

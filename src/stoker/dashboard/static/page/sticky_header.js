@@ -1,6 +1,6 @@
 // Measures what stays at the top of the page, so that the head of the table and the side view begin below it.
 // How high it is depends on the width, and on what has to be said there.
-import { byId } from "./making.js";
+import { byId } from "./dom.js";
 
 export function startFraming() {
   const bar = document.querySelector(".bar");

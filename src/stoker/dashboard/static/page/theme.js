@@ -1,5 +1,6 @@
-// Dark or light: as the device has it, or as somebody chose here. `early.js` sets the choice before the first paint.
-import { byId } from "./making.js";
+// Dark or light: as the device has it, or as the user chose here. `theme_before_paint.js` applies the choice before
+// the first paint.
+import { byId } from "./dom.js";
 
 const KEY = "stoker-theme";
 

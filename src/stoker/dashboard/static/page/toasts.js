@@ -1,6 +1,6 @@
 // Messages at the edge of the page: what was done, or why it was not. What failed stays until it is closed.
-import { byId, icon, make } from "./making.js";
-import { bareButton, paragraph } from "./pieces.js";
+import { byId, icon, make } from "./dom.js";
+import { bareButton, paragraph } from "./components.js";
 
 const STAYS = 8000;
 

@@ -1,6 +1,6 @@
 // Sends orders. A button shows that its order is under way, and cannot give it twice.
-import * as notices from "./notices.js";
-import { order } from "./talking.js";
+import * as notices from "../page/toasts.js";
+import { order } from "./api.js";
 
 /** Only the emergency stop is tried whatever the page knows. */
 function isOld() {

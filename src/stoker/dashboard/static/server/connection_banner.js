@@ -1,8 +1,8 @@
 // Whether what is on the page is what is: live, or how old. While it is not, the page says so in words, and
 // everything but the emergency stop is out of reach, because an old plan must not be approved.
-import { byId, icon, make, put, show } from "./making.js";
-import { now } from "./ticking.js";
-import { span } from "./words.js";
+import { byId, icon, make, put, show } from "../page/dom.js";
+import { now } from "../page/clock.js";
+import { span } from "../model/format.js";
 
 const PATIENCE = 1500;
 const WORDS = { live: ["live", "Live"], connecting: ["syncing", "Connecting"], lost: ["lost", "Not live"] };

@@ -7,7 +7,7 @@
 //
 // A browser has six connections to a server, and a stream holds one of them for all tabs: a tab that nobody sees
 // lets go of it and asks now and then instead. Else six tabs would leave no way for the emergency stop.
-import * as talking from "./talking.js";
+import * as talking from "./api.js";
 
 const LOOK_EVERY = 10_000;
 const UNSEEN = 5_000;

@@ -1,7 +1,7 @@
 // The way in. A token in the address is taken out of it before anything else happens, so that it stays in no history,
 // no bookmark and no picture of the screen.
-import { byId, put, show } from "./making.js";
-import * as talking from "./talking.js";
+import { byId, put, show } from "../page/dom.js";
+import * as talking from "./api.js";
 
 const HELP = {
   cluster: {

@@ -1,6 +1,6 @@
 // What can no longer be read and is therefore not on the page: said in words, for an empty place says nothing.
-import { byId, put, show } from "./making.js";
-import { listed } from "./words.js";
+import { byId, put, show } from "../page/dom.js";
+import { listed } from "../model/format.js";
 
 const STOP = "emergency stop";
 

@@ -1,0 +1,43 @@
+"""Approves the deletions that a reverser holds for a GitDestination, in the user's own name.
+
+One annotation with the digest of the plan that the status shows. The reverser deletes exactly those files;
+if the plan became another meanwhile it deletes nothing and names the new one.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stoker.api.kinds.destinations import GROUP, GitDestination, GitDestinationStatus
+from stoker.api.registry import KINDS
+from stoker.api.to_intent.requests import APPROVED_PLAN
+from stoker.domain.errors import Stalled
+from stoker.domain.reasons import Reason
+from stoker.fleet.resource_name import Named
+from stoker.kube.client.client import Client
+from stoker.kube.client.kinds import rest
+from stoker.kube.client.objects import Header
+
+DESTINATION = GitDestination.__name__
+_DESTINATIONS = rest(next(kind for kind in KINDS if kind.model is GitDestination))
+
+
+class _Body(msgspec.Struct, frozen=True):
+    status: GitDestinationStatus = msgspec.field(default_factory=GitDestinationStatus)
+
+
+async def approve_deletions(client: Client, named: Named, digest: str | None) -> str:
+    """Approve the plan that is held now; what was done, in words."""
+    body = await client.get(_DESTINATIONS, named.name, named.namespace, into=_Body)
+    held = body.status.held_deletions
+    if held is None:
+        raise Stalled(f"{DESTINATION} {named} holds no deletions", reason=Reason.APPROVAL_IGNORED)
+    if digest is not None and digest != held.digest:
+        raise Stalled(
+            f"{DESTINATION} {named} holds plan {held.digest}, and not {digest[:80]}",
+            reason=Reason.APPROVAL_IGNORED,
+        )
+    annotations = {f"{GROUP}/{APPROVED_PLAN}": held.digest}
+    patch = {"metadata": {"annotations": annotations}}
+    await client.patch(_DESTINATIONS, patch, named.name, named.namespace, into=Header)
+    return f"approved plan {held.digest[:12]}: {held.count} files of {DESTINATION} {named} will be deleted"
