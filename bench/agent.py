@@ -22,16 +22,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agent_stage import PATIENCE, TOUCHED, Instead, MapWriter, Server, Tree, Usage, compiled, in_place
-from agent_subjects import SCANNED
-from measuring import keep, table
+from agent_servers import SCANNED
+from agent_setup import PATIENCE, TOUCHED, Instead, MapWriter, Server, Tree, Usage, compiled, in_place
+from harness import keep, table
 from stoker.controller.cache.gateways import shards_for
 from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
 from stoker.domain.refs import CommitId
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.environments.agent_environment import AgentPlant
 from stoker.testing.environments.agent_pod import AgentPod
+from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import eventually
 

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from agent_subjects import SCANNED
-from measuring import HERE
+from agent_servers import SCANNED
+from harness import HERE
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.protocol import labels_of, metadata_map
 from stoker.ignition.client.api_key import HEADER
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_environment import SERVICE
 from stoker.testing.gateway.simulated_gateway import KEY
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare_repository import git_environment
-from stoker.testing.environments.agent_environment import SERVICE
 from stoker.testing.repositories.sample_ignition_repository import VIEWS
 from stoker.testing.repositories.sample_ignition_repository import resource as signed_resource
 from stoker.testing.stoppable import Stopped
@@ -72,14 +72,14 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Server(Stopped):
-    """A server of `agent_subjects.py`, and what it was asked."""
+    """A server of `agent_servers.py`, and what it was asked."""
 
     process: Process
     url: str
 
     @classmethod
     def start(cls, log: Path, kind: str, *arguments: str | Path) -> Server:
-        argv = [sys.executable, HERE / "agent_subjects.py", kind, *arguments]
+        argv = [sys.executable, HERE / "agent_servers.py", kind, *arguments]
         process = Process.start(kind, argv, log=log)
         process.wait_ready(lambda: "\n" in log.read_text(), PATIENCE)
         return cls(process, log.read_text().splitlines()[0])

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from stoker.agent.bidirectional.capture import Capturing
-from stoker.agent.bidirectional.watch import Watch
 from stoker.agent.bidirectional.outbox_sender import Sender
 from stoker.agent.bidirectional.types import Postal
+from stoker.agent.bidirectional.watch import Watch
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.clock import SystemClock

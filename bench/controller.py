@@ -2,7 +2,7 @@
 
 `make bench-controller` prints the tables and keeps them in docs/benchmarks.md. The controller
 runs with the chart's arguments and rights; gateways are pods without nodes, and one process
-plays all of their agents (`controller_stage`). What the controller asks is counted by the API
+plays all of their agents (`controller_load`). What the controller asks is counted by the API
 server itself, in its audit log.
 """
 
@@ -24,8 +24,8 @@ from pathlib import Path
 
 import aiohttp
 
-from agent_stage import Usage
-from controller_stage import (
+from agent_setup import Usage
+from controller_load import (
     GATEWAYS,
     KEY,
     TOKEN,
@@ -36,13 +36,13 @@ from controller_stage import (
     places,
     repositories,
 )
-from measuring import HERE, keep, table
+from harness import HERE, keep, table
 from stoker.git.auth.credentials import TOKEN_USER
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
-from stoker.testing.cluster import audit_log as audit
-from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.chart.process_release import Release
+from stoker.testing.cluster import audit_log
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.wait_until import eventually_async
@@ -290,7 +290,7 @@ async def measure(bench: Bench, git_url: str) -> str:
 async def main(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="stoker-bench-") as home:
         folder = Path(home)
-        with ControlPlane.start(folder / "plane", apiserver_flags=audit.flags(folder)) as plane:
+        with ControlPlane.start(folder / "plane", apiserver_flags=audit_log.flags(folder)) as plane:
             process, url = git_server(folder)
             with process:
                 async with Client(load(plane.kubeconfig()), user_agent="bench") as client:

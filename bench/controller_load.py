@@ -33,12 +33,12 @@ from stoker.domain.protocol import (
 )
 from stoker.kube.client.client import Client
 from stoker.kube.client.objects import Header
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import Change
-from stoker.testing.cluster import audit_log as audit
-from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.cluster import audit_log
 from stoker.testing.environments.stub_gateway_pods import agent_is, gateway_pod, report_map
+from stoker.testing.repositories.bare_repository import Repository
 
 STOKERS = Resource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
 ACCOUNT = "stoker-controller"
@@ -115,7 +115,7 @@ def _stoker(place: Place, git_url: str) -> dict[str, Any]:
         "spec": {
             "git": {"repo": f"{git_url}/{place.namespace}.git", "ref": place.name, "auth": login},
             "gateway": {"apiKeySecretRef": {"name": "gateway", "key": "apiKey"}},
-            "webhook": {"secretRef": {"name": "hook", "key": "hmac"}},
+            "webhook": {"secretRef": {"name": "hook", "key": "hmac"}, "allowedRefs": ["v*"]},
         },
     }
 
@@ -281,7 +281,7 @@ class Requests(NamedTuple):
     @classmethod
     def between(cls, folder: Path, since: float, until: float) -> Requests:
         """Times are by the wall clock."""
-        asked = (one for one in audit.asked(folder, ACCOUNT) if since <= one.at < until)
+        asked = (one for one in audit_log.asked(folder, ACCOUNT) if since <= one.at < until)
         return cls(Counter(f"{'page' if one.is_further_page else one.verb} {one.resource}" for one in asked))
 
     @property

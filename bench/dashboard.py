@@ -18,16 +18,16 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from measuring import keep, table
+from harness import keep, table
+from stoker.testing.dashboard import sample_fleets
 from stoker.testing.dashboard.chromium import started
-from stoker.testing.dashboard import sample_fleets as fleet_values
 from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession, Page
 
 GATEWAYS = 1_000
-EACH = fleet_values.EACH
+EACH = sample_fleets.EACH
 CHANGES_A_SECOND = 100
 
 # Resolves in the frame after the one in which the text is on the page: then it has been painted.
@@ -75,9 +75,9 @@ def one_change(page: Page, served: ServedFleet, turn: int) -> float:
     number = (37 * turn) % (GATEWAYS // EACH)
     waiting = page.evaluate_handle(f"(text) => ({{ seen: ({SEEN})(text) }})", "1 gateway failed")
     sent = time.time()
-    served.put(fleet_values.numbered(number, "Error", message="no space is left"))
+    served.put(sample_fleets.numbered(number, "Error", message="no space is left"))
     seen: float = waiting.evaluate("(it) => it.seen")
-    served.put(fleet_values.numbered(number))
+    served.put(sample_fleets.numbered(number))
     page.evaluate(SEEN, "All")
     return seen / 1000 - sent
 
@@ -93,7 +93,7 @@ def storm(browser: Browser, page: Page, served: ServedFleet, seconds: float) -> 
         begun = time.monotonic()
         while not done.is_set():
             number = sent % (GATEWAYS // EACH)
-            served.put(fleet_values.numbered(number, states[(sent // 7) % 4], message=f"change {sent}"))
+            served.put(sample_fleets.numbered(number, states[(sent // 7) % 4], message=f"change {sent}"))
             sent += 1
             done.wait(max(0.0, begun + sent / CHANGES_A_SECOND - time.monotonic()))
 
@@ -137,7 +137,7 @@ def _turns(trace: bytes) -> list[float]:
 
 
 def measure(runs: int, seconds: float) -> dict[str, Any]:
-    with started() as browser, ServedFleet.start(*fleet_values.large(GATEWAYS)) as served:
+    with started() as browser, ServedFleet.start(*sample_fleets.large(GATEWAYS)) as served:
         page = opened(browser, served.url)
         firsts = [first_picture(page) for _ in range(runs)]
         changes = [one_change(page, served, turn) for turn in range(runs * 2)]

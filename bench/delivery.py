@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from measuring import keep, median_of, table
+from harness import keep, median_of, table
 from stoker.agent.bidirectional.watch import COMPARE
 from stoker.testing.repositories.bare_repository import Repository
 from sync import MB, children_cpu, content
@@ -115,7 +115,7 @@ def way_back(folder: Path) -> str:
         for number in range(FILES)
     }
     Repository.create(served / "plant.git").commit(files)
-    script = Path(__file__).parent / "way_back_subjects.py"
+    script = Path(__file__).parent / "bidirectional_cases.py"
     command = [sys.executable, str(script), str(served), str(folder)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
     found = json.loads(done.stdout.splitlines()[-1])
@@ -135,7 +135,7 @@ def way_back(folder: Path) -> str:
 def rollback(folder: Path) -> str:
     """From the request to files in place and the ledger written, sixteen files among few and among many."""
     rows = [["16 files among", "how", "time", "CPU", "target"]]
-    script = Path(__file__).parent / "rollback_subjects.py"
+    script = Path(__file__).parent / "rollback_cases.py"
     for count in (16, FILES):
         files = {
             f"s/p{number // 500}/v{number}/{('view.json', 'code.py')[number % 2 and count > 16]}": content(

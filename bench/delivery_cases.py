@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from measuring import measured, report
-from stoker.agent.rollback import scope as covering
+from harness import measured, report
+from stoker.agent.rollback import scope
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.fs.data_folder import DataFolder, open_regular
 from stoker.fs.dir_walk import Descent
 from stoker.fs.stat_stamp import stamp
@@ -38,7 +38,7 @@ def snapshot(data: Path, store: Path, go: Go) -> float:
     snapshots = Snapshots(FolderStorage(store, "site"), "site")
     go()
     with DataFolder.opened(data) as folder, Descent(folder.fd) as descent:
-        covered = covering.managed(folder, ledger, (), lambda _: False, lambda: False)
+        covered = scope.managed(folder, ledger, (), lambda _: False, lambda: False)
 
         def opened(path: str) -> int:
             above, _, name = path.rpartition("/")

@@ -1,6 +1,6 @@
 """How everything is measured here: each subject in a process of its own, several times, medians.
 
-A subject is a function of `bench/<area>_subjects.py`. It does its set-up, calls
+A subject is a function of `bench/<area>_cases.py`. It does its set-up, calls
 `go()` when the part to be measured begins, and returns when that has ended. What
 counts is CPU time, because the machines are shared; peak memory is the whole
 process's, interpreter and libraries included.
@@ -58,7 +58,7 @@ def median_of(area: str, subject: str, arguments: Sequence[str], *, runs: int) -
 
 
 def _run(area: str, subject: str, arguments: Sequence[str]) -> Sample:
-    script = HERE / f"{area}_subjects.py"
+    script = HERE / f"{area}_cases.py"
     done = subprocess.run(
         [sys.executable, str(script), subject, *arguments], stdout=subprocess.PIPE, check=True, timeout=600
     )

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from measuring import HERE, Sample, keep, median_of, table
+from harness import HERE, Sample, keep, median_of, table
 from stoker.testing.certificates import Authority
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
@@ -63,7 +63,7 @@ def replaying(plane: ClusterAccess, folder: Path, count: int) -> Iterator[tuple[
     authority = Authority("bench")
     ca = authority.save(folder, "replay-ca").certificate
     pair = authority.server().save(folder, "replay")
-    command = [sys.executable, str(HERE / "kube_replay.py"), str(pair.certificate), str(pair.key)]
+    command = [sys.executable, str(HERE / "watch_replay.py"), str(pair.certificate), str(pair.key)]
     server = subprocess.Popen([*command, str(recorded), str(count)], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None

@@ -1,4 +1,4 @@
-"""What `bench/kube.py` measures, each in a process of its own: `kube_subjects.py NAME ARGUMENTS…`."""
+"""What `bench/kube.py` measures, each in a process of its own: `kube_cases.py NAME ARGUMENTS…`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from measuring import measured, report
+from harness import measured, report
 
 Go = Callable[[], None]
 
@@ -18,13 +18,13 @@ WATCHES = 300
 def list_ours(go: Go, kubeconfig: str, namespace: str) -> float:
     """The list as a reflector takes it: the head of every object decoded, its bytes kept in a store."""
     from stoker.kube.client.client import Client
-    from stoker.kube.config.config import load
     from stoker.kube.client.objects import Header
-    from stoker.kube.watch.reflector import BACKOFF
     from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES
+    from stoker.kube.config.config import load
     from stoker.kube.runtime.process import run
-    from stoker.kube.watch.store import Store
     from stoker.kube.watch.list_watch import Watching
+    from stoker.kube.watch.reflector import BACKOFF
+    from stoker.kube.watch.store import Store
 
     store: Store[bytes] = Store(bytes)
     watching = Watching(store, backoff=BACKOFF, slow_backoff=BACKOFF)
@@ -87,10 +87,10 @@ def list_bytes(go: Go, url: str, ca: str, token: str, namespace: str) -> float:
 def hold_watches(go: Go, kubeconfig: str, namespace: str) -> float:
     """Three hundred reflectors, each with its own watch, synced and idle."""
     from stoker.kube.client.client import Client
-    from stoker.kube.config.config import load
-    from stoker.kube.watch.reflector import Reflector
     from stoker.kube.client.resources import CONFIG_MAPS
+    from stoker.kube.config.config import load
     from stoker.kube.runtime.process import run
+    from stoker.kube.watch.reflector import Reflector
 
     async def main() -> None:
         async with Client(load(Path(kubeconfig))) as client:
@@ -115,13 +115,13 @@ def hold_watches(go: Go, kubeconfig: str, namespace: str) -> float:
 def events_ours(go: Go, url: str, ca: str, expected: str) -> float:
     """Every event from the socket through reflector, store and queue to a worker."""
     from stoker.kube.client.client import Client
+    from stoker.kube.client.resources import CONFIG_MAPS
     from stoker.kube.config.config import ClusterConfig
+    from stoker.kube.config.tls import Trust
+    from stoker.kube.runtime.process import run
     from stoker.kube.runtime.workqueue import WorkQueue
     from stoker.kube.watch.reflector import Reflector
-    from stoker.kube.client.resources import CONFIG_MAPS
-    from stoker.kube.runtime.process import run
     from stoker.kube.watch.store import Change, ObjectKey
-    from stoker.kube.config.tls import Trust
 
     total = int(expected)
     seen = 0

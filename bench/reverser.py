@@ -1,6 +1,6 @@
 """The cluster to git, measured on the real API server, with git's own http backend as the remote.
 
-`make bench-reverse` prints the tables and keeps them in docs/benchmarks.md. A user
+`make bench-reverser` prints the tables and keeps them in docs/benchmarks.md. A user
 without Stoker runs a script every minute that writes what `kubectl get` says and
 pushes it; it stands beside ours where there is something to compare.
 """
@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_stage import Server
-from measuring import keep, table
-from reverse_stage import (
+from agent_setup import Server
+from harness import keep, table
+from reverser_setup import (
     CRDS,
     HOME,
     Cluster,

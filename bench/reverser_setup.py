@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_stage import PATIENCE, Usage
-from measuring import HERE
+from agent_setup import PATIENCE, Usage
+from harness import HERE
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import load
 from stoker.kube.client.errors import AlreadyExists
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES
+from stoker.kube.config.config import load
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare_repository import Repository, git_environment

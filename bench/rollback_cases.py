@@ -13,12 +13,12 @@ import sys
 import time
 from pathlib import Path
 
-from measuring import cpu_seconds
+from harness import cpu_seconds
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.rollback.restore import restored
+from stoker.agent.rollback.setup import make
 from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.rollback.setup import make
-from stoker.agent.rollback.restore import restored
-from stoker.agent.loop.folder_and_gateway_sync import Tended
 from stoker.domain.clock import SystemClock
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.intent.policies import Snapshots

@@ -21,19 +21,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import reverse
-from agent_stage import Usage
+from agent_setup import Usage
+from cgroup_limits import Held, Limits
 from controller import PATIENCE, Bench, git_server, ms, pushes, quantile, webhooks
-from controller_stage import places
-from limits import Held, Limits
-from measuring import HERE, keep, table
-from reverse_stage import CRDS, HOME, Peak, Reverser, Setting, watched
-from reverse_stage import places as objects
+from controller_load import places
+from harness import HERE, keep, table
+from reverser import Bench as ReverserBench
+from reverser_setup import CRDS, HOME, Peak, Reverser, Setting, watched
+from reverser_setup import places as objects
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
-from stoker.testing.cluster import audit_log as audit
-from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.chart.helm import Helm
+from stoker.testing.cluster import audit_log
+from stoker.testing.cluster.control_plane import ControlPlane
 
 SIZES = "10/50,50/200,100/500,500/1000,500/1000/2"
 OBJECTS = "1000,5000,20000"
@@ -140,7 +140,7 @@ async def controller(size: Size, options: argparse.Namespace) -> Figures:
     wanted = places(size.resources, size.gateways // size.resources)
     with tempfile.TemporaryDirectory(prefix="stoker-bench-") as home:
         folder = Path(home)
-        with ControlPlane.start(folder / "plane", apiserver_flags=audit.flags(folder)) as plane:
+        with ControlPlane.start(folder / "plane", apiserver_flags=audit_log.flags(folder)) as plane:
             process, url = git_server(folder)
             with process:
                 async with Client(load(plane.kubeconfig()), user_agent="bench") as client:
@@ -200,7 +200,7 @@ def reverser(counts: list[int], options: argparse.Namespace) -> Iterator[Figures
         limits = _reversers(folder)
         plane.kubectl("apply", "--server-side", "-f", str(CRDS))
         plane.create_namespace(HOME)
-        bench = reverse.Bench(plane, folder, stage, options.changes)
+        bench = ReverserBench(plane, folder, stage, options.changes)
         filled = 0
         for count in counts:
             wanted = objects(count)

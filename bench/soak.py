@@ -21,16 +21,16 @@ from pathlib import Path
 
 from stoker.domain.refs import CommitId
 from stoker.testing.chart.process_release import HOME
-from stoker.testing.node import network_outages as outages
-from stoker.testing.node.unshare import STATE
+from stoker.testing.environments.agent_environment import project
+from stoker.testing.environments.operator_environment import GATEWAY
+from stoker.testing.node import network_outages
 from stoker.testing.node.memory_growth import MIB, MemoryLog
-from stoker.testing.node.operator_node_environment import NodeSite
 from stoker.testing.node.operator_cluster import NodeStage, Steps
+from stoker.testing.node.operator_node_environment import NodeSite
+from stoker.testing.node.unshare import STATE
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
-from stoker.testing.environments.agent_environment import project
-from stoker.testing.environments.operator_environment import GATEWAY
 from stoker.testing.wait_until import eventually
 
 GATEWAYS = ("filler", "capper", "labeler")
@@ -77,9 +77,9 @@ class Soak:
         node, git = self.stage.node, self.server.url("")
         kinds: list[tuple[str, Callable[[], AbstractContextManager[None]]]] = [
             ("agent killed", self._agent_killed),
-            ("API server restarted", lambda: outages.api_server_away(node)),
-            ("git server down", lambda: outages.server_down(git)),
-            ("network stalled", lambda: outages.network_stalled(git, node.plane.url)),
+            ("API server restarted", lambda: network_outages.api_server_away(node)),
+            ("git server down", lambda: network_outages.server_down(git)),
+            ("network stalled", lambda: network_outages.network_stalled(git, node.plane.url)),
         ]
         for kind in itertools.cycle(kinds):
             yield "nothing", nullcontext

@@ -29,7 +29,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from measuring import HERE, keep, table
+from harness import HERE, keep, table
 from stoker.testing.repositories.bare_repository import Repository, git_environment
 
 SOURCE = "services/gateway"
@@ -212,7 +212,7 @@ class Running:
         (folder / "data").mkdir()
         script = [
             sys.executable,
-            str(HERE / "sync_subjects.py"),
+            str(HERE / "sync_worker.py"),
             url,
             str(folder / "data"),
             str(folder / "cache"),

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
 from stoker.domain.intent.source import Source

@@ -3,7 +3,7 @@
 No API server makes twenty thousand changes a second on this machine, so one
 real object, as the real API server sends it in a watch, is sent again and again
 under other names and rising resourceVersions, over TLS and HTTP/1.1 in chunks,
-as the real one does. Run as `kube_replay.py CERT KEY RECORDED EVENTS`; prints
+as the real one does. Run as `watch_replay.py CERT KEY RECORDED EVENTS`; prints
 its port.
 """
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -22,18 +23,26 @@ from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 from stoker.api import registry
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
+from stoker.testing.cluster.shared_control_plane import run_folder, shared_control_plane
+from stoker.testing.environments.agent_environment import AgentPlant
 from stoker.testing.faults.http_fault_proxy import HttpFaultProxy
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.cluster.shared_control_plane import run_folder, shared_control_plane
-from stoker.testing.environments.agent_environment import AgentPlant
 from stoker.testing.wait_until import eventually
 
+from . import tiers
+from .scheduling import GroupScheduling, ordered, write_groups
+from .tiers import pytest_addoption  # noqa: F401 - pytest calls it by its name here
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
 # What must pass before a change lands tries the same examples every time; `make test-long` tries new ones.
-settings.register_profile("gate", derandomize=True)
-settings.register_profile("explore")
+# No deadline: how long an example takes depends on what else the machine does.
+settings.register_profile("gate", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 KINDS: dict[str, Callable[[Path], ControlPlane]] = {
@@ -74,6 +83,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.stash[RUN_FOLDER] = folder
     config.stash[PLANES] = SharedPlanes(folder)
+    if worker is None:
+        config.pluginmanager.register(FailureNames(config))
+    else:  # coverage traces the workers; tracing each program that tests start would cost more than it shows
+        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     config.add_cleanup(run.close)  # in the controller, after all workers have gone
     config.add_cleanup(config.stash[PLANES].leave)
 
@@ -82,6 +95,44 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: WorkerController) -> None:
     """Tell a worker, which xdist is about to start, where the run's shared state lies."""
     node.workerinput["stoker_run_folder"] = str(node.config.stash[RUN_FOLDER])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
+    return GroupScheduling(config, log, config.stash[RUN_FOLDER])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return tiers.ignored(config, collection_path)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.select(config, items)
+    items[:] = ordered(items, Path(__file__).parent)
+    write_groups(config.stash[RUN_FOLDER], items)
+
+
+REASON_LINES = 12
+
+
+class FailureNames:
+    """Prints a failed test and its reason at once: with -q and xdist both are otherwise known at the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and reporter is not None:
+            reporter.write_line(f"\nfailed in {report.when}: {report.nodeid}")
+            reasons = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            for line in reasons[:REASON_LINES]:
+                reporter.write_line(line[:300])
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    tiers.summary(config, terminalreporter)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from stoker.testing.dashboard import sample_fleets
 from stoker.testing.dashboard.chromium import OpenPage, started
-from stoker.testing.dashboard import sample_fleets as fleet_values
 from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def fleet() -> Iterator[ServedFleet]:
     """A fleet in which everything happens at once, and three destinations."""
-    with ServedFleet.start(*fleet_values.mixed(), *fleet_values.destinations()) as served:
+    with ServedFleet.start(*sample_fleets.mixed(), *sample_fleets.destinations()) as served:
         yield served
 
 

@@ -1,7 +1,7 @@
 """Looks at a page on a phone, at a desk and on a wall, dark and light, and keeps pictures of it.
 
 The pictures lie in dist/pictures, for people to look at. What a machine can say of a page is
-said by `looking_over.js`: nothing hangs over the edge, the emergency stop can be seen and
+said by `layout_checks.js`: nothing hangs over the edge, the emergency stop can be seen and
 reached, everything that can be pressed has a name and is large enough, all text can be read.
 """
 
@@ -25,7 +25,7 @@ SMALLEST = 24
 """Pixels that a target must have in both directions, as WCAG 2.2 AA asks."""
 
 # What is wrong with the page as it stands, in sentences.
-LOOK = (Path(__file__).parent / "looking_over.js").read_text()
+LOOK = (Path(__file__).parent / "layout_checks.js").read_text()
 
 
 class Looking:

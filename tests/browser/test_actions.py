@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
+from stoker.dashboard.interfaces import Refused
+from stoker.dashboard.view_models import Action, Order, Rollback
+from stoker.testing.dashboard import sample_fleets
 from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard import sample_fleets as fleet_values
 from stoker.testing.dashboard.fake_fleet_server import ServedFleet
 from stoker.testing.wait_until import eventually
-from stoker.dashboard.view_models import Action, Order, Rollback
-from stoker.dashboard.interfaces import Refused
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -40,7 +40,7 @@ def test_a_plan_is_approved_where_it_is_looked_at_from_near(fleet: ServedFleet, 
     page.get_by_role("dialog").get_by_role("button", name="Approve", exact=True).click()
     expect(plan).to_be_hidden()
     assert [(one.action, one.digest) for one in fleet.orders] == [
-        ("approve", f"sha256:{fleet_values.commit('plan')}")
+        ("approve", f"sha256:{sample_fleets.commit('plan')}")
     ]
 
 
@@ -53,7 +53,7 @@ def test_approve_names_the_plan_that_was_shown(fleet: ServedFleet, open_page: Op
     expect(dialog).to_contain_text("goes to 4 gateways as soon as you approve")
     expect(dialog).to_contain_text("2 files will be deleted")
     dialog.get_by_role("button", name="Approve").click()
-    digest = f"sha256:{fleet_values.commit('plan')}"
+    digest = f"sha256:{sample_fleets.commit('plan')}"
     assert given(fleet) == [order(Action.APPROVE, "line-3", digest=digest)]
     expect(page.locator("#approvals")).to_be_hidden()
     expect(page.get_by_text("approve of Stoker plant/line-3 for editor@plant.example")).to_be_visible()
@@ -84,7 +84,7 @@ def test_rollback_to_a_commit_says_what_happens(fleet: ServedFleet, open_page: O
     opened(page, "line-1")
     page.get_by_role("button", name="Roll back…").click()
     dialog = page.get_by_role("dialog")
-    to = fleet_values.commit("v10")
+    to = sample_fleets.commit("v10")
     dialog.get_by_role("radio", name=f"Commit {to[:8]}").check()
     expect(dialog).to_contain_text(f"All 5 gateways get the files of commit {to[:8]}")
     assert dialog.get_by_text("Snapshot").count() == 0
@@ -116,7 +116,7 @@ def test_a_second_way_back_is_not_taken_over_the_first(fleet: ServedFleet, open_
     opened(page, "line-1")
     for back, whom in (
         (Rollback(to_snapshot="line-1-filler-20260302-081500"), "send v12 to line-1-filler."),
-        (Rollback(to_commit=fleet_values.commit("v10")), "send v12 to all 5 gateways of line-1."),
+        (Rollback(to_commit=sample_fleets.commit("v10")), "send v12 to all 5 gateways of line-1."),
     ):
         fleet.put(msgspec.structs.replace(fleet.resource("plant/Stoker/line-1"), rollback=back))
         expect(page.get_by_role("complementary")).to_contain_text(back.to_snapshot or str(back.to_commit)[:8])
@@ -132,8 +132,8 @@ def test_a_second_way_back_is_not_taken_over_the_first(fleet: ServedFleet, open_
 def test_a_machine_of_its_own_can_go_back_twice_and_stays_stopped_over_a_restart(
     open_page: OpenPage,
 ) -> None:
-    taken = Rollback(to_commit=fleet_values.commit("v10"))
-    one = fleet_values.resource("line-1", fleet_values.gateway("line-1-filler"), rollback=taken)
+    taken = Rollback(to_commit=sample_fleets.commit("v10"))
+    one = sample_fleets.resource("line-1", sample_fleets.gateway("line-1-filler"), rollback=taken)
     with ServedFleet.start(one, mode="standalone") as served:
         page = open_page(served.url)
         page.get_by_role("button", name="Emergency stop").click()
@@ -145,7 +145,7 @@ def test_a_machine_of_its_own_can_go_back_twice_and_stays_stopped_over_a_restart
         side.get_by_role("button", name="Roll back…").click()
         dialog = page.get_by_role("dialog", name="Roll line-1 back?")
         dialog.get_by_role("button", name="Roll back").click()
-        to = fleet_values.commit("v11")
+        to = sample_fleets.commit("v11")
         assert given(served) == [order(Action.ROLLBACK, "line-1", to_commit=to)]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from stoker.dashboard import sse
+from stoker.testing.dashboard import sample_fleets
 from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard import sample_fleets as fleet_values
 from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
 from stoker.testing.wait_until import eventually
-from stoker.dashboard import sse as streaming
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -83,11 +83,11 @@ def test_a_tab_behind_others_tells_by_its_title_and_is_live_when_it_is_seen(
     page.clock.fast_forward(1_000)
     expect(page).to_have_title("STOPPED · Stoker")
     listening(fleet, 0)
-    fleet.put(fleet_values.numbered(3, "Error"))
+    fleet.put(sample_fleets.numbered(3, "Error"))
     turn(page, hidden=False)
     expect(page.get_by_role("link", name="line-003-filler")).to_be_visible()
     expect(page.locator("#link")).to_have_text("Live")
-    fleet.put(fleet_values.numbered(4, "Error"))
+    fleet.put(sample_fleets.numbered(4, "Error"))
     expect(page.get_by_role("link", name="line-004-filler")).to_be_visible()
     listening(fleet, 1)
 
@@ -100,7 +100,7 @@ def test_a_glance_at_another_tab_keeps_the_stream(fleet: ServedFleet, open_page:
     page.clock.fast_forward(1_000)
     turn(page, hidden=False)
     page.clock.fast_forward(6_000)
-    fleet.put(fleet_values.numbered(3, "Error"))
+    fleet.put(sample_fleets.numbered(3, "Error"))
     expect(page.get_by_role("link", name="line-003-filler")).to_be_visible()
     assert asked == []
 
@@ -108,7 +108,7 @@ def test_a_glance_at_another_tab_keeps_the_stream(fleet: ServedFleet, open_page:
 def test_a_stream_that_died_without_a_word_is_opened_anew(fleet: ServedFleet, open_page: OpenPage) -> None:
     page = open_page(fleet.url, own_time=True, script=DYING)
     page.evaluate("window.dead = window.newest")
-    fleet.put(fleet_values.numbered(3, "Error"))
+    fleet.put(sample_fleets.numbered(3, "Error"))
     page.clock.fast_forward(40_000)
     expect(page.get_by_role("link", name="line-003-filler")).to_have_count(0)
     page.clock.fast_forward(20_000)
@@ -120,7 +120,7 @@ def test_a_stream_that_died_without_a_word_is_opened_anew(fleet: ServedFleet, op
 def test_a_quiet_fleet_is_live_as_long_as_the_server_says_so(
     fleet: ServedFleet, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "ALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.5)
     page = open_page(fleet.url, own_time=True, script=COUNTING)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -137,7 +137,7 @@ def test_a_session_that_a_proxy_renews_goes_on(fleet: ServedFleet, open_page: Op
     fleet.end_sessions()
     listening(fleet, 0)
     listening(fleet, 1)
-    fleet.put(fleet_values.numbered(3, "Error"))
+    fleet.put(sample_fleets.numbered(3, "Error"))
     expect(page.get_by_role("link", name="line-003-filler")).to_be_visible()
     expect(page.locator("#sign-in")).to_be_hidden()
     page.locator("#gateways").get_by_role("link", name="line-1", exact=True).click()

@@ -12,19 +12,19 @@ from playwright.sync_api import Page, expect
 
 from stoker.domain.secrets import Secret
 from stoker.reverser.authors.admission import PATH
-from stoker.testing.dashboard.chromium import OpenPage
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.dashboard.chromium import OpenPage
+from stoker.testing.dashboard.rbac_environment import Browser, House
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.author_webhook_manifest import without_rules
 from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.dashboard.rbac_environment import Browser, House
 from stoker.testing.wait_until import eventually
 
-from .looking import Looking
+from .screenshots import Looking
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("browser")
 
 PATIENCE = 60.0
 PAUSE_MAP = "ignition-sync-global-pause"

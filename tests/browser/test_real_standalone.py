@@ -10,15 +10,15 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from stoker.testing.dashboard.chromium import OpenPage
+from stoker.testing.environments.sync_watch_environment import WatchedFolder
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.secret_leaks.tracked_credentials import known
-from stoker.testing.environments.sync_watch_environment import WatchedFolder
 
-from .looking import Looking
+from .screenshots import Looking
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("browser")
 
 PATIENCE = 60_000
 FILES = {f"s/{number}": "x" for number in range(120)}
@@ -81,7 +81,7 @@ def test_every_state_of_the_gateway_is_told_without_a_table(site: WatchedFolder,
             site.repository.commit(dict.fromkeys(FILES))
             headline(page, "filler waits for approval")
             approval = page.locator("#approvals")
-            expect(approval).to_contain_text("120 files would be deleted")
+            expect(approval).to_contain_text("120 files (first: projects/P/0) would be deleted")
             expect(page.locator("[data-standing=failed]").filter(visible=True)).to_have_count(0)
             look("watch-deletion-guard")
             approval.get_by_role("button", name="Approve…").click()

@@ -1,7 +1,7 @@
 """The main states of the dashboard on a phone, at a desk and on a wall, dark and light.
 
 Made-up fleets; what real processes show is looked at by `test_real_controller`,
-`test_real_reverser` and `test_real_watch`.
+`test_real_reverser` and `test_real_standalone`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from stoker.testing.dashboard import sample_fleets
 from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard import sample_fleets as fleet_values
 from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
 
-from .looking import SIZES, Looking
+from .screenshots import SIZES, Looking
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_main_states_can_be_read_and_used(open_page: OpenPage, size: str) -> None:
-    calm = fleet_values.in_step()
+    calm = sample_fleets.in_step()
     with ServedFleet.start(*calm) as served:
         page = open_page(served.url, token="", size=SIZES[size], forgiving=True)
         look = Looking(page, (size,))
@@ -36,10 +36,10 @@ def test_the_main_states_can_be_read_and_used(open_page: OpenPage, size: str) ->
         page.evaluate("document.activeElement.blur()")
         page.mouse.move(0, 0)
         served.remove(*(one.id for one in calm))
-        served.put(*(one for one in fleet_values.mixed() if one.approval is None))
+        served.put(*(one for one in sample_fleets.mixed() if one.approval is None))
         expect(page.get_by_role("heading", level=1)).to_contain_text("1 gateway failed")
         look("fleet")
-        served.put(fleet_values.approval(), *fleet_values.destinations())
+        served.put(sample_fleets.approval(), *sample_fleets.destinations())
         expect(page.locator("#approvals")).to_be_visible()
         look("approval")
         page.locator("#destinations").scroll_into_view_if_needed()

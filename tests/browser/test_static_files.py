@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 STATIC = Path(str(resources.files("stoker.dashboard") / "static"))
-FILES = sorted(STATIC.iterdir())
+FILES = sorted(one for one in STATIC.rglob("*") if one.is_file())
 SCRIPTS = [one for one in FILES if one.suffix == ".js"]
 MARKUP = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|"
@@ -21,7 +21,7 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 LONGEST = 120
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda one: str(one.relative_to(STATIC)))
 def test_a_script_makes_no_markup_of_text_and_is_short(script: Path) -> None:
     text = script.read_text()
     assert MARKUP.findall(text) == []
@@ -31,7 +31,7 @@ def test_a_script_makes_no_markup_of_text_and_is_short(script: Path) -> None:
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    found = {one.name: ELSEWHERE.findall(one.read_text().replace(NAMESPACE, "")) for one in FILES}
+    found = {str(one): ELSEWHERE.findall(one.read_text().replace(NAMESPACE, "")) for one in FILES}
     assert {name: places for name, places in found.items() if places} == {}
 
 
@@ -39,12 +39,17 @@ def test_the_page_holds_no_style_and_no_script_of_its_own() -> None:
     page = _Page()
     page.feed((STATIC / "index.html").read_text())
     assert page.wrong == []
-    assert page.files <= {f"static/{one.name}" for one in FILES}
+    assert page.files <= {f"static/{one.relative_to(STATIC)}" for one in FILES}
 
 
 def test_every_module_is_used() -> None:
-    named = {name for one in SCRIPTS for name in re.findall(r'from "\./(\w+\.js)"', one.read_text())}
-    assert named | {"main.js", "early.js"} == {one.name for one in SCRIPTS}
+    imported = {
+        (one.parent / name).resolve()
+        for one in SCRIPTS
+        for name in re.findall(r'from "(\.[\w./]+\.js)"', one.read_text())
+    }
+    entries = {STATIC / "main.js", STATIC / "page" / "theme_before_paint.js"}
+    assert imported | {one.resolve() for one in entries} == {one.resolve() for one in SCRIPTS}
 
 
 class _Page(HTMLParser):

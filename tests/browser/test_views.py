@@ -6,11 +6,6 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
-from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.dashboard import sample_fleets as fleet_values
-from stoker.testing.dashboard.fake_fleet_server import EDITOR, VIEWER, ServedFleet
 from stoker.dashboard.view_models import (
     ChangedPath,
     DestinationNow,
@@ -20,6 +15,11 @@ from stoker.dashboard.view_models import (
     Rollback,
     Written,
 )
+from stoker.testing.dashboard import sample_fleets
+from stoker.testing.dashboard.chromium import OpenPage
+from stoker.testing.dashboard.fake_fleet_server import EDITOR, VIEWER, ServedFleet
+from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -59,7 +59,7 @@ def test_problems_stand_first_and_each_gateway_tells_how_it_is(
     assert resources[:4] == ["utilities", "line-1", "line-2", "line-3"]
     assert resources[-6:] == ["line-7", "line-8", "line-9", "line-10", "line-11", "line-12"]
     row = page.get_by_role("row").filter(has_text="line-2-packer")
-    commit = fleet_values.commit("v12")[:8]
+    commit = sample_fleets.commit("v12")[:8]
     cells = [one.strip() for one in row.get_by_role("cell").all_inner_texts()]
     why = "Somebody changed files on the gateway"
     assert cells == ["Drifted", "v12", commit, "3 h ago", "2 files", "", why]
@@ -75,13 +75,13 @@ def test_who_sees_nothing_is_told_why_that_may_be(open_page: OpenPage) -> None:
         said = page.locator("#nothing")
         expect(said).to_contain_text("none that your account may see")
         expect(said).to_contain_text("signed in as viewer@plant.example")
-        served.put(fleet_values.resource("line-1"))
+        served.put(sample_fleets.resource("line-1"))
         expect(page.get_by_role("heading", level=1)).to_have_text("No gateways yet")
         expect(said).to_be_hidden()
 
 
 def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:
-    with ServedFleet.start(*fleet_values.in_step()) as served:
+    with ServedFleet.start(*sample_fleets.in_step()) as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in step")
         assert page.locator("#gateways tr.gateway").count() == 0
@@ -90,7 +90,7 @@ def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:
 
 
 def test_a_change_comes_by_itself_and_touches_its_own_line_alone(open_page: OpenPage) -> None:
-    with ServedFleet.start(*fleet_values.large(1000)) as served:
+    with ServedFleet.start(*sample_fleets.large(1000)) as served:
         page = open_page(served.url)
         expect(page.locator("#gateways tbody")).to_have_count(200)
         page.evaluate(
@@ -104,7 +104,7 @@ def test_a_change_comes_by_itself_and_touches_its_own_line_alone(open_page: Open
                 new MutationObserver(note).observe(document.getElementById("gateways"), all);
             }"""
         )
-        served.put(fleet_values.numbered(77, "Error", message="no space is left on the data volume"))
+        served.put(sample_fleets.numbered(77, "Error", message="no space is left on the data volume"))
         row = page.get_by_role("row").filter(has_text="line-077-filler")
         expect(row).to_contain_text("no space is left on the data volume")
         expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway failed")
@@ -115,7 +115,7 @@ def test_a_change_comes_by_itself_and_touches_its_own_line_alone(open_page: Open
 
 def test_what_comes_and_goes(fleet: ServedFleet, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
-    fleet.put(fleet_values.resource("line-99", fleet_values.gateway("line-99-filler")))
+    fleet.put(sample_fleets.resource("line-99", sample_fleets.gateway("line-99-filler")))
     expect(page.get_by_role("link", name="line-99", exact=True)).to_be_visible()
     fleet.remove("plant/Stoker/line-99", "plant/GitDestination/live")
     expect(page.get_by_role("link", name="line-99", exact=True)).to_have_count(0)
@@ -192,26 +192,26 @@ def test_destinations_tell_commits_authors_and_lag(fleet: ServedFleet, open_page
 
 
 def test_a_reverser_alone_shows_destinations_alone(open_page: OpenPage) -> None:
-    with ServedFleet.start(*fleet_values.destinations()) as served:
+    with ServedFleet.start(*sample_fleets.destinations()) as served:
         page = open_page(served.url)
         expect(page.locator(".destination")).to_have_count(3)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
         expect(page.locator("#verdict-more")).to_have_text("1 failed, 1 behind and 1 up to date")
         expect(page.locator("#tally, #tools, #gateways, #nothing").filter(visible=True)).to_have_count(0)
         assert page.title() == "(1) 1 destination failed · Stoker"
-        served.remove(*(one.id for one in fleet_values.destinations() if one.ready == "False"))
+        served.remove(*(one.id for one in sample_fleets.destinations() if one.ready == "False"))
         expect(page.locator("#said")).to_have_text("1 destination behind")
 
 
 def test_a_destination_that_failed_is_the_news_of_a_fleet_in_step(open_page: OpenPage) -> None:
-    with ServedFleet.start(fleet_values.resource("line-1"), *fleet_values.destinations()) as served:
+    with ServedFleet.start(sample_fleets.resource("line-1"), *sample_fleets.destinations()) as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
         expect(page.locator("#destinations-sum")).to_contain_text("1 failed")
 
 
 def test_what_is_well_with_a_destination_and_should_be_known_is_said(open_page: OpenPage) -> None:
-    fine = fleet_values.destinations()[0]
+    fine = sample_fleets.destinations()[0]
     warned = msgspec.structs.replace(fine, warnings=("Secrets are written in clear",), authors=())
     with ServedFleet.start(warned) as served:
         page = open_page(served.url)
@@ -234,7 +234,7 @@ def test_what_cannot_be_read_is_said_in_words(fleet: ServedFleet, open_page: Ope
 
 
 def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> None:
-    fine = fleet_values.destinations()[0]
+    fine = sample_fleets.destinations()[0]
     with ServedFleet.start(msgspec.structs.replace(fine, lag_seconds=90.0)) as served:
         page = open_page(served.url)
         card = page.locator(".destination")
@@ -247,11 +247,11 @@ def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> 
 
 
 def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage) -> None:
-    old = fleet_values.commit("v11")
-    back = fleet_values.gateway("filler", commit=old, taken_back=True)
+    old = sample_fleets.commit("v11")
+    back = sample_fleets.gateway("filler", commit=old, taken_back=True)
     way = Rollback(to_commit=old, state="Succeeded")
-    with ServedFleet.start(fleet_values.resource("line-1", back, rollback=way)) as served:
-        past = PassDone(number=1, timestamp=fleet_values.ago(hours=1), result="RolledBack", commit=old)
+    with ServedFleet.start(sample_fleets.resource("line-1", back, rollback=way)) as served:
+        past = PassDone(number=1, timestamp=sample_fleets.ago(hours=1), result="RolledBack", commit=old)
         served.scene.pasts = lambda resource, name: GatewayPast(gateway=back, history=(past,))
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway waiting, none failed")
@@ -266,7 +266,7 @@ def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage
 
 
 def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> None:
-    with ServedFleet.start(fleet_values.resource("line-1")) as served:
+    with ServedFleet.start(sample_fleets.resource("line-1")) as served:
         name = "system:serviceaccount:plant:shift-lead"
         served.gate.names[EDITOR] = name
         page = open_page(served.url)
@@ -276,8 +276,8 @@ def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> 
 
 
 def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:
-    warned = fleet_values.gateway("filler", message="the certificate was not verified")
-    with ServedFleet.start(fleet_values.resource("line-1", warned), mode="standalone") as served:
+    warned = sample_fleets.gateway("filler", message="the certificate was not verified")
+    with ServedFleet.start(sample_fleets.resource("line-1", warned), mode="standalone") as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("filler is in step")
         expect(page.locator("#lone")).to_contain_text("was not verified")
@@ -285,10 +285,10 @@ def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:
 
 
 def test_text_from_outside_stays_text(open_page: OpenPage) -> None:
-    one = fleet_values.gateway("evil", "Error", ref=EVIL, reason=EVIL, message=EVIL, pod=EVIL)
+    one = sample_fleets.gateway("evil", "Error", ref=EVIL, reason=EVIL, message=EVIL, pod=EVIL)
     past = GatewayPast(
         gateway=one,
-        history=fleet_values.past_of(fleet_values.resource("any", one), "evil").history[:1],  # type: ignore[union-attr]
+        history=sample_fleets.past_of(sample_fleets.resource("any", one), "evil").history[:1],  # type: ignore[union-attr]
     )
     diff = PassDiff(added=1, changes=(ChangedPath(action="added", path=EVIL),))
     entry = msgspec.structs.replace(past.history[0], diff=diff, result=EVIL, ref=EVIL)
@@ -298,11 +298,11 @@ def test_text_from_outside_stays_text(open_page: OpenPage) -> None:
         name=EVIL,
         repo=EVIL,
         authors=(EVIL,),
-        recent=(Written(commit=EVIL, author=EVIL, subject=EVIL, at=fleet_values.ago(hours=1)),),
+        recent=(Written(commit=EVIL, author=EVIL, subject=EVIL, at=sample_fleets.ago(hours=1)),),
         message=EVIL,
         ready="False",
     )
-    with ServedFleet.start(fleet_values.resource("line-1", one, message=EVIL), written) as served:
+    with ServedFleet.start(sample_fleets.resource("line-1", one, message=EVIL), written) as served:
         served.scene.pasts = lambda resource, name: msgspec.structs.replace(past, history=(entry,))
         page = open_page(served.url)
         page.get_by_role("link", name="evil").click()
@@ -323,7 +323,7 @@ def test_a_lost_connection_is_said_and_comes_back(fleet: ServedFleet, open_page:
             page.get_by_role("button", name="Approve…").click()
             page.get_by_role("button", name="Approve", exact=True).click()
             expect(page.get_by_role("alert").last).to_contain_text("nothing was done")
-            fleet.put(fleet_values.numbered(3, "Error"))
+            fleet.put(sample_fleets.numbered(3, "Error"))
         expect(page.locator("#link")).to_have_text("Live")
         expect(page.locator("#stale")).to_be_hidden()
         expect(page.get_by_role("link", name="line-003-filler")).to_be_visible()

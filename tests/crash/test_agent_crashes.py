@@ -20,10 +20,10 @@ from stoker.agent.sidecar.startup import MARKER
 from stoker.domain import failpoints
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.refs import CommitId
-from stoker.ignition.sync.gateway_hook import FIRST_BOOT
+from stoker.ignition.sync.first_boot import MARK as FIRST_BOOT
+from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
 from stoker.testing.gateway.simulated_gateway import SimulatedGateway
 from stoker.testing.repositories.bare_repository import Entry, executable
-from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
 from stoker.testing.wait_until import eventually
 
 PATIENCE = 60.0
@@ -94,7 +94,9 @@ class Sufferer:
             assert (seen.torn(), seen.out_of_order(self.versions)) == ([], [])
             assert seen.unknown(self.versions) == []
             notes = {path.name for path in (self.pod.data_dir / ".sync-state").iterdir()}
-            assert notes <= {"manifest", "journal", "lock", "told", *RECORDS}, "nothing is owed any more"
+            assert notes <= {"manifest", "journal", "lock", "writer", "told", *RECORDS}, (
+                "nothing is owed any more"
+            )
         self.pod.stop()
         assert not [line for line in self.pod.lines() if line.get("level") == "error"], self.pod.tail()
 
@@ -129,7 +131,6 @@ def turns(sufferer: Sufferer, name: str, most: int) -> int:
 SOME = ("mark.rename.after", "rename.after:4", "carry.after", "scan.after:2")
 
 
-@pytest.mark.timeout(300)
 def test_after_a_kill_the_next_agent_arrives_and_forgets_no_scan(plant: AgentPlant) -> None:
     sufferer = Sufferer(plant)
     sufferer.settle()
@@ -151,14 +152,13 @@ def test_a_first_sync_that_is_killed_holds_the_gateway_until_another_is_done(pla
     eventually(lambda: not note.exists(), PATIENCE, "the second sync, which meets what the first boot made")
 
 
-# A mirror is damaged, or a ledger is another life's: `test_crash_matrix` has those.
+# A mirror is damaged, or a ledger is another life's: `test_sync_crashes` has those.
 ELSEWHERE = ("mirror.swap.", "journal.unlink.")
 FIRST_ONLY = ("mirror.make.", "state.mkdir.", "base.", "startup.mark.")
 NAMES = [name for name in (*failpoints.ALL, *failpoints.GATEWAY) if not name.startswith(ELSEWHERE)]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(FIRST_ONLY)])
 def test_it_does_so_wherever_it_is_killed(plant: AgentPlant, name: str) -> None:
     sufferer = Sufferer(plant)
@@ -167,7 +167,6 @@ def test_it_does_so_wherever_it_is_killed(plant: AgentPlant, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_first_sync_does_so_too(plant: AgentPlant, name: str) -> None:
     for turn in itertools.count(1):
@@ -182,7 +181,6 @@ def test_a_first_sync_does_so_too(plant: AgentPlant, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
 def test_kills_at_any_moment_tear_nothing_and_the_last_agent_arrives(plant: AgentPlant) -> None:
     sufferer = Sufferer(plant)
     sufferer.settle()

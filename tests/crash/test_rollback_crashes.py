@@ -23,9 +23,9 @@ from stoker.domain import failpoints
 from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.testing.command_fork_server import Commands, Ended
-from stoker.testing.repositories.bare_repository import Files, Repository, executable
 from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
 from stoker.testing.environments.agent_pod import AgentPod
+from stoker.testing.repositories.bare_repository import Files, Repository, executable
 from stoker.testing.wait_until import eventually
 
 RESOURCES = """\
@@ -117,7 +117,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
-    with Commands.ready("cli.syncing.rollback", "agent.rolling_back.undoing") as ready:
+    with Commands.ready("cli.sync.rollback", "agent.rollback.rollback") as ready:
         yield ready
 
 
@@ -206,7 +206,6 @@ def test_a_sync_that_is_killed_around_its_copy_converges_and_the_copies_are_whol
         world.repository.set_branch("main", tip)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "kills",
     [

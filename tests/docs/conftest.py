@@ -11,9 +11,9 @@ from stoker.cli.commands import cli
 from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.docs_checks.server_dry_run import Asked, install_kinds_of_others
 from stoker.testing.docs_checks.command_check import Examiner
 from stoker.testing.docs_checks.markdown_page import Page, all_pages
+from stoker.testing.docs_checks.server_dry_run import Asked, install_kinds_of_others
 from stoker.testing.docs_checks.tool_help import Tool
 
 

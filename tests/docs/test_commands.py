@@ -15,7 +15,7 @@ from stoker.testing.docs_checks.markdown_page import Page, read_page
 from stoker.testing.docs_checks.shell_parser import commands
 from stoker.testing.docs_checks.stoker_cli_check import trouble
 
-pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("documents")
 
 
 def test_every_command_is_one_and_helm_renders_what_it_is_told(

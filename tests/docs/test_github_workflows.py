@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from stoker.testing.docs_checks.command_check import Examiner
-from stoker.testing.docs_checks.yaml_fences import file_name
 from stoker.testing.docs_checks.markdown_page import Page, all_pages, read_page
+from stoker.testing.docs_checks.yaml_fences import file_name
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.sample_ignition_repository import plant
 
-pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("documents")
 
 FOLDER = ".github/workflows/"
 CHECK = f"{FOLDER}check.yaml"

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from stoker.testing.admission.webhook_process import Admission
-from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.chart.helm import Helm
-from stoker.testing.docs_checks.server_dry_run import Asked
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.docs_checks.allowlist import FOREIGN, foreign_key
 from stoker.testing.docs_checks.command_check import documents_of, patches_of
-from stoker.testing.docs_checks.yaml_fences import Content, Sort, Unclear, content_of, patch_of
 from stoker.testing.docs_checks.markdown_page import Page
+from stoker.testing.docs_checks.server_dry_run import Asked
 from stoker.testing.docs_checks.tool_help import Tool
+from stoker.testing.docs_checks.yaml_fences import Content, Sort, Unclear, content_of, patch_of
 
-pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("documents")
 
 HEAD = "apiVersion: kustomize.toolkit.fluxcd.io/v1\n"
 

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.docs_runner import forge_and_alerts_environment as companions
-from stoker.testing.docs_runner import upgrade_environment as machines
-from stoker.testing.docs_runner.reader_environment import Standalone
-from stoker.testing.docs_runner.deployment_variants_environment import MORE
 from stoker.testing.docs_checks.markdown_page import all_pages, read_page
-from stoker.testing.docs_runner.section_runner import MARKS, NOT_PLAYED, Play, PlayFailed, play_and_check, plays
+from stoker.testing.docs_runner import forge_and_alerts_environment, upgrade_environment
 from stoker.testing.docs_runner.cluster_environment import Cluster
+from stoker.testing.docs_runner.deployment_variants_environment import MORE
+from stoker.testing.docs_runner.reader_environment import Standalone
+from stoker.testing.docs_runner.section_runner import (
+    MARKS,
+    NOT_PLAYED,
+    Play,
+    PlayFailed,
+    play_and_check,
+    plays,
+)
 
-pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("documents")
 
 PAGES = all_pages()
 PLAYS = plays(PAGES)
@@ -57,7 +63,7 @@ def by_name(play: Play) -> str:
 
 def test_the_quick_starts_and_the_runbook_are_played() -> None:
     assert set(MUST_BE_PLAYED) <= {one.page for one in PLAYS}
-    elsewhere = {*MORE, *companions.STAGES, machines.STAGE}
+    elsewhere = {*MORE, *forge_and_alerts_environment.STAGES, upgrade_environment.STAGE}
     assert {one.stage for one in PLAYS} <= {"standalone", *IN_CLUSTER, *elsewhere}
 
 

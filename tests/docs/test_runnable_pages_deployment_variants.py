@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE
-from stoker.testing.docs_runner.deployment_variants_manifests import BOTTLING, CELLAR
-from stoker.testing.docs_runner.deployment_variants_environment import MORE, MoreStages
 from stoker.testing.docs_checks.markdown_page import all_pages
+from stoker.testing.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE
+from stoker.testing.docs_runner.deployment_variants_environment import MORE, MoreStages
+from stoker.testing.docs_runner.deployment_variants_manifests import BOTTLING, CELLAR
 from stoker.testing.docs_runner.section_runner import Play, play_and_check, plays
 from stoker.testing.wait_until import eventually
 
-pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(420), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.long]
 
 SECONDS = 240.0
 PATIENCE = 60.0

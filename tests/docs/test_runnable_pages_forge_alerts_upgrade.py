@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.docs_runner.forge_and_alerts_environment import STAGES, Companions
-from stoker.testing.docs_runner.upgrade_environment import STAGE, Machine
 from stoker.testing.docs_checks.markdown_page import all_pages
+from stoker.testing.docs_runner.forge_and_alerts_environment import STAGES, Companions
 from stoker.testing.docs_runner.section_runner import Play, play_and_check, plays
+from stoker.testing.docs_runner.upgrade_environment import STAGE, Machine
 from stoker.testing.wait_until import eventually
 
-pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("documents")
 
 PLAYS = plays(all_pages())
 SECONDS, PATIENCE = 150.0, 30.0

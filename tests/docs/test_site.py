@@ -38,7 +38,7 @@ def test_what_a_page_links_is_brought_along(pages: list[Page]) -> None:
     assert made["repository/deploy/compose/compose.yaml.md"].startswith(
         b"# deploy/compose/compose.yaml\n\n````yaml\n"
     )
-    assert b"](../spec/stoker.md" in made["repository/README.md"]
+    assert b"](../quick-start/gateway.md" in made["repository/README.md"]
 
 
 LISTS = """Text:

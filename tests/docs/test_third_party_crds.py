@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from stoker.api.manifests.yaml import load_documents
-from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.chart.helm import Helm
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.docs_checks.markdown_page import ROOT, Page
 from stoker.testing.docs_checks.server_dry_run import Asked, install_constraints
 from stoker.testing.docs_checks.yaml_fences import content_of
-from stoker.testing.docs_checks.markdown_page import ROOT, Page
 
-pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("documents")
 
 MONITORED = {"enabled": True, "labels": {"release": "prometheus"}, "interval": "30s"}
 RENDERED: dict[str, Any] = {

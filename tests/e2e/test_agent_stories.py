@@ -13,11 +13,12 @@ from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker.testing.environments.agent_pod import AgentPod
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.git_ssh_server import GitSshServer
 from stoker.testing.repositories.ssh_keys import KeyKind
-from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
 from stoker.testing.wait_until import eventually
 
 
@@ -111,6 +112,15 @@ def profile(plant: AgentPlant, destination: str) -> None:
     plant.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
+def approve_deletions(plant: AgentPlant, pod: AgentPod) -> None:
+    """Approve the plan that empties a destination which no mapping has any more."""
+    report = plant.maps.until_report(
+        reason=Reason.DESTINATION_UNMAPPED, pending_plan=lambda it: it is not None, pod=pod, patience=45.0
+    )
+    assert report.pending_plan is not None
+    pod.annotate({"approved-plan": report.pending_plan.digest})
+
+
 def test_update_own_ref_pause_and_profile_one_after_another(plant: AgentPlant) -> None:
     pod = plant.pod(sync_period="1")
     first = plant.commit(project("filler", 1))
@@ -139,14 +149,17 @@ def test_update_own_ref_pause_and_profile_one_after_another(plant: AgentPlant) -
 
     profile(plant, "projects/Line 1")
     pod.annotate({"sync-profile": "line"})
+    approve_deletions(plant, pod)
     report = plant.maps.until_report(
         sync_profile_name="line", sync_status=SyncStatus.SYNCED, verified=True, pod=pod, patience=45.0
     )
     assert report.synced_commit == third
     assert set(gateway.projects) == {"Line 1"}, "what the old way gave is gone, from the gateway too"
     profile(plant, "projects/Line 2")
+    approve_deletions(plant, pod)
     eventually(lambda: set(gateway.projects) == {"Line 2"}, 30.0, pod.tail)
     pod.annotate({"sync-profile": None})
+    approve_deletions(plant, pod)
     plant.maps.until_report(
         sync_profile_name="", verified=True, projects_synced=lambda it: "packer" in it, pod=pod
     )

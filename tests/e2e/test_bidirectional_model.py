@@ -29,20 +29,26 @@ import pytest
 from stoker.agent.bidirectional.capture import Capturing
 from stoker.agent.bidirectional.outbox_sender import Sender
 from stoker.agent.bidirectional.types import Postal
-from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
 from stoker.domain.reasons import Reason
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.watch.paths import Noticed
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
+from stoker.testing.environments.bidirectional_environment import (
+    BRANCH,
+    FOLDER,
+    GATEWAY,
+    PlayedController,
+    working,
+)
 from stoker.testing.manual_clock import ManualClock
 from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.environments.bidirectional_environment import BRANCH, FOLDER, GATEWAY, PlayedController, working
 
 SEEDS = 1000
 TOGETHER = 25
@@ -360,13 +366,12 @@ async def check_histories(seeds: Sequence[int], folder: Path) -> None:
             await history.controller.acceptor.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.slow
 async def test_some_histories_end_in_peace_and_lose_nothing(tmp_path: Path) -> None:
     await check_histories(SAMPLE, tmp_path)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seeds", histories(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 async def test_every_history_ends_in_peace_and_loses_nothing(seeds: Sequence[int], tmp_path: Path) -> None:
     await check_histories(seeds, tmp_path)

@@ -23,6 +23,8 @@ import pytest
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.reverser.random_history_run import Voyage, World
 
+pytestmark = pytest.mark.cluster
+
 SEEDS = 500
 ABOARD = 10
 """How many histories share a storm."""
@@ -55,7 +57,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             yield world
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("reverser-model-0")
 def test_in_calm_weather_people_are_named_for_what_they_did(world: World) -> None:
     voyage = Voyage(world, CALM)
@@ -65,7 +66,7 @@ def test_in_calm_weather_people_are_named_for_what_they_did(world: World) -> Non
     assert voyage.authors.total() > unknown, f"{unknown} changes are nobody's, {voyage.authors} are"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.long  # runs with `make test-model` until it is seen green with the deletion brake
 @pytest.mark.xdist_group("reverser-model-0")
 def test_some_histories_end_well(world: World) -> None:
     voyage = Voyage(world, SAMPLE)
@@ -74,7 +75,6 @@ def test_some_histories_end_well(world: World) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "seeds",
     [

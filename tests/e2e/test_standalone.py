@@ -9,22 +9,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from stoker.cli.exit_codes import Exit
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.repositories.sample_ignition_repository import VIEWS, mappings, plant, view
+from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.wait_until import eventually
 
 TOKEN = planted("git-token")
 PATIENCE = 60.0
 
 
-@pytest.mark.timeout(240)
 def test_a_gateway_is_kept_at_its_branch_until_told_to_stop(tmp_path: Path, git_http: GitHttpServer) -> None:
     repository = Repository.create(git_http.root / "plant.git")
     repository.commit(plant())

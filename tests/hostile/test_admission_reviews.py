@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.api.kinds.stoker import Stoker
+from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import intent_for, settle
 from stoker.api.to_intent.annotations import settings_of
-from stoker.api.manifests.codec import from_wire
-from stoker.api.kinds.stoker import Stoker
 from stoker.domain.errors import StokerError
 from stoker.domain.images import ImageRef
 from stoker.domain.injection import Installation

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 import tarfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,11 +19,13 @@ from aiohttp import web
 
 from stoker.artifacts.limits import Limits
 from stoker.artifacts.registry import Registry
+from stoker.domain.egress import EgressPolicy
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
+from stoker.http_client import egress
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.services.oci_artifacts import (
     OCI_INDEX,
@@ -331,3 +333,63 @@ async def test_a_title_that_leads_outside_is_refused(server: Server, tmp_path: P
         evil = made_of(Layer(b"1", OCI_LAYER, {"org.opencontainers.image.title": title}))
         server.publish(evil)
         assert await reason_of(server.pull(folder, evil)) == Reason.ARTIFACT_REFUSED
+
+
+@pytest.fixture
+def enforced() -> Iterator[None]:
+    """As in the cluster, where the registry of these tests alone is allowed."""
+    egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+    yield
+    egress.enforce(None)
+
+
+INSIDE = [
+    "127.0.0.2:1",
+    "169.254.169.254",
+    "[::1]:1",
+    "[::ffff:127.0.0.2]:1",
+    "kubernetes.default.svc",
+    "x.svc",
+]
+
+
+@pytest.mark.usefixtures("enforced")
+@pytest.mark.parametrize("host", INSIDE)
+async def test_a_token_is_not_asked_for_inside_the_cluster_or_the_machine(server: Server, host: str) -> None:
+    server.answers["/v2/plant/manifests/v1"] = challenged(f'Bearer realm="http://{host}/token",service="x"')
+    with pytest.raises(StokerError, match=r"token .* is not connected to|sends us on|a link-local") as caught:
+        await server.registry().resolve(TAG)
+    assert caught.value.reason in (Reason.EGRESS_REFUSED, Reason.SOURCE_UNREACHABLE)
+
+
+@pytest.mark.usefixtures("enforced")
+@pytest.mark.parametrize("host", INSIDE)
+async def test_a_blob_is_not_fetched_from_inside_the_cluster_or_the_machine(
+    server: Server, host: str, tmp_path: Path
+) -> None:
+    server.answers[f"/v2/plant/blobs/{layer_of(GOOD)}"] = sent_on(f"http://{host}/blob")
+    with pytest.raises(StokerError, match=r"is not connected to|an address that is not followed") as caught:
+        await server.pull(tmp_path)
+    assert caught.value.reason in (Reason.EGRESS_REFUSED, Reason.SOURCE_UNREACHABLE)
+
+
+async def test_a_blob_is_fetched_from_an_allowed_host_without_the_login(
+    server: Server, tmp_path: Path, enforced: None
+) -> None:
+    async with running() as store:
+        store.publish(GOOD)
+        path = f"/v2/plant/blobs/{layer_of(GOOD)}"
+        server.answers[path] = sent_on(f"http://{store.host}{path}")
+        assert await server.pull(tmp_path) == ["a.json"]
+        assert store.seen == [(path, "")]
+
+
+async def test_the_registry_itself_is_checked(server: Server) -> None:
+    egress.enforce(EgressPolicy.of([]))
+    try:
+        with pytest.raises(StokerError, match="loopback") as caught:
+            await server.registry().resolve(TAG)
+    finally:
+        egress.enforce(None)
+    assert caught.value.reason is Reason.EGRESS_REFUSED
+    assert server.seen == []

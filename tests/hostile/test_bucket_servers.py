@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from stoker.artifacts.limits import Limits
 from stoker.artifacts.bucket import Bucket
-from stoker.domain.errors import Retry, Stalled
+from stoker.artifacts.limits import Limits
+from stoker.domain.egress import EgressPolicy
+from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.policies import Bucket as SnapshotBucket
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
+from stoker.http_client import egress
 from stoker.snapshots import bucket_storage as snapshot_buckets
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.wait_until import eventually_async
@@ -40,6 +42,8 @@ class Server:
         self.objects: dict[str, bytes] = {}
         self.seen: list[web.Request] = []
         self.url = ""
+        self.sent_on = ""
+        """Where every request is redirected to."""
 
     def hold(self, objects: Mapping[str, bytes]) -> None:
         """Names with a slash at their end are marks of folders, as consoles make them."""
@@ -55,6 +59,8 @@ class Server:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(request)
+        if self.sent_on:
+            return web.Response(status=307, headers={"Location": f"{self.sent_on}{request.path_qs}"})
         if "list-type" in request.query:
             return web.Response(text=f"<ListBucketResult>{self.list}</ListBucketResult>")
         content = self.objects.get(request.path.removeprefix("/plant/"))
@@ -64,17 +70,25 @@ class Server:
         return web.Response(body=content, headers=headers)
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
+@asynccontextmanager
+async def listening(host: str) -> AsyncIterator[Server]:
     made = Server()
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", made.handle)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+    await web.TCPSite(runner, host, 0).start()
+    made.url = f"http://{host}:{runner.addresses[0][1]}"
+    try:
+        yield made
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with listening("127.0.0.1") as made:
+        yield made
 
 
 async def test_whoever_gives_up_an_endless_list_leaves_nothing_behind(server: Server) -> None:
@@ -169,3 +183,53 @@ async def test_snapshots_without_credentials_are_the_pods_own(
     assert await asyncio.to_thread(storage.listed) == []
     assert "Credential=of-the-pod/" in server.seen[-1].headers["Authorization"]
     assert server.seen[-1].headers["x-amz-security-token"] == "of-the-pod"
+
+
+async def test_a_redirect_to_another_host_is_not_followed(server: Server) -> None:
+    """Not even where everything may be connected to: the login was meant for one host."""
+    async with listening("127.0.0.2") as other:
+        other.hold({"v1/a": b"1"})
+        server.sent_on = other.url
+        with pytest.raises(Retry, match="cannot be read"):
+            await server.bucket().resolve(REF)
+        snapshots = snapshot_buckets.s3(
+            SnapshotBucket(name="plant", endpoint=server.url),
+            "filler",
+            {"accessKeyId": Secret("AKIA"), "secretAccessKey": Secret(planted("bucket-key"))},
+            retries=0,
+        )
+        with pytest.raises(Retry, match="cannot be listed"):
+            await asyncio.to_thread(snapshots.listed)
+        assert len(server.seen) == 2
+        assert other.seen == []
+
+
+@pytest.fixture
+def enforced() -> Iterator[None]:
+    """As in the cluster, with nothing allowed."""
+    egress.enforce(EgressPolicy.of([]))
+    yield
+    egress.enforce(None)
+
+
+@pytest.mark.usefixtures("enforced")
+async def test_an_endpoint_of_the_machine_is_not_connected_to(server: Server) -> None:
+    with pytest.raises(Retry, match="loopback") as caught:
+        await server.bucket().resolve(REF)
+    assert caught.value.reason is Reason.EGRESS_REFUSED
+    snapshots = snapshot_buckets.s3(SnapshotBucket(name="plant", endpoint=server.url), "filler", retries=0)
+    for act in (snapshots.listed, lambda: snapshots.put("x", [b"1"]), lambda: snapshots.get("x", 0, 1)):
+        with pytest.raises(StokerError, match="loopback"):
+            await asyncio.to_thread(act)
+    assert server.seen == []
+
+
+@pytest.mark.usefixtures("enforced")
+@pytest.mark.parametrize("host", ["kubernetes.default.svc", "minio.tools.svc", "[fd00:ec2::254]"])
+async def test_endpoints_of_the_cluster_are_refused(host: str) -> None:
+    async def read() -> Credentials:
+        return LOGIN
+
+    bucket = Bucket(SourceUrl(f"s3://plant?endpoint=http://{host}"), read, Limits(), retries=0)
+    with pytest.raises(Retry, match="is not connected to"):
+        await bucket.resolve(REF)

@@ -20,8 +20,8 @@ import pytest
 from stoker.cli.exit_codes import Exit
 from stoker.testing.command_fork_server import Commands, Ended
 from stoker.testing.repositories.bare_repository import Repository, submodule, symlink
-from stoker.testing.repositories.malicious_repository import LFS_POINTER, Attack
 from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.malicious_repository import LFS_POINTER, Attack
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def assert_refused(attack: Attack, ended: Ended) -> str:
     assert "Traceback" not in ended.err, ended.err
     assert ended.code == Exit.WRONG_INPUT, ended
     assert not (attack.data / "projects/P").exists()
-    assert {path.name for path in attack.data.glob(".sync-*/*")} <= {"lock"}
+    assert {path.name for path in attack.data.glob(".sync-*/*")} <= {"lock", "writer"}
     message = str(ended.said["message"])
     assert message.isprintable()
     assert len(message) < 600

@@ -12,16 +12,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from stoker.dashboard import sessions, sse
+from stoker.dashboard.interfaces import Visitor
+from stoker.dashboard.server import Dashboard, Settings
+from stoker.dashboard.view_models import Written
 from stoker.domain.secrets import Secret
-from stoker.testing.dashboard import sample_fleets as fleet_values
+from stoker.testing.dashboard import sample_fleets
 from stoker.testing.dashboard.api_client import CSRF, Visit
 from stoker.testing.dashboard.fake_fleet_server import EDITOR, FleetGate, FleetHands, FleetScene
 from stoker.testing.wait_until import eventually_async
-from stoker.dashboard import sessions
-from stoker.dashboard import sse as streaming
-from stoker.dashboard.view_models import Written
-from stoker.dashboard.interfaces import Visitor
-from stoker.dashboard.server import Dashboard, Settings
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\r\nX-Evil: 1"
 
@@ -29,7 +28,7 @@ MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\r\nX-Ev
 class House:
     def __init__(self) -> None:
         self.scene, self.gate = FleetScene(), FleetGate()
-        self.scene.put(*fleet_values.mixed())
+        self.scene.put(*sample_fleets.mixed())
         self.hands = FleetHands(self.scene)
         self._stack = AsyncExitStack()
 
@@ -301,7 +300,7 @@ async def test_thousands_of_sessions_of_one_visitor_push_out_nobody_else(house: 
 async def test_there_are_so_many_streams_and_no_more(house: House) -> None:
     visit = await house.visit()
     async with AsyncExitStack() as stack:
-        for _ in range(streaming.MOST_EACH):
+        for _ in range(sse.MOST_EACH):
             await anext(await stack.enter_async_context(visit.events()))
         with pytest.raises(PermissionError, match="429"):
             await stack.enter_async_context(visit.events())
@@ -320,11 +319,11 @@ async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(house
     await writer.drain()
     await eventually_async(lambda: house.dashboard.streams.open == 1)
     padding = "x" * 20_000
-    fleet = [fleet_values.resource(f"r{number}") for number in range(50)]
+    fleet = [sample_fleets.resource(f"r{number}") for number in range(50)]
     one_round = 50 * 20_000
     rounds = 60
     for turn in range(rounds):
-        house.scene.put(*(fleet_values.resource(one.name, message=f"{turn} {padding}") for one in fleet))
+        house.scene.put(*(sample_fleets.resource(one.name, message=f"{turn} {padding}") for one in fleet))
         await asyncio.sleep(0.02)
     got = b""
     last = f'"message":"{rounds - 1} xxx'.encode()
@@ -338,7 +337,7 @@ async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(house
 
 
 async def test_a_reader_that_reads_nothing_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(sse, "STUCK_SECONDS", 0.3)
     visit = await house.visit()
     (cookie,) = visit.client.cookie_jar
     _, writer = await asyncio.open_connection("127.0.0.1", house.dashboard.port, limit=1 << 12)
@@ -350,7 +349,7 @@ async def test_a_reader_that_reads_nothing_is_let_go(house: House, monkeypatch: 
         nonlocal turn
         turn += 1
         house.scene.put(
-            *(fleet_values.resource(f"r{n}", message=f"{turn}" + "x" * 100_000) for n in range(100))
+            *(sample_fleets.resource(f"r{n}", message=f"{turn}" + "x" * 100_000) for n in range(100))
         )
         return house.dashboard.streams.open == 0
 
@@ -360,11 +359,11 @@ async def test_a_reader_that_reads_nothing_is_let_go(house: House, monkeypatch: 
 
 
 async def test_markup_in_commits_paths_and_names_stays_data(house: House) -> None:
-    destination = fleet_values.destinations()[0]
+    destination = sample_fleets.destinations()[0]
     evil = msgspec.structs.replace(
         destination, recent=(Written(commit="c", author=MARKUP, subject=MARKUP, at=None),), message=MARKUP
     )
-    house.scene.put(evil, fleet_values.resource("evil", message=MARKUP, ref=MARKUP))
+    house.scene.put(evil, sample_fleets.resource("evil", message=MARKUP, ref=MARKUP))
     visit = await house.visit()
     said = await visit.get("/api/picture")
     assert said.headers["Content-Type"] == "application/json"
@@ -374,7 +373,7 @@ async def test_markup_in_commits_paths_and_names_stays_data(house: House) -> Non
     async with visit.events() as events:
         picture = await anext(events)
         assert picture.data["destinations"][0]["message"] == MARKUP
-        house.scene.put(fleet_values.resource("evil", message=MARKUP + "\n\nevent: bye\ndata: {}\n\n"))
+        house.scene.put(sample_fleets.resource("evil", message=MARKUP + "\n\nevent: bye\ndata: {}\n\n"))
         change = await anext(events)
         assert change.name == "change"
         assert change.data["resources"][0]["message"].endswith("data: {}\n\n")

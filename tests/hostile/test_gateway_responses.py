@@ -20,10 +20,10 @@ from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import NotOffered
-from stoker.ignition.client.requests import Asking
 from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.http import LARGEST_ANSWER
+from stoker.ignition.client.requests import Asking
+from stoker.ignition.client.responses import NotOffered
 from stoker.testing.wait_until import eventually_async
 
 CANARY = "canary-4711"
@@ -280,7 +280,7 @@ async def test_an_id_from_a_gateway_stays_one_part_of_a_path(session: str) -> No
 async def test_an_id_that_would_mean_everybody_is_never_sent(session: str) -> None:
     async with Impostor(answered(b"true")).listening() as impostor, impostor.client() as gateway:
         with pytest.raises(NotOffered):
-            await gateway.close_session(session)
+            await gateway.close_session(session, "x")
         with pytest.raises(NotOffered):
             await gateway.message_session(session, "x")
     assert not impostor.requests

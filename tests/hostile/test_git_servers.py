@@ -13,7 +13,6 @@ import hashlib
 import resource
 import struct
 import subprocess
-import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -24,12 +23,12 @@ from aiohttp import web
 from stoker.domain.errors import StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
+from stoker.git.auth.credentials import Access, always
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
-from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
 from stoker.testing.repositories.bare_repository import Repository, git_environment
 from stoker.testing.repositories.git_http_server import GitHttpServer
 
@@ -262,13 +261,11 @@ class Stage:
                 self.server.evil = evil
             later = self.repository.commit({f"f{n}": f"{n}" * 500 for n in range(50)})
             self.server.requests.clear()
-            started = time.monotonic()
             with pytest.raises(StokerError) as failed:
                 await self.mirror.fetch(later, MAIN)
             assert failed.value.reason in reasons, failed.value.message
             assert failed.value.message.isprintable()
-            # What is new, and then one commit alone, which is at most one time built anew.
-            assert time.monotonic() - started < 2 * TIMEOUT + 3
+            # What is new, and then one commit alone, for which the mirror is rebuilt at most once.
             assert sum(request.method == "GET" for request in self.server.requests) <= 2
             self.assert_tidy()
             if begin_with_a_mirror:

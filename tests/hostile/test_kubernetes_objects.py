@@ -12,11 +12,11 @@ import pytest
 
 from stoker.kube.client.client import Client
 from stoker.kube.client.codec import decode
-from stoker.kube.config.config import load
 from stoker.kube.client.errors import Unreadable
 from stoker.kube.client.objects import Header
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import Resource
+from stoker.kube.config.config import load
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.wait_until import eventually_async

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 from stoker.engine.plan.ledger import record
-from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.fs import journal
 from stoker.fs.ledger_store import JOURNAL, MANIFEST
 from stoker.fs.stat_stamp import unseen

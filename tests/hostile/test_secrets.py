@@ -19,11 +19,12 @@ import pytest
 from aiohttp import web
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.malicious_repository import Attack
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.git_ssh_server import GitSshServer
+from stoker.testing.repositories.malicious_repository import Attack
+from stoker.testing.secret_leaks.process_command_lines import running
+from stoker.testing.services.http_proxy import HttpProxy
 
 # Other in every process that runs tests: all of them look at the command lines of the whole machine.
 OWN = f"{os.getpid():08d}"
@@ -221,11 +222,7 @@ WAYS: dict[str, Callable[[Site], Told]] = {
 def watching(seen: set[str], done: threading.Event) -> None:
     """Every command line that there is, until told to stop."""
     while not done.wait(0.002):
-        for process in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                seen.add(process.read_bytes().decode(errors="replace"))
-            except OSError:
-                continue
+        seen.update(running().values())
 
 
 @pytest.mark.parametrize("way", WAYS)

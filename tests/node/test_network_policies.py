@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from stoker.testing.chart.process_release import HOME
+from stoker.testing.environments.operator_environment import GatewaySite
 from stoker.testing.node.node_release import SCRAPER
 from stoker.testing.node.operator_cluster import NodeStage
-from stoker.testing.environments.operator_environment import GatewaySite
 from stoker.testing.wait_until import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.node
 
 RECEIVER, METRICS, PROBES, ADMISSION, PEERS, GIT = 8443, 8080, 8081, 9443, 9444, 3000
 _TRY = """

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import CommitId
+from stoker.testing.environments.agent_environment import project
+from stoker.testing.environments.operator_environment import AGENT, GATEWAY, GatewaySite
 from stoker.testing.node.operator_cluster import NodeStage, Stage, Steps
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
 from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.agent_environment import project
-from stoker.testing.environments.operator_environment import AGENT, GATEWAY, GatewaySite
 from stoker.testing.wait_until import eventually
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.node
 
 QUICK = {"sync_period": "1"}
 RARE = {"interval": "1h"}

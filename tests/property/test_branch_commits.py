@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.refs import RepoUrl
-from stoker.git.errors import GitFailed
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access, always
-from stoker.git.process.runner import GitRunner
 from stoker.git.commit.branch import Branch
 from stoker.git.commit.types import Author, FileEdit, NewCommit
+from stoker.git.errors import GitFailed
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
 from stoker.testing.repositories.bare_repository import WHEN, Repository
 
 # Few names, so that files and folders get into each other's way, and values that come back.

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import FileVersion, Tree, TreeChange, blob_of
 from stoker.domain.intent.files import (
     DeletionPolicy,
     Excludes,
@@ -26,13 +27,12 @@ from stoker.domain.intent.files import (
     WhenMissing,
 )
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.plan.guards import why_stalled
-from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.ledger import Ledger, version_of
 from stoker.engine.layout.desired_files import Desired
-from stoker.domain.git_objects import FileVersion, Tree, TreeChange, blob_of
-from stoker.engine.plan.planner import plan
+from stoker.engine.layout.layout import Layout
+from stoker.engine.plan.guards import why_stalled
+from stoker.engine.plan.ledger import Ledger, version_of
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Plan
+from stoker.engine.plan.planner import plan
 from stoker.testing.in_memory_data_folder import ModelFolder
 
 laws = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.engine.plan.live import Live
-from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.fs import stat_stamp as stamps
-from stoker.fs.data_folder import DataFolder
+from stoker.fs import stat_stamp
 from stoker.fs.clean_folders import Visits
+from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import stamp
 
@@ -63,7 +63,7 @@ def wait_for_the_clock() -> None:
 def folders_are_at_rest_at_once() -> Iterator[None]:
     """So that what was just made is remembered; the test waits for the clock by itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stamps, "FINE", 0)
+        patch.setattr(stat_stamp, "FINE", 0)
         yield
 
 

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import StokerError
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.errors import Gone, ServerError, Unreachable
-from stoker.kube.watch.store import Change, ObjectKey, Store
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.list_watch import ListAll, WatchFrom, Watching
+from stoker.kube.watch.store import Change, ObjectKey, Store
 
 NAMES = ["a", "b", "c", "d"]
 PAGE = 2

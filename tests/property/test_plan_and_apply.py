@@ -17,19 +17,19 @@ from pathlib import Path
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
+from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, blob_of
 from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Mapping, Orphans
 from stoker.domain.intent.template_values import TemplateValues
+from stoker.engine.layout.desired_files import Desired
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.layout.desired_files import Desired
-from stoker.domain.git_objects import Blob, BlobId, FileVersion, Tree, blob_of
-from stoker.engine.plan.planner import plan
 from stoker.engine.plan.plan import Plan
+from stoker.engine.plan.planner import plan
 from stoker.fs.apply_plan import Applied, apply
-from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
-from stoker.fs.find_changes import scan
 from stoker.fs.cancel import Stopped
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.find_changes import scan
+from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
 
 MANAGED = "projects/P"
 OUTSIDE = {"outside": b"o", "projects/other/x": b"o", "projects/P2/x": b"o", ".uuid": b"o", "db/x": b"o"}

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from stoker.domain.git_objects import blob_of
 from stoker.reverser.authors.attribution import Authors, Observed, with_replicas
-from stoker.reverser.authors.facts import Fact, User, fact_of
 from stoker.reverser.authors.commit_identity import author_of as identity_of
+from stoker.reverser.authors.facts import Fact, User, fact_of
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import GroupResource

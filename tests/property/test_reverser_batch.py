@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.reverser.authors.facts import User
-from stoker.reverser.writer.batch import Batcher, Capacity, Change, Limits, Planned, plan
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import Operation
+from stoker.reverser.writer.batch import Batcher, Capacity, Change, Limits, Planned, plan
 
 USERS = (None, User("alice"), User("bob"))
 

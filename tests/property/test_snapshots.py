@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import Stalled
-from stoker.snapshots import retention as retiring
+from stoker.snapshots import retention as snapshot_retention
 from stoker.snapshots.manifest import Sealed
 from stoker.testing.environments.snapshot_environment import Files, SnapshotSite
 
@@ -31,10 +31,10 @@ STEPS = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(STEPS, max_size=40), st.sampled_from([0, 3_000, retiring.SMALL]))
+@given(st.lists(STEPS, max_size=40), st.sampled_from([0, 3_000, snapshot_retention.SMALL]))
 def test_every_kept_snapshot_gives_back_what_was_there(steps: list[tuple[object, ...]], small: int) -> None:
     now = [1_770_890_400.0]
-    before, retiring.SMALL = retiring.SMALL, small
+    before, snapshot_retention.SMALL = snapshot_retention.SMALL, small
     try:
         with tempfile.TemporaryDirectory() as folder:
             site = SnapshotSite(Path(folder), clock=lambda: now[0])
@@ -47,7 +47,7 @@ def test_every_kept_snapshot_gives_back_what_was_there(steps: list[tuple[object,
                     site.snapshots.verify(snapshot_id)
                     assert site.restored(snapshot_id) == files
     finally:
-        retiring.SMALL = before
+        snapshot_retention.SMALL = before
 
 
 def _do(site: SnapshotSite, step: tuple[object, ...], expected: dict[str, Files]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stoker.engine.transform import three_way_text_merge as merging
+from stoker.engine.transform import three_way_text_merge
 from stoker.engine.transform.three_way_text_merge import merge3
 
 _LINE = st.sampled_from([b"{\n", b"}\n", b"a\n", b"b\n", b"c\n", b"d\r\n", b"\n", b"\xff\n"])
@@ -80,7 +80,7 @@ def test_long_texts_of_lines_that_repeat_lose_nothing_and_come_out_as_by_all_mat
         texts = b"".join(base), b"".join(ours), b"".join(theirs)
         merged = merge3(*texts)
         with monkeypatch.context() as patched:
-            patched.setattr(merging, "SequenceMatcher", _of_all_lines)
+            patched.setattr(three_way_text_merge, "SequenceMatcher", _of_all_lines)
             thorough = merge3(*texts)
         for one in (merged, thorough):
             if one is not None:
@@ -144,7 +144,7 @@ def test_changes_apart_are_both_taken_and_changes_of_one_line_are_none() -> None
 def test_a_text_too_long_to_be_compared_line_by_line_is_merged_by_its_ends() -> None:
     middle = b"".join(b"%d\n" % number for number in range(3000))
     other = b"".join(b"x%d\n" % number for number in range(3000))
-    assert merging.LARGEST < 3000 * 3000
+    assert three_way_text_merge.LARGEST < 3000 * 3000
     base = b"head\n" + b"1\n" + middle + b"tail\n"
     assert merge3(base, b"HEAD\n" + base[5:], base.replace(middle, other)) == (
         b"HEAD\n1\n" + other + b"tail\n"

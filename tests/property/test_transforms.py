@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FieldTemplate, FilePatch, Transforms
 from stoker.domain.intent.template_values import TemplateValues
-from stoker.engine.transform import json_edit as json_text
-from stoker.engine.transform import tag_provider as provider_names
-from stoker.engine.transform import tag_types
-from stoker.engine.transform import yaml_edit as yaml_text
+from stoker.engine.transform import json_edit, tag_provider, tag_types, yaml_edit
 from stoker.engine.transform.json_check import why_not_json
 from stoker.engine.transform.json_path import JsonPath
 from stoker.engine.transform.transform import Transforming
@@ -87,7 +84,7 @@ def get(tree: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def meant(value: str, old: Any) -> Any:
-    """The rule of `typed_values`, said once more by a reader of JSON."""
+    """The rule of `typed_value`, said once more by a reader of JSON."""
     try:
         parsed = json.loads(value)
     except (ValueError, RecursionError):
@@ -117,12 +114,12 @@ def test_an_edit_of_json_changes_one_token(data: st.DataObject, tree: Any, value
     assume(why_not_json(content) is None and places)
     steps = data.draw(st.sampled_from(places))
     path = JsonPath.parse(spelt(list(steps)))
-    after = json_text.set_value(content, path, value, adds=False)
+    after = json_edit.set_value(content, path, value, adds=False)
     assert same(json.loads(after.decode("utf-8-sig")), put(tree, steps, meant(value, get(tree, steps))))
     tokens = list(zip(TOKEN.findall(content), TOKEN.findall(after), strict=True))
     assert sum(old != new for old, new in tokens) <= 1
-    assert json_text.set_value(after, path, value, adds=False) is after
-    assert json_text.set_value(after, path, value, adds=True) is after
+    assert json_edit.set_value(after, path, value, adds=False) is after
+    assert json_edit.set_value(after, path, value, adds=True) is after
 
 
 @given(st.data(), st.dictionaries(keys, trees, max_size=3), keys, values)
@@ -132,14 +129,14 @@ def test_a_key_that_is_added_leaves_every_byte_in_place(
     content = data.draw(layouts(tree))
     assume(why_not_json(content) is None and key not in tree)
     path = JsonPath.parse(spelt([key]))
-    after = json_text.set_value(content, path, value, adds=True)
+    after = json_edit.set_value(content, path, value, adds=True)
     whole = json.loads(after.decode("utf-8-sig"))
     assert list(whole) == [*tree, key]
     assert same({name: whole[name] for name in tree}, tree)
     at = next(i for i in range(len(content) + 1) if after[i : i + 1] != content[i : i + 1])
     assert any(after.endswith(content[i:]) and after.startswith(content[:i]) for i in range(at + 1))
-    assert json_text.set_value(after, path, value, adds=True) is after
-    assert json_text.set_value(content, path, value, adds=False) is content
+    assert json_edit.set_value(after, path, value, adds=True) is after
+    assert json_edit.set_value(content, path, value, adds=False) is content
 
 
 @given(st.data(), roots, values, st.booleans())
@@ -155,14 +152,14 @@ def test_an_edit_of_yaml_sets_the_value_and_keeps_the_rest(
     steps = data.draw(st.sampled_from(places))
     path = JsonPath.parse(spelt(list(steps)))
     try:
-        after = yaml_text.set_value(content, path, value, adds=False)
+        after = yaml_edit.set_value(content, path, value, adds=False)
     except InvalidValue as error:
         event(error.message)
         return
     put_back = get(yaml.safe_load(after), steps)
     assert yaml.safe_load(after) == put(tree, steps, put_back)
     assert after.count(b"#") >= content.count(b" # c\n")
-    assert yaml_text.set_value(after, path, value, adds=False) is after
+    assert yaml_edit.set_value(after, path, value, adds=False) is after
 
 
 @given(st.data(), st.dictionaries(keys, trees, max_size=4), st.lists(values, min_size=4, max_size=4))
@@ -189,7 +186,7 @@ def test_a_recipe_over_its_own_outcome_changes_nothing(
 
 @given(st.binary(max_size=60) | st.text('{}[]":,\\u0019ae \n', max_size=60).map(str.encode), values)
 def test_any_bytes_are_edited_or_refused_with_a_sentence(content: bytes, value: str) -> None:
-    for set_value in (json_text.set_value, yaml_text.set_value):
+    for set_value in (json_edit.set_value, yaml_edit.set_value):
         for adds in (True, False):
             try:
                 edited = set_value(content, JsonPath.parse(".a"), value, adds=adds)
@@ -237,10 +234,10 @@ def test_a_provider_is_renamed_where_it_is_meant_and_no_token_else_changes(
     data: st.DataObject, tree: Any
 ) -> None:
     content = json.dumps(tree, indent=data.draw(st.sampled_from([None, 1])), ensure_ascii=False).encode()
-    after = provider_names.renamed(content, "default", "edge")
+    after = tag_provider.renamed(content, "default", "edge")
     event(f"renamed: {after != content}")
     assert json.loads(after) == renamed(tree)
-    assert provider_names.renamed(after, "default", "edge") == after
+    assert tag_provider.renamed(after, "default", "edge") == after
     assert after.replace(b"edge", b"default") == content.replace(b"edge", b"default")
 
 

@@ -1,6 +1,6 @@
 """A canary in whatever opens a source, a destination or a bucket: none of them is seen anywhere.
 
-As in `test_canaries`: real processes and servers, ways that are let in and ways that are not.
+As in `test_secret_canaries`: real processes and servers, ways that are let in and ways that are not.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from obstore.store import S3Store
 
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
-from stoker.snapshots import bucket_storage as buckets
+from stoker.snapshots import bucket_storage
 from stoker.testing.chart.controller_rbac import CONTROLLER
-from stoker.testing.services.http_proxy import HttpProxy
+from stoker.testing.environments.controller_environment import Site
 from stoker.testing.forges.github_app_login import GitHub
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
@@ -32,15 +32,13 @@ from stoker.testing.repositories.git_ssh_server import GitSshServer
 from stoker.testing.repositories.ssh_keys import make_ssh_key
 from stoker.testing.reverser.reverser_environment import ReverserSite
 from stoker.testing.secret_leaks.canary_tokens import Canaries, CommandLineSearch
-from stoker.testing.services import oci_artifacts as published
+from stoker.testing.secret_leaks.namespace_scan import Scene
+from stoker.testing.services import oci_artifacts
 from stoker.testing.services.gcs import Gcs
+from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.services.oci_registry import Registry
 from stoker.testing.services.s3 import S3
-from stoker.testing.secret_leaks.namespace_scan import Scene
-from stoker.testing.environments.controller_environment import Site
 from stoker.testing.wait_until import eventually
-
-pytestmark = pytest.mark.timeout(240)
 
 PATIENCE = 60.0
 
@@ -149,7 +147,7 @@ def test_the_reverser_shows_neither_its_login_nor_what_it_encrypts(
         site.repo_config(secretRef={"name": "login"}, signing={"secretRef": {"name": "signing"}})
         site.destination(secretPolicy="Encrypt", encryption={"recipients": [str(identity.to_public())]})
         site.rule("secrets", ["secrets"])
-        site.start(f"--metrics-port={metrics_port}", "--log-level=debug")
+        site.start(f"--metrics-port={metrics_port}", "--log-level=debug", "--include-secrets")
         path = f"clusters/prod/core/v1/secrets/{scene.namespace}/mirrored.yaml"
         site.until_files(prod, {path: "sops:"})
         git_http.users["mirror"] = "another"
@@ -168,7 +166,7 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
         for account in (store, stranger):
             told = json.loads(account.credentials["serviceAccount.json"].reveal())
             canaries.add("gcs-key", told["private_key"])
-        opened = buckets.gcs(store.bucket("plant"), "site", store.credentials, retries=0)
+        opened = bucket_storage.gcs(store.bucket("plant"), "site", store.credentials, retries=0)
         opened.put("one", [b"1"])
         assert opened.get("one", 0, 1) == b"1"
         tries: list[tuple[dict[str, Secret], Callable[[Any], object]]] = [
@@ -177,7 +175,9 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
         ]
         for credentials, ask in tries:
             try:
-                said.append(str(ask(buckets.gcs(store.bucket("plant"), "site", credentials, retries=0))))
+                said.append(
+                    str(ask(bucket_storage.gcs(store.bucket("plant"), "site", credentials, retries=0)))
+                )
             except StokerError as error:
                 said.append(f"{error} {error.message} {error.__cause__!r} {error.__context__!r}")
     assert len(said) == 2
@@ -186,6 +186,7 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
     assert [*told, *canaries.in_text("what was said", "\n".join([*said, captured.out, captured.err]))] == []
 
 
+@pytest.mark.services
 @pytest.mark.parametrize(
     "source", [pytest.param("a registry", marks=pytest.mark.long), "a registry with tokens", "a bucket"]
 )
@@ -213,7 +214,7 @@ def test_a_source_that_is_no_repository_is_opened_and_refused_without_its_passwo
         else:
             auth: Literal["token", "basic"] = "token" if "tokens" in source else "basic"
             registry = stack.enter_context(Registry.start(tmp_path / "keys/registry", auth=auth))
-            registry.push("plant", "v1", published.flux({"services/a.json": "1"}))
+            registry.push("plant", "v1", oci_artifacts.flux({"services/a.json": "1"}))
             url, username, password = registry.url("plant"), registry.username, registry.password
         canaries.add("password", password)
         said: list[str] = []

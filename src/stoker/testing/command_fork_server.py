@@ -26,8 +26,8 @@ from stoker.testing.secret_leaks.captured_output import keep
 
 # By name: the command is above this module in the house.
 _USED = (
-    *("cli.main", "cli.verbs"),
-    *(f"cli.syncing.{name}" for name in ("sync", "plan", "orders", "keepers", "resources")),
+    *("cli.main", "cli.commands"),
+    *(f"cli.sync.{name}" for name in ("sync", "plan", "sync_request", "sync_setup", "resources")),
 )
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 
+from stoker.domain.git_objects import FileVersion
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.desired_files import Managed
 from stoker.engine.plan.ledger import STAT, Ledger, record
 from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.layout.desired_files import Managed
-from stoker.domain.git_objects import FileVersion
 from stoker.engine.plan.plan import Facts, Plan
 
 

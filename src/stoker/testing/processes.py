@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
+import functools
 import os
 import secrets
 import signal
@@ -25,6 +27,7 @@ from typing import TypeVar
 
 from stoker.domain.errors import StokerError
 from stoker.testing.secret_leaks.captured_output import keep_metrics
+from stoker.testing.secret_leaks.tracked_credentials import RUN
 from stoker.testing.stoppable import Stopped
 
 GRACE_SECONDS = 5.0
@@ -32,6 +35,9 @@ POLL_SECONDS = 0.02
 TAIL_LINES = 15
 TAIL_BYTES = 16 * 1024
 PORT_ATTEMPTS = 5
+
+EGRESS_ALLOW, LOOPBACK = "STOKER_EGRESS_ALLOW", "127.0.0.0/8,::1,localhost"
+"""What every process of ours may connect to unless it is told otherwise: the doubles of tests and demo."""
 
 T = TypeVar("T")
 
@@ -81,7 +87,7 @@ class Process(Stopped):
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=subprocess.STDOUT,
-                    env=None if env is None else dict(env),
+                    env={EGRESS_ALLOW: LOOPBACK, **(os.environ if env is None else env)},
                     cwd=cwd,
                     start_new_session=True,
                     preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509 - one system call, takes no lock
@@ -161,23 +167,50 @@ class Process(Stopped):
 
 _PORTS = (12_000, 32_000)
 _GIVEN: set[int] = set()
+_RESERVED = "ports"
+"""A file in the folder of a test run. Each byte stands for a port; a lock on it reserves the port."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, for programs that must be told one.
+    """Ports for programs that must be told one: free now, and in a test run not given to another worker.
 
-    They lie below those that the system gives to connections: a port that was free a moment
+    They are below those that the system gives to connections: a port that was free a moment
     ago would otherwise be taken by the next client of another test.
     """
     found: list[int] = []
     while len(found) < count:
         port = secrets.choice(range(*_PORTS))
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            if port not in _GIVEN:
-                _GIVEN.add(port)
-                found.append(port)
+        if port not in _GIVEN and _reserve(port) and _is_free(port):
+            _GIVEN.add(port)
+            found.append(port)
     return found
+
+
+def _reserve(port: int) -> bool:
+    """Whether no other process of the test run has been given it; outside of one there is nothing to ask."""
+    run = os.environ.get(RUN)
+    if run is None or not Path(run).is_dir():
+        return True
+    try:
+        fcntl.lockf(_reservations(run), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@functools.cache
+def _reservations(run: str) -> int:
+    # Never closed: the kernel gives the locks back when the process ends.
+    return os.open(Path(run, _RESERVED), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def free_port() -> int:

@@ -1,7 +1,7 @@
-"""Waiting for something to become true, with a deadline.
+"""Waits for a condition, with a deadline.
 
-Stands where a test would otherwise sleep and hope: the wait ends in the moment
-the condition holds, and a condition that never holds ends in an error that says
+Used where a test would otherwise sleep and hope: the wait ends as soon as the
+condition holds, and a condition that never holds ends in an error that says
 what was waited for. Real time only; code that takes a `Clock` is tested with
 `stoker.testing.manual_clock.ManualClock` and needs no waiting.
 """
@@ -16,6 +16,9 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 
+BUSY = 5.0
+"""How many times as long as on a quiet machine a wait may take. A deadline finds what never happens and
+measures nothing. Callers say what a quiet machine needs."""
 INTERVAL = 0.02
 """Seconds between two looks: short enough not to be felt, long enough to leave the cores to others."""
 
@@ -32,6 +35,7 @@ def eventually(
     interval: float = INTERVAL,
 ) -> T:
     """The first truthy value of `condition`; what it raises is passed on at once."""
+    timeout *= BUSY
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -66,6 +70,7 @@ async def eventually_async(
     interval: float = INTERVAL,
 ) -> T:
     """The same without holding up the event loop; the condition may be a coroutine function."""
+    timeout *= BUSY
     deadline = time.monotonic() + timeout
     while True:
         outcome = condition()
@@ -79,4 +84,4 @@ async def eventually_async(
 
 def _never(timeout: float, message: str | Callable[[], str]) -> NeverHappened:
     said = message if isinstance(message, str) else message()
-    return NeverHappened(f"waited {timeout:g} s in vain: {said}")
+    return NeverHappened(f"timed out after {timeout:g} s waiting for: {said}")

@@ -15,15 +15,15 @@ from stoker.cli.exit_codes import Exit
 from stoker.domain.protocol import HistoryEntry
 from stoker.testing.certificates import Authority
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.services.syslog_server import SyslogServer
 from stoker.testing.docs_checks.documented_metrics import documented, shown_on
 from stoker.testing.environments.agent_environment import AgentPlant, project
 from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.environments.sample_manifests import line_manifests
 from stoker.testing.environments.sync_watch_environment import WatchedFolder
+from stoker.testing.processes import free_ports
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.services.syslog_server import SyslogServer
 from stoker.testing.wait_until import eventually
 
 PAGE = Path(__file__).parents[3] / "docs" / "observability.md"

@@ -12,9 +12,9 @@ import pytest
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
 from stoker.testing.wait_until import eventually
 
 FILE = "projects/filler/project.json"

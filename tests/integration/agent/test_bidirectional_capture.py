@@ -19,18 +19,18 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.bidirectional import state as remembering
+from stoker.agent.bidirectional import state
 from stoker.agent.bidirectional.capture import Capturing
-from stoker.agent.bidirectional.setup import Alternating
-from stoker.agent.bidirectional.watch import Watch
 from stoker.agent.bidirectional.outbox_sender import Sender, changes_manager
+from stoker.agent.bidirectional.setup import Alternating
 from stoker.agent.bidirectional.types import Postal
+from stoker.agent.bidirectional.watch import Watch
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.sync.jobs import SyncJob, Wish
+from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Result
-from stoker.agent.status.publisher import LONGEST_MANAGER, manager_for
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Retry
@@ -41,7 +41,7 @@ from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.protocol import CHANGE_MAPS, Action, ChangesAnswer, ChangeSet, ChangesResult, OwnChanges
 from stoker.domain.protocol import changes_map as map_name
-from stoker.domain.protocol.changes import CHUNK_BYTES, Chunk, complete, decode
+from stoker.domain.protocol.change_set_codec import CHUNK_BYTES, Chunk, complete, decode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.engine.plan.drift import Drift
@@ -50,9 +50,9 @@ from stoker.ignition.content.noise import ResourceNoise
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
 from stoker.testing.repositories.bare_repository import Repository, executable
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
 from stoker.testing.repositories.sample_ignition_repository import view
 from stoker.testing.wait_until import eventually, eventually_async
 
@@ -534,6 +534,23 @@ async def test_more_files_than_are_allowed_are_refused_as_a_whole(gateway: Gatew
         assert len((await site.recorded()).files) == 10
 
 
+async def test_many_deletions_on_a_gateway_are_sent_to_git_only_when_they_are_approved(
+    gateway: Gateway,
+) -> None:
+    files: dict[str, str | None] = {f"line/{number}.py": "pass" for number in range(20)}
+    await gateway.synced({**files, "line/project.json": "{}"})
+    async with gateway.watched() as site:
+        for number in range(20):
+            (gateway.data / f"projects/line/{number}.py").unlink()
+        held = await site.told("20 files (first")
+        assert held.reason == Reason.CHANGE_HELD
+        assert "more than 50 % of 21 managed files" in held.message
+        assert gateway.maps.sets() == []
+        digest = held.message.partition("approve plan ")[2][:64]
+        await site.capturing.told(None, frozenset({digest}))
+        assert len((await site.recorded()).files) == 20
+
+
 @pytest.mark.parametrize("lost", ["overflow", "no notices"])
 async def test_what_the_kernel_does_not_tell_is_found_by_comparing(gateway: Gateway, lost: str) -> None:
     await gateway.synced({"a": "1", "deep/b": "2"})
@@ -566,7 +583,7 @@ async def test_a_restarted_agent_goes_on_where_the_one_before_it_was(gateway: Ga
     async with gateway.watched() as site:  # what git has is not sent again
         assert gateway.maps.sets() == []
         with DataFolder.opened(gateway.data) as folder:
-            assert set(remembering.load(folder).recorded) == {"projects/a", "projects/b"}
+            assert set(state.load(folder).recorded) == {"projects/a", "projects/b"}
 
 
 async def test_a_set_of_which_only_a_part_arrived_is_sent_anew(gateway: Gateway) -> None:

@@ -10,15 +10,15 @@ from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_environment import AgentPlant, project
+from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
+from stoker.testing.environments.controller_environment import Site
 from stoker.testing.forges.github_app_login import GitHub
 from stoker.testing.gateway.sessions import Browser
 from stoker.testing.gateway.settings import Settings
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.agent_environment import AgentPlant, project
-from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.environments.controller_environment import Site
 from stoker.testing.wait_until import eventually
 
 CORE = "config/resources/core"
@@ -127,7 +127,7 @@ def test_the_digest_of_the_files_is_that_of_their_paths_and_contents_and_of_noth
 def test_who_looks_at_a_project_while_it_changes_is_counted_and_named_in_the_log(plant: AgentPlant) -> None:
     pod = plant.pod()
     first = plant.commit(project("filler", 1) | project("packer", 1))
-    plant.publish(first, agent_spec=plant.spec(ignition={"perspectiveSessionPolicy": "immediate"}))
+    plant.publish(first, agent_spec=plant.spec(ignition={"perspectiveSessionPolicy": "close"}))
     gateway = plant.join_gateway(pod)
     plant.until_converged(pod, first)
     assert not pod.said("perspective.active")
@@ -150,7 +150,7 @@ def test_the_key_goes_in_the_header_that_the_resource_names(plant: AgentPlant) -
     access = {"port": 8088, "tls": False, "apiKeySecretRef": {"name": "gw", "key": "key"}}
     plant.publish(first, agent_spec=plant.spec(gateway=access))
     plant.join_gateway(pod, settings=Settings(key_header="X-Plant-Token"))
-    plant.maps.until_report(reason=Reason.TOKEN_REJECTED, synced_commit=first, pod=pod)
+    plant.maps.until_report(reason=Reason.TOKEN_REJECTED, pod=pod)
     plant.publish(agent_spec=plant.spec(gateway={**access, "apiKeyHeader": "X-Plant-Token"}))
     plant.until_converged(pod, first)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.intent.policies import DriftIgnore
@@ -69,10 +69,8 @@ async def test_a_file_that_is_ignored_is_neither_told_nor_restored(site: Site) -
     found = (await keeper.verify()).drift
     assert (found.modified, found.extra) == (("projects/a/view.json",), ("projects/a/stranger.json",))
     report = await keeper.sync()
-    assert (report.done.modified, report.done.deleted) == (
-        ("projects/a/view.json",),
-        ("projects/a/stranger.json",),
-    )
+    assert (report.done.modified, report.done.deleted) == (("projects/a/view.json",), ())
+    assert report.drift_left.extra == ("projects/a/stranger.json",)
     assert (site.read("projects/a/log.txt"), site.read("projects/a/new.txt")) == ("theirs", "theirs")
     assert site.read("projects/a/gone.txt") is None
 
@@ -83,7 +81,7 @@ async def test_what_a_first_contact_keeps_is_no_drift(site: Site) -> None:
     await keeper.sync()
     site.write("projects/a/made.json", "by the gateway's first boot")
     report = await keeper.sync(Wish(walk=True, first_contact=True))
-    assert (report.plan.orphans_kept, bool(report.drift)) == (("projects/a/made.json",), False)
+    assert (report.plan.not_ours, bool(report.drift)) == (("projects/a/made.json",), False)
 
 
 async def test_without_the_rule_the_same_is_drift(site: Site) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.sync.contents import FEW
+from stoker.agent.sync.folder import Keeper, verify
 from stoker.agent.sync.hooks import Change
 from stoker.agent.sync.jobs import SyncJob, Wish
-from stoker.agent.sync.folder import Keeper, verify
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Retry, Stalled
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.files import (
     DeletionPolicy,
     Excludes,
@@ -29,12 +30,14 @@ from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.domain.git_objects import Held, Note
 from stoker.fs.apply_plan import SYNC_EACH, Applied
-from stoker.testing.repositories.bare_repository import WHEN, Repository, executable
+from stoker.testing.repositories.bare_repository import WHEN, Repository, executable, submodule, symlink
 from stoker.testing.repositories.git_http_server import GitHttpServer
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 1\n"
+
+
+MIRROR = DeletionPolicy(orphans=Orphans.MIRROR)
 
 
 class Plant:
@@ -138,7 +141,7 @@ async def test_an_overlay_gives_way_and_comes_back_by_changes_alone(plant: Plant
 
 async def test_what_was_touched_by_hand_is_found_and_mended_only_by_a_walk(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "2", "s/c": "3"})
-    keeper = plant.keeper()
+    keeper = plant.keeper(deletion=MIRROR)
     await keeper.sync()
     (plant.data / "projects/a").write_text("edited")
     (plant.data / "projects/b").unlink()
@@ -157,15 +160,15 @@ async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Pla
     (plant.data / "projects").mkdir()
     (plant.data / "projects/before").write_text("theirs")
     plant.repository.commit({"s/a": "1"})
-    keeper = plant.keeper()
+    keeper = plant.keeper(deletion=MIRROR)
     wanted = await keeper.sync(Wish(dry_run=True))
-    assert f"approve plan {wanted.plan.with_orphans().digest}" in "\n".join(wanted.lines())
+    assert "\n".join(wanted.lines()).count(wanted.plan.digest) == 1
     first = await keeper.sync()
     assert first.plan.orphans_kept == ("projects/before",)
     again = await keeper.sync()
     assert again.plan.orphans_kept == ("projects/before",)
     assert (await verify(plant.data)).clean
-    digest = again.plan.with_orphans().digest
+    digest = again.plan.digest
     for report in (first, again):  # what the first did is done, and not to be approved
         assert f"approve plan {digest}" in "\n".join(report.lines())
     await keeper.sync(Wish(approved=frozenset({"0" * 64})))
@@ -175,7 +178,7 @@ async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Pla
     assert plant.files() == {"projects/a": "1"}
 
 
-async def test_with_owned_orphans_nobody_elses_file_is_touched_or_told_of(plant: Plant) -> None:
+async def test_with_owned_orphans_a_file_of_others_is_drift_and_is_never_deleted(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     keeper = plant.keeper(deletion=DeletionPolicy(orphans=Orphans.OWNED))
     await keeper.sync()
@@ -183,7 +186,7 @@ async def test_with_owned_orphans_nobody_elses_file_is_touched_or_told_of(plant:
     report = await keeper.sync()
     assert not report.plan.actions
     assert "projects/mine" in plant.files()
-    assert (await verify(plant.data)).clean
+    assert (await verify(plant.data)).drift.extra == report.drift_left.extra == ("projects/mine",)
 
 
 async def test_contents_are_shaped_and_drift_of_them_is_mended(plant: Plant) -> None:
@@ -338,3 +341,68 @@ async def test_a_hook_that_refuses_keeps_everything_as_it_is(plant: Plant) -> No
     assert not (plant.data / ".sync-staging").exists()
     await plant.keeper().sync()
     assert plant.files() == {"projects/a": "1"}
+
+
+# --- skipped content ----------------------------------------------------------------------------------------
+
+SKIPPED = (
+    "none -> config/none: gives no file: its source 'none' is not in the repository",
+    "patches[0] (projects/none.json): is for no file that is delivered",
+    "s/link: is a symlink in the repository, which is never followed",
+    "s/module: is a submodule, which is never fetched",
+)
+
+
+def keeper_changes() -> dict[str, object]:
+    return {
+        "mappings": (Mapping("s", "projects"), Mapping("none", "config/none")),
+        "transforms": Transforms(patches=(FilePatch("projects/none.json", ((".a", "1"),)),)),
+        "excludes": Excludes(("**/*.bak",)),
+    }
+
+
+def skipping(plant: Plant) -> Keeper:
+    plant.repository.commit(
+        {"s/a": "1", "s/x.bak": "1", "s/link": symlink("a"), "s/module": submodule("1" * 40)}
+    )
+    return plant.keeper(**keeper_changes())
+
+
+async def test_skipped_content_is_named_in_every_report_until_it_is_gone(plant: Plant) -> None:
+    keeper = skipping(plant)
+    assert (await keeper.sync()).skipped.lines == SKIPPED
+    at_rest = await keeper.sync(Wish(walk=False))
+    assert not at_rest.plan.actions
+    assert at_rest.skipped.lines == SKIPPED
+    shown = list(at_rest.lines())
+    assert all(f"skipped {line}" in shown for line in SKIPPED)
+    plant.repository.commit({"s/a": "2"})
+    by_changes = await keeper.sync(Wish(walk=False))
+    assert by_changes.done.modified == ("projects/a",)
+    assert by_changes.skipped.lines == SKIPPED
+    restarted = plant.keeper(**keeper_changes())
+    assert (await restarted.sync(Wish(walk=False))).skipped.lines == SKIPPED
+    plant.repository.commit({"s/link": None, "s/module": None})
+    assert (await restarted.sync(Wish(walk=False))).skipped.lines == SKIPPED[:2]
+
+
+async def test_a_patch_that_finds_its_file_is_no_longer_skipped(plant: Plant) -> None:
+    keeper = skipping(plant)
+    await keeper.sync()
+    plant.repository.commit({"s/none.json": "{}"})
+    report = await keeper.sync(Wish(walk=False))
+    assert report.skipped.lines == (SKIPPED[0], *SKIPPED[2:])
+    assert json.loads(plant.files()["projects/none.json"]) == {"a": 1}
+    plant.repository.commit({"s/none.json": None, "s/link": None, "s/module": None, "none/x": "1"})
+    assert (await keeper.sync(Wish(walk=False))).skipped.lines == (SKIPPED[1],)
+
+
+async def test_many_skipped_entries_are_named_to_ten_and_counted(plant: Plant) -> None:
+    links = {f"s/link-{number:02}": symlink("a") for number in range(25)}
+    plant.repository.commit({"s/a": "1", **links})
+    keeper = plant.keeper(mappings=(Mapping("s", "projects"),))
+    await keeper.sync()
+    report = await keeper.sync(Wish(walk=False))
+    assert len(report.skipped.notes) == 10
+    assert report.skipped.lines[-1] == "and 15 more"
+    assert "25 skipped" in report.summary()

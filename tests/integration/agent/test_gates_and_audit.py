@@ -20,12 +20,12 @@ import pytest
 
 from stoker.agent.audit.audit_log import FILE, Audit
 from stoker.agent.audit.diff_files import MOST_REPORTS, DiffFiles
-from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.sidecar.process import Settings, Sidecar
+from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Waiting
-from stoker.agent.sidecar.process import Settings, Sidecar
 from stoker.cli.exit_codes import Exit
 from stoker.domain.clock import SystemClock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Stalled
@@ -37,13 +37,13 @@ from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.kube.config.config import load
-from stoker.testing.manual_clock import ManualClock
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.event_loop_thread import LoopThread
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.environments.agent_environment import AgentPlant
 from stoker.testing.environments.agent_pod import AgentPod
+from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.manual_clock import ManualClock
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.wait_until import eventually
 
 PROJECT = "projects/filler/project.json"

@@ -10,25 +10,32 @@ from pathlib import Path
 
 import pytest
 
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.hooks import Change
 from stoker.agent.sync.jobs import SyncJob, Wish
-from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Result
-from stoker.agent.loop.folder_and_gateway_sync import Tended
 from stoker.domain import failpoints
+from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.domain.git_objects import Held, Note
+from stoker.domain.secrets import Secret
 from stoker.fs.apply_plan import Applied
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import Book
+from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.client.gateway import Gateway
 from stoker.ignition.content.noise import ResourceNoise
+from stoker.ignition.sync.first_boot import FirstBoot
+from stoker.ignition.sync.readiness import Readiness
+from stoker.ignition.sync.state_files import Marks
 from stoker.testing.faults.failpoints import Failure, arm
 from stoker.testing.repositories.bare_repository import Repository
 
@@ -40,6 +47,7 @@ class Desk:
     busy: dict[str, str] = field(default_factory=dict)
     asked: int = 0
     needs_second_sync: bool = False
+    first_boot: FirstBoot = field(default_factory=lambda: first_boot_at(Path("nowhere")))
     meanwhile: Callable[[], None] = lambda: None
     changes: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -72,6 +80,15 @@ class Desk:
 
     async def aclose(self) -> None:
         return None
+
+
+def first_boot_at(state_dir: Path) -> FirstBoot:
+    """A first boot that was watched and has just ended."""
+    address = GatewayAddress.parse("http://127.0.0.1:1")
+    readiness = Readiness(Gateway(address, lambda: Secret("")), SystemClock())
+    readiness.not_running()
+    readiness.answered()
+    return FirstBoot(Marks(state_dir), readiness)
 
 
 @dataclass
@@ -173,12 +190,14 @@ async def test_what_a_first_boot_left_behind_is_met_once_and_deleted_by_nobody(p
     await tended.sync(Wish())
     plant.write("projects/A/x", "made by the boot")
     plant.write("projects/A/stranger", "made by the boot")
+    plant.desk.first_boot = first_boot_at(plant.job.data_dir / ".sync-state")
     plant.desk.needs_second_sync = True
     report = await tended.sync(Wish(walk=False))
     assert plant.read("projects/A/x") == "1"
-    assert list(report.plan.orphans_kept) == ["projects/A/stranger"]
+    assert list(report.plan.not_ours) == ["projects/A/stranger"]
+    assert not report.drift.extra, "it was there before the gateway's second sync"
     assert not plant.desk.needs_second_sync
-    await tended.sync(Wish())
+    assert not (await tended.sync(Wish())).drift
     assert plant.read("projects/A/stranger") == "made by the boot"
 
 

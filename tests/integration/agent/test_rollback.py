@@ -3,28 +3,26 @@ does not bear."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.rollback.rollback import Undoing
+from stoker.agent.rollback.setup import make
+from stoker.agent.rollback.state import HAND, Notes, Quarantine
 from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.rollback.setup import make
-from stoker.agent.rollback.state import HAND, Notes, Quarantine
-from stoker.agent.rollback.rollback import Undoing
-from stoker.agent.loop.folder_and_gateway_sync import Tended
 from stoker.domain import failpoints
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.delivery import RollbackTrigger
@@ -41,9 +39,10 @@ from stoker.engine.plan.ledger import Ledger
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import Book
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
 from stoker.ignition.client.gateway import Gateway
 from stoker.ignition.content.noise import ResourceNoise
+from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
+from stoker.testing.fast_clock import FastClock
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.gateway.runtime import State
 from stoker.testing.gateway.sessions import Designer
@@ -51,24 +50,10 @@ from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.repositories.bare_repository import Files, Repository, executable
 from stoker.testing.repositories.sample_ignition_repository import VIEWS, view
 
-HASTE = 40.0
 ALL_TRIGGERS = tuple(RollbackTrigger)
 KEPT = Snapshots(enabled=True)
 OFF = Snapshots()
 OURS = (".sync-state", ".sync-staging")
-
-
-class HastyClock:
-    """Real time, only faster."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC) + timedelta(0)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time() * HASTE
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / HASTE)
 
 
 def project(name: str, version: int, views: int = 2) -> dict[str, str]:
@@ -91,7 +76,7 @@ class Home:
     folder: Path
     repository: Repository
     gateway: SimulatedGateway | None = None
-    clock: HastyClock = field(default_factory=HastyClock)
+    clock: FastClock = field(default_factory=lambda: FastClock(40.0))
     opened: list[Attending] = field(default_factory=list)
     orphans: Orphans = Orphans.MIRROR
     more: tuple[FileMapping, ...] = ()
@@ -363,6 +348,27 @@ async def test_a_sync_that_breaks_off_half_way_pushes_no_copy_out(home: Home) ->
 
 
 # Back to a copy.
+
+
+async def test_a_snapshot_that_would_delete_many_files_waits_for_the_approval_of_that_plan(
+    home: Home,
+) -> None:
+    tended = home.process()
+    await synced(tended)
+    before = home.tree()
+    home.commit({f"projects/filler/{number}": "1" for number in range(60)})
+    await synced(tended)
+    taken = undoing(tended).standing.taken
+    after = home.tree()
+    with pytest.raises(Stalled, match="more than 50 files") as held:
+        await undoing(tended).go_back(home.job, "r1", taken)
+    assert held.value.reason is Reason.DELETION_BUDGET_EXCEEDED
+    assert home.tree() == after, "nothing was changed"
+    digest = held.value.message.partition("approve plan ")[2][:64]
+    with pytest.raises(Stalled, match=digest):
+        await undoing(tended).go_back(home.job, "r1", taken, approved=("0" * 64,))
+    await undoing(tended).go_back(home.job, "r1", taken, approved=(digest,))
+    assert home.tree() == before
 
 
 async def test_goes_back_to_a_snapshot_bit_for_bit_and_stays_there(with_gateway: Home) -> None:
@@ -670,11 +676,13 @@ async def test_a_gateway_that_cannot_be_asked_blames_no_commit(
     home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
     await synced(tended)
     assert home.gateway is not None
+    before = home.ledger().commit
     trouble(home.gateway)
     commit = home.commit(project("filler", 2))
     for _ in range(3):
-        assert (await tended.sync(Wish(commit=commit))).result is Result.UNVERIFIED
-    assert home.ledger().commit == commit
+        with pytest.raises(StokerError, match="nothing was written"):
+            await tended.sync(Wish(commit=commit))
+    assert home.ledger().commit == before
     assert home.notes.quarantine is None
 
 
@@ -705,16 +713,17 @@ async def test_what_failed_before_a_change_is_not_its_fault(with_gateway: Home) 
 
 
 async def test_a_failure_that_shows_later_is_taken_back_to_what_worked(with_gateway: Home) -> None:
-    """The gateway was down for two commits; only when it is up again it shows that they do not work."""
-    home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
-    await synced(tended)
-    before = home.tree()
+    """The gateway went down during two commits; only when it is up again it shows that they do not work."""
+    home = with_gateway
     assert home.gateway is not None
-    home.gateway.go_down()
-    await tended.sync(Wish(commit=home.commit(broken("packer"))))
-    bad = home.commit({"projects/filler/more.txt": "1"})
-    await tended.sync(Wish(commit=bad))
-    home.gateway.come_up()
+    with HttpFaultProxy.start(home.gateway.url) as proxy:
+        tended = home.process(OFF, ALL_TRIGGERS, url=proxy.url)
+        await synced(tended)
+        before = home.tree()
+        proxy.arm(Answered(503), "/scan/projects", times=None)
+        await tended.sync(Wish(commit=home.commit(broken("packer"))))
+        bad = home.commit({"projects/filler/more.txt": "1"})
+        await tended.sync(Wish(commit=bad))
     error = await refused(home.process(OFF, ALL_TRIGGERS), bad)
     assert error.reason is Reason.AUTO_ROLLBACK
     assert home.tree() == before
@@ -724,15 +733,16 @@ async def test_a_failure_that_shows_later_is_taken_back_to_what_worked(with_gate
 
 
 async def test_what_cannot_be_put_back_is_told_and_the_commit_stays_out(with_gateway: Home) -> None:
-    home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
-    await synced(tended)
-    bad = home.commit({**project("filler", 2), **broken("packer")})
+    home = with_gateway
     assert home.gateway is not None
-    home.gateway.go_down()
-    await tended.sync(Wish(commit=bad))
+    with HttpFaultProxy.start(home.gateway.url) as proxy:
+        tended = home.process(OFF, ALL_TRIGGERS, url=proxy.url)
+        await synced(tended)
+        bad = home.commit({**project("filler", 2), **broken("packer")})
+        proxy.arm(Answered(503), "/scan/projects", times=None)
+        await tended.sync(Wish(commit=bad))
     (pack,) = home.packs()
     pack.write_bytes(pack.read_bytes()[:-1])
-    home.gateway.come_up()
     tree = home.tree()
     restarted = home.process(OFF, ALL_TRIGGERS)
     for _ in range(2):

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from stoker.agent.sidecar.startup import MARKER
-from stoker.api.to_intent import settle
 from stoker.api.agent_spec import AgentSpec, encode
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.stoker import Stoker
+from stoker.api.manifests.codec import from_wire
+from stoker.api.to_intent import settle
 from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.intent.source import AuthKind, SecretKey
 from stoker.domain.protocol import (
@@ -34,14 +34,14 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.gateway.sessions import Designer
 from stoker.testing.gateway.settings import Settings
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.repositories.sample_ignition_repository import resource
+from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.wait_until import eventually
 
 PROJECT = "projects/filler/project.json"
@@ -115,6 +115,7 @@ def version_of_status(plant: Plant) -> str:
     return str(answer["metadata"]["resourceVersion"])
 
 
+@pytest.mark.smoke
 def test_the_first_sync_is_waited_for_and_the_map_is_followed_from_then_on(plant: Plant) -> None:
     pod = plant.pod()
     pod.start(plant.kubeconfig)
@@ -189,6 +190,19 @@ def profile(plant: Plant, name: str, destination: str) -> None:
     plant.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
+def held_destination(plant: Plant, pod: AgentPod) -> str:
+    """The digest of the plan that waits because it would empty a destination."""
+    report = plant.maps.until_report(
+        sync_status=SyncStatus.ERROR,
+        reason=Reason.DESTINATION_UNMAPPED,
+        pending_plan=lambda plan: plan is not None,
+        pod=pod,
+    )
+    assert report.pending_plan is not None
+    assert report.pending_plan.digest in report.error_message, "the sentence names the plan that waits"
+    return report.pending_plan.digest
+
+
 def test_a_profile_is_followed_when_it_changes_and_when_the_pod_names_another(plant: Plant) -> None:
     pod = plant.pod(sync_profile="line-a")
     plant.publish()
@@ -199,10 +213,20 @@ def test_a_profile_is_followed_when_it_changes_and_when_the_pod_names_another(pl
     pod.until_file("projects/a/project.json", project("One"))
     assert plant.maps.until_report(sync_status=SyncStatus.SYNCED, pod=pod).sync_profile_name == "line-a"
     profile(plant, "line-a", "projects/changed/project.json")
+    digest = held_destination(plant, pod)
+    assert pod.file("projects/a/project.json") == project("One"), "nothing is deleted"
+    assert pod.file("projects/changed/project.json") is None, "and nothing written"
+    pod.annotate({"approved-plan": digest})
     pod.until_file("projects/changed/project.json", project("One"))
     pod.until_file("projects/a/project.json", None)
+    plant.maps.until_report(sync_status=SyncStatus.SYNCED, pending_plan=None, pod=pod)
     profile(plant, "line-b", "projects/b/project.json")
     pod.annotate({"sync-profile": "line-b"})
+    newer = held_destination(plant, pod)
+    assert newer != digest
+    assert digest in plant.maps.until_report(sync_status=SyncStatus.ERROR, pod=pod).error_message
+    assert pod.file("projects/changed/project.json") == project("One")
+    pod.annotate({"approved-plan": newer})
     pod.until_file("projects/b/project.json", project("One"))
     plant.maps.until_report(sync_profile_name="line-b", sync_status=SyncStatus.SYNCED, pod=pod)
     plant.cluster.kubectl("-n", plant.namespace, "delete", "syncprofile", "line-b")
@@ -257,6 +281,7 @@ def test_a_plan_is_shown_and_carried_out_when_the_target_says_so(plant: Plant) -
     assert report.pending_plan is None
 
 
+@pytest.mark.smoke
 def test_a_plan_that_is_not_the_one_that_was_approved_is_shown_and_not_carried_out(plant: Plant) -> None:
     pod = plant.pod()
     plant.publish()
@@ -273,6 +298,7 @@ def test_a_plan_that_is_not_the_one_that_was_approved_is_shown_and_not_carried_o
     synced_to(plant, second, pod)
 
 
+@pytest.mark.smoke
 def test_going_back_to_a_commit_is_done_once_and_told(plant: Plant) -> None:
     pod = plant.pod()
     second = plant.commit("Two")
@@ -379,6 +405,7 @@ def test_agents_that_report_at_once_lose_no_key(plant: Plant) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_asked_to_end_it_finishes_says_so_and_goes_with_zero(plant: Plant) -> None:
     pod = plant.pod()
     plant.publish()
@@ -393,6 +420,7 @@ def test_asked_to_end_it_finishes_says_so_and_goes_with_zero(plant: Plant) -> No
     assert not [line for line in pod.lines() if line.get("level") == "error"]
 
 
+@pytest.mark.smoke
 def test_a_map_that_is_not_signed_with_the_mounted_key_is_not_followed(plant: Plant) -> None:
     pod = plant.pod()
     pod.mount("metadata-key", {"key": planted("map-key")})
@@ -402,8 +430,17 @@ def test_a_map_that_is_not_signed_with_the_mounted_key_is_not_followed(plant: Pl
     plant.maps.until_report(reason=Reason.METADATA_NOT_TRUSTED, pod=pod)
     assert pod.file(PROJECT) is None
     name = f"{plant.namespace}/stoker-metadata-plant"
-    plant.maps.publish(signed(plant.metadata.data(), Secret(planted("map-key")), of=name))
+    key = Secret(planted("map-key"))
+    earlier = signed(plant.metadata.data(), key, of=name, uid="u-1", sequence=1)
+    plant.maps.publish(earlier)
     synced_to(plant, plant.first, pod)
+    second = plant.commit("Two")
+    now = replace(plant.metadata, commit=second)
+    plant.maps.publish(signed(now.data(), key, of=name, uid="u-1", sequence=2))
+    synced_to(plant, second, pod)
+    plant.maps.publish(earlier)
+    plant.maps.until_report(reason=Reason.METADATA_NOT_TRUSTED, pod=pod)
+    assert pod.file(PROJECT) == project("Two"), "an earlier order that is put back is not followed"
 
 
 def test_who_may_only_get_the_map_polls_it(plant: Plant) -> None:
@@ -430,6 +467,7 @@ def test_who_may_only_get_the_map_polls_it(plant: Plant) -> None:
     assert pod.file(PROJECT) == project("Two")
 
 
+@pytest.mark.smoke
 def test_a_plan_beyond_the_budget_waits_for_its_approval(plant: Plant) -> None:
     many = {f"services/filler/projects/filler/v{number}.txt": "x" for number in range(60)}
     first = plant.repository.commit(many)
@@ -450,12 +488,13 @@ def test_a_plan_beyond_the_budget_waits_for_its_approval(plant: Plant) -> None:
     assert report.files_deleted == 60
 
 
+@pytest.mark.smoke
 def test_files_of_others_are_kept_until_their_plan_is_approved(plant: Plant) -> None:
     pod = plant.pod()
     stranger = pod.data_dir / "projects/filler/stranger.txt"
     stranger.parent.mkdir(parents=True)
     stranger.write_text("not ours")
-    plant.publish()
+    plant.publish(agent_spec=plant.spec({"orphans": "mirror"}))
     pod.start(plant.kubeconfig)
     synced_to(plant, plant.first, pod)
     second = plant.commit("Two")
@@ -466,6 +505,27 @@ def test_files_of_others_are_kept_until_their_plan_is_approved(plant: Plant) -> 
     pod.annotate({"approved-plan": report.pending_plan.digest})
     report = plant.maps.until_report(orphans_kept_total=0, sync_status=SyncStatus.SYNCED, pod=pod)
     assert (report.pending_plan, report.files_deleted, stranger.exists()) == (None, 1, False)
+
+
+def test_by_default_files_of_others_stay_and_count_as_drift_also_where_drift_is_restored(
+    plant: Plant,
+) -> None:
+    pod = plant.pod()
+    plant.publish(agent_spec=plant.spec({"drift": {"mode": "restore", "interval": "1s"}}))
+    pod.start(plant.kubeconfig)
+    synced_to(plant, plant.first, pod)
+    stranger = pod.data_dir / "projects/filler/stranger.txt"
+    stranger.write_text("not ours")
+    (pod.data_dir / PROJECT).write_text("edited")
+    pod.until_file(PROJECT, project("One"))
+
+    report = plant.maps.until_report(
+        sync_status=SyncStatus.SYNCED,
+        drift=lambda drift: drift is not None and drift.paths == ("projects/filler/stranger.txt",),
+        pod=pod,
+    )
+    assert stranger.read_text() == "not ours"
+    assert report.pending_plan is None
 
 
 def test_a_gateway_that_was_synced_before_starts_after_its_budget(plant: Plant) -> None:
@@ -506,6 +566,7 @@ def views(number: int) -> dict[str, str]:
     return files
 
 
+@pytest.mark.smoke
 def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed(plant: Plant) -> None:
     pod = plant.pod()
     first = plant.repository.commit(views(1))
@@ -522,13 +583,16 @@ def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed
         second = plant.repository.commit(views(2))
         plant.publish(commit=second)
         report = plant.maps.until_report(
-            sync_status=SyncStatus.ERROR, synced_commit=second, verified=False, pod=pod
+            sync_status=SyncStatus.ERROR, reason=Reason.SECRET_NOT_FOUND, commit=second, pod=pod
         )
-        assert "'gw'" in report.error_message, "the key is missing, and the files are there all the same"
-        assert pod.file(PROJECT) == project("Version 2")
+        assert "'gw'" in report.error_message
+        assert report.synced_commit == first, "without a key the gateway is not asked, and nothing is written"
+        assert pod.file(PROJECT) == project("Version 1")
 
         pod.mount("api-key", {"key": KEY})
-        report = plant.maps.until_report(sync_status=SyncStatus.SYNCED, verified=True, pod=pod)
+        report = plant.maps.until_report(
+            sync_status=SyncStatus.SYNCED, synced_commit=second, verified=True, pod=pod
+        )
         assert (report.applied, report.scan_result) == (True, "projects=200 config=200")
         third = plant.repository.commit(views(3))
         plant.publish(commit=third)
@@ -598,7 +662,9 @@ def test_drift_that_was_told_of_is_gone_when_it_has_been_restored(plant: Plant) 
     (pod.data_dir / PROJECT).write_text("edited by hand")
     plant.maps.until_report(drift=lambda it: it is not None, pod=pod)
     plant.publish(agent_spec=plant.spec({"drift": {"mode": "restore", "interval": "1s"}}))
-    plant.maps.until_report(drift=None, pod=pod)
+    report = plant.maps.until_report(drift=None, drift_restored=lambda it: it is not None, pod=pod)
+    assert report.drift_restored is not None
+    assert (report.drift_restored.files, report.drift_restored.paths) == (1, (PROJECT,))
     assert pod.file(PROJECT) == before
 
 
@@ -667,5 +733,5 @@ def test_what_the_gateways_modules_fill_is_left_out_and_named_and_remembered(pla
     second = commit("Pump")
     plant.publish(commit=second)
     pod.start(plant.kubeconfig)  # the gateway is gone, and so is the process that it told
-    plant.maps.until_report(synced_commit=second, verified=False, pod=pod)
+    plant.maps.until_report(reason=Reason.GATEWAY_UNREACHABLE, commit=second, pod=pod)
     assert pod.file(f"{types}/MQTT Engine/udts.json") is None

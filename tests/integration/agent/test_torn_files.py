@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from stoker.testing.environments.agent_environment import AgentPlant
 from stoker.testing.gateway.resource_reader import MANIFEST, LoadedResource, digest_of
 from stoker.testing.gateway.settings import Settings
-from stoker.testing.gateway.torn_reads.observations import Sightings, Version
 from stoker.testing.gateway.simulated_gateway import SimulatedGateway
-from stoker.testing.environments.agent_environment import AgentPlant
+from stoker.testing.gateway.torn_reads.observations import Sightings, Version
 from stoker.testing.repositories.sample_ignition_repository import VIEWS, resource
 
 VIEW_COUNT = 145
@@ -58,7 +58,7 @@ def in_between(seen: Sightings, history: Sequence[Version]) -> int:
 @pytest.mark.parametrize("locks", [True, False], ids=["with the scan lock", "without one"])
 @pytest.mark.parametrize(
     ("syncs", "looks"),
-    [(5, 50), pytest.param(100, 1000, marks=[pytest.mark.long, pytest.mark.timeout(1200)])],
+    [(5, 50), pytest.param(100, 1000, marks=[pytest.mark.long])],
     ids=["a few", "a hundred"],
 )
 def test_no_resource_is_ever_read_half(plant: AgentPlant, locks: bool, syncs: int, looks: int) -> None:

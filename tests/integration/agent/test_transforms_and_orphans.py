@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import InvalidValue, Stalled

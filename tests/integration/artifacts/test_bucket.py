@@ -13,8 +13,8 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from stoker.artifacts.limits import Limits
 from stoker.artifacts.bucket import SMALL, Bucket
+from stoker.artifacts.limits import Limits
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl

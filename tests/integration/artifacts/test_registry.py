@@ -21,7 +21,7 @@ from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
 from stoker.testing.certificates import Authority
 from stoker.testing.repositories.bare_repository import run_git
-from stoker.testing.services import oci_artifacts as published
+from stoker.testing.services import oci_artifacts
 from stoker.testing.services.oci_registry import Registry
 
 PROGRAM = [sys.executable, "-m", "stoker"]
@@ -89,7 +89,7 @@ def test_a_tag_becomes_files_and_a_moved_tag_becomes_their_difference(
     registry: Registry, name: str, tmp_path: Path
 ) -> None:
     site = Site(tmp_path, registry.url(name))
-    first = registry.push(name, "v1", published.flux(V1))
+    first = registry.push(name, "v1", oci_artifacts.flux(V1))
     code, said = site.run("sync")
     assert (code, said["commit"]) == (0, first)
     assert site.files() == {"a.json": "1", "run.sh": "#!/bin/sh\n"}
@@ -101,7 +101,7 @@ def test_a_tag_becomes_files_and_a_moved_tag_becomes_their_difference(
     # Unchanged: nothing but the question where the tag is.
     assert registry.requests()[asked:] == [f"HEAD /v2/{name}/manifests/v1"]
 
-    second = registry.push(name, "v1", published.flux(V2))
+    second = registry.push(name, "v1", oci_artifacts.flux(V2))
     code, said = site.run("plan")
     assert (code, said["commit"], len(said["modified"])) == (0, second, 1)
     assert site.files()["a.json"] == "1"
@@ -129,7 +129,7 @@ def test_a_tag_becomes_files_and_a_moved_tag_becomes_their_difference(
 def test_the_same_artifact_is_the_same_commit_wherever_it_is_imported(
     registry: Registry, name: str, tmp_path: Path
 ) -> None:
-    digest = registry.push(name, "v1", published.flux(V1))
+    digest = registry.push(name, "v1", oci_artifacts.flux(V1))
     commits = set()
     for place in ("one", "other"):
         (tmp_path / place).mkdir()
@@ -146,16 +146,16 @@ def test_the_same_artifact_is_the_same_commit_wherever_it_is_imported(
 def test_what_publishers_make_is_taken(registry: Registry, name: str, tmp_path: Path, how: str) -> None:
     files = {f"services/p/{each}": content for each, content in {"a.json": "1", "d/b.json": "2"}.items()}
     artifact = {
-        "files": lambda: published.oras(files),
-        "folder": lambda: published.oras_folder(
+        "files": lambda: oci_artifacts.oras(files),
+        "folder": lambda: oci_artifacts.oras_folder(
             "services", {path.removeprefix("services/"): content for path, content in files.items()}
         ),
-        "index": lambda: published.index(published.flux(files), attested=True),
-        "plain": lambda: published.made_of(
-            published.Layer(published.tar(files, compressed=False), published.OCI_LAYER)
+        "index": lambda: oci_artifacts.index(oci_artifacts.flux(files), attested=True),
+        "plain": lambda: oci_artifacts.made_of(
+            oci_artifacts.Layer(oci_artifacts.tar(files, compressed=False), oci_artifacts.OCI_LAYER)
         ),
-        "many": lambda: published.made_of(
-            *(published.Layer(published.tar({path: content})) for path, content in files.items())
+        "many": lambda: oci_artifacts.made_of(
+            *(oci_artifacts.Layer(oci_artifacts.tar({path: content})) for path, content in files.items())
         ),
     }[how]()
     registry.push(name, "v1", artifact)
@@ -167,17 +167,17 @@ def test_what_publishers_make_is_taken(registry: Registry, name: str, tmp_path: 
 
 def test_what_holds_a_link_changes_nothing(registry: Registry, name: str, tmp_path: Path) -> None:
     site = Site(tmp_path, registry.url(name))
-    registry.push(name, "v1", published.flux(V1))
+    registry.push(name, "v1", oci_artifacts.flux(V1))
     assert site.run("sync")[0] == 0
-    link = published.special("services/p/link", b"2", "/etc/passwd")
-    registry.push(name, "v1", published.made_of(published.Layer(published.tar(V2, link))))
+    link = oci_artifacts.special("services/p/link", b"2", "/etc/passwd")
+    registry.push(name, "v1", oci_artifacts.made_of(oci_artifacts.Layer(oci_artifacts.tar(V2, link))))
     code, said = site.run("sync")
     assert code == 3
     assert said["reason"] == Reason.ARTIFACT_REFUSED
     assert "'services/p/link', which is a symbolic link" in said["message"]
     assert site.files()["a.json"] == "1"
     # What broke off left nothing that the next one trips over.
-    registry.push(name, "v1", published.flux(V2))
+    registry.push(name, "v1", oci_artifacts.flux(V2))
     assert site.run("sync")[0] == 0
     assert site.files()["a.json"] == "2"
 
@@ -185,7 +185,7 @@ def test_what_holds_a_link_changes_nothing(registry: Registry, name: str, tmp_pa
 def test_a_blob_that_is_not_what_its_digest_says_is_never_unpacked(
     registry: Registry, name: str, tmp_path: Path
 ) -> None:
-    artifact = published.flux({"services/p/a.json": "7"})
+    artifact = oci_artifacts.flux({"services/p/a.json": "7"})
     registry.push(name, "v1", artifact)
     layer = next(digest for digest, content in artifact.blobs.items() if content != b"{}")
     good = registry.blob(layer).read_bytes()
@@ -201,7 +201,7 @@ def test_a_blob_that_is_not_what_its_digest_says_is_never_unpacked(
 
 
 async def test_names_that_are_not_there_are_told(registry: Registry, name: str) -> None:
-    registry.push(name, "v1", published.flux(V1))
+    registry.push(name, "v1", oci_artifacts.flux(V1))
     for url, ref in ((registry.url(name), "v9"), (registry.url("plant/none"), "v1")):
         with pytest.raises(Stalled) as error:
             await origin(url).resolve(GitRef(ref))
@@ -216,7 +216,7 @@ async def test_names_that_are_not_there_are_told(registry: Registry, name: str) 
 
 async def test_a_registry_that_is_away_is_asked_again(tmp_path: Path) -> None:
     with Registry.start(tmp_path / "registry") as registry:
-        digest = registry.push("plant", "v1", published.flux(V1))
+        digest = registry.push("plant", "v1", oci_artifacts.flux(V1))
         registry.pause()
         with pytest.raises(Retry) as error:
             await origin(registry.url("plant")).resolve(GitRef("v1"))
@@ -228,7 +228,7 @@ async def test_a_registry_that_is_away_is_asked_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("auth", ["basic", "token"])
 async def test_who_has_no_login_is_not_let_in(tmp_path: Path, auth: Any) -> None:
     with Registry.start(tmp_path / "registry", auth=auth) as registry:
-        digest = registry.push("plant/site", "v1", published.flux(V1))
+        digest = registry.push("plant/site", "v1", oci_artifacts.flux(V1))
         secret = registry.password
         right = Credentials(registry.username, Secret(secret))
         url, ref = registry.url("plant/site"), GitRef("v1")
@@ -248,7 +248,7 @@ async def test_who_has_no_login_is_not_let_in(tmp_path: Path, auth: Any) -> None
 def test_a_registry_of_a_plant_with_its_own_authority_and_password(tmp_path: Path) -> None:
     authority = Authority()
     with Registry.start(tmp_path / "registry", auth="basic", authority=authority) as registry:
-        registry.push("plant", "v1", published.flux(V1))
+        registry.push("plant", "v1", oci_artifacts.flux(V1))
         (tmp_path / "ca.pem").write_bytes(authority.pem)
         (tmp_path / "password").write_text(registry.password + "\n")
         site = Site(tmp_path, registry.url("plant"))
@@ -264,9 +264,9 @@ def test_a_registry_of_a_plant_with_its_own_authority_and_password(tmp_path: Pat
 
 def test_a_tag_that_may_not_move_stalls(registry: Registry, name: str, tmp_path: Path) -> None:
     site = Site(tmp_path, registry.url(name))
-    registry.push(name, "v1", published.flux(V1))
+    registry.push(name, "v1", oci_artifacts.flux(V1))
     assert site.run("sync", "--no-rewrite")[0] == 0
-    registry.push(name, "v1", published.flux(V2))
+    registry.push(name, "v1", oci_artifacts.flux(V2))
     code, said = site.run("sync", "--no-rewrite")
     assert code == 3
     assert said["reason"] == Reason.HISTORY_REWRITTEN
@@ -275,12 +275,12 @@ def test_a_tag_that_may_not_move_stalls(registry: Registry, name: str, tmp_path:
 
 def test_a_mirror_that_was_damaged_is_made_anew(registry: Registry, name: str, tmp_path: Path) -> None:
     site = Site(tmp_path, registry.url(name))
-    registry.push(name, "v1", published.flux(V1))
+    registry.push(name, "v1", oci_artifacts.flux(V1))
     assert site.run("sync")[0] == 0
     for pack in (site.mirror() / "objects/pack").glob("*.pack"):
         pack.chmod(0o600)
         pack.write_bytes(b"nothing")
-    registry.push(name, "v1", published.flux(V2))
+    registry.push(name, "v1", oci_artifacts.flux(V2))
     code, said = site.run("sync")
     assert code == 0, said
     assert site.files() == {"a.json": "2", "b/new.json": "3"}
@@ -290,7 +290,7 @@ def test_a_mirror_that_was_damaged_is_made_anew(registry: Registry, name: str, t
 def test_a_sync_that_is_killed_while_it_imports_is_done_by_the_next(
     registry: Registry, name: str, tmp_path: Path, where: str
 ) -> None:
-    registry.push(name, "v1", published.flux(V1))
+    registry.push(name, "v1", oci_artifacts.flux(V1))
     site = Site(tmp_path, registry.url(name))
     died = subprocess.run(
         [

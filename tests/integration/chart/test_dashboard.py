@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.cluster import audit_log as audit
-from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
-from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.chart.helm import CHART, Helm
 from stoker.testing.chart.process_release import HOME, Release
 from stoker.testing.chart.unused_rbac_rules import Account, needless
+from stoker.testing.cluster import audit_log
+from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.dashboard.rbac_environment import OWN_ROLE, Browser, House
 from stoker.testing.wait_until import eventually
 
-from .test_chart import VALUES, container, of_kind
+from .test_templates import VALUES, container, of_kind
 
 PATIENCE = 60.0
 GIT = {"repo": "https://git.invalid/plant.git", "ref": "main"}
@@ -200,14 +200,13 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plane(folder: Path) -> Iterator[ClusterAccess]:
-    with ControlPlane.start(folder / "plane", apiserver_flags=audit.flags(folder)) as plane:
+    with ControlPlane.start(folder / "plane", apiserver_flags=audit_log.flags(folder)) as plane:
         for name in ("line-1", "line-2"):
             plane.create_namespace(name)
         yield plane
 
 
 @GROUPED
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("name", "server", "roles"),
     [
@@ -243,7 +242,7 @@ def test_every_right_of_its_account_is_needed_and_none_is_missing(
         eventually(seen, PATIENCE, release.said)
         release.stop()
         account = Account(plane, HOME, f"stoker-{server}")
-        done = audit.asked(folder, account.name)
+        done = audit_log.asked(folder, account.name)
         refused = [one for one in done if one.code == 403]
         assert {(one.verb, one.resource) for one in refused} <= {("get", "storageclasses")}
         found = [

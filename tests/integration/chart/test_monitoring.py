@@ -14,7 +14,7 @@ from stoker.domain.protocol import CR_NAME_LABEL
 from stoker.testing.chart.helm import CHART, Helm
 from stoker.webhooks.admission.agent_container import METRICS_PORT
 
-from .test_chart import VALUES, of_kind
+from .test_templates import VALUES, of_kind
 
 KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 MAP = "ignition-sync-grafana-dashboard"

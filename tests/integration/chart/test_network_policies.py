@@ -9,7 +9,7 @@ import pytest
 from stoker.testing.chart.helm import Helm
 from stoker.testing.cluster.network_policy_evaluator import NetworkPolicies, Peer, Pod
 
-from .test_chart import VALUES
+from .test_templates import VALUES
 
 HOME = "stoker-system"
 API_SERVER = Peer("10.1.0.7")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,20 +19,20 @@ import pytest
 
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.intent import FrontDoor
-from stoker.testing.cluster import audit_log as audit
 from stoker.testing.chart.controller_rbac import controller_rules
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.chart.process_release import HOME, Release
 from stoker.testing.chart.unused_rbac_rules import Account, needless
+from stoker.testing.cluster import audit_log
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.forges.github_app_login import GitHub
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
-pytestmark = [pytest.mark.xdist_group("chart"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("chart")
 
 FAST = {"interval": "1s"}
 COMPONENTS = ("controller", "webhook")
@@ -53,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def plane(folder: Path) -> Iterator[ClusterAccess]:
     with ControlPlane.start(
-        folder / "plane", controller_manager=True, apiserver_flags=audit.flags(folder)
+        folder / "plane", controller_manager=True, apiserver_flags=audit_log.flags(folder)
     ) as plane:
         for name in ("line-1", "line-2"):
             plane.create_namespace(name)
@@ -84,7 +85,7 @@ def granted(release: Release, component: str) -> set[Right]:
 
 def used(folder: Path, component: str, wide: bool) -> set[Right]:
     found = set()
-    for one in audit.asked(folder, f"stoker-{component}"):
+    for one in audit_log.asked(folder, f"stoker-{component}"):
         for verb in (one.verb, *(["create"] if one.made_anew else [])):
             found.add(Right(one.namespace, one.group, one.resource, verb))
             if wide:
@@ -92,9 +93,9 @@ def used(folder: Path, component: str, wide: bool) -> set[Right]:
     return found
 
 
-def done(folder: Path) -> set[tuple[str, str]]:
-    """Verbs and kinds of what the controller has asked."""
-    return {(one.verb, one.resource) for one in audit.asked(folder, "stoker-controller")}
+def done(folder: Path, component: str = "controller") -> set[tuple[str, str]]:
+    """Verbs and kinds of what a process has asked."""
+    return {(one.verb, one.resource) for one in audit_log.asked(folder, f"stoker-{component}")}
 
 
 def handed_on(site: Site, wide: bool) -> set[Right]:
@@ -132,7 +133,7 @@ def test_every_right_is_used_and_none_is_missing(
         handed = everything(site, release, plant, git_http.url("plant.git"), folder, wide)
 
         for component in COMPONENTS:
-            refused = [one for one in audit.asked(folder, f"stoker-{component}") if one.code == 403]
+            refused = [one for one in audit_log.asked(folder, f"stoker-{component}") if one.code == 403]
             # Who has only namespaces may not look at the cluster's storage classes.
             assert {(one.verb, one.resource) for one in refused} <= {("get", "storageclasses")}
             assert wide <= (not refused)
@@ -142,8 +143,22 @@ def test_every_right_is_used_and_none_is_missing(
         release.stop()
         for component in COMPONENTS:
             account = Account(plane, HOME, f"stoker-{component}")
-            done = audit.asked(folder, account.name)
+            done = audit_log.asked(folder, account.name)
             assert needless(account, roles(release, component), done) == []
+
+
+def leftover_finalizers(site: Site) -> None:
+    """A release that watched all namespaces left its finalizers; one with Roles removes them."""
+    for kind, name in (("Stoker", "line"), ("IgnitionSync", "big")):
+        path = site.path_of(kind, name)
+        ours = f"{site.get(kind, name)['apiVersion'].partition('/')[0]}/finalizer"
+        site.patch(path, {"metadata": {"finalizers": [ours]}, "spec": {"paused": True}})
+        eventually(partial(_has_no_finalizer, site, kind, name), PATIENCE, f"{ours} is removed")
+        site.patch(path, {"spec": {"paused": False}})
+
+
+def _has_no_finalizer(site: Site, kind: str, name: str) -> bool:
+    return not site.get(kind, name)["metadata"].get("finalizers")
 
 
 def everything(
@@ -188,6 +203,8 @@ def everything(
         site.until("Stoker", "line", "Ready", "Paused")
         site.patch(site.path_of("Stoker", "line"), {"spec": {"paused": False}})
         site.until("Stoker", "line", "Ready", "GatewaysSynced")
+    if not wide:
+        leftover_finalizers(site)
     reverser(site)
     release.stop_program("controller")
     # As somebody does who wants another leader; the next one makes it anew.
@@ -223,6 +240,12 @@ def everything(
     for kind, name in (("Stoker", "line"), ("Stoker", "app"), ("IgnitionSync", "big")):
         site.delete(kind, name)
         eventually(lambda kind=kind, name=name: not site.get(kind, name), PATIENCE, release.said)  # type: ignore[misc]
+    eventually(
+        lambda: ("patch", "events") in done(folder, "webhook"),
+        PATIENCE,
+        "the webhook counts the Event that it wrote twice",
+        interval=0.5,
+    )
     return handed
 
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.chart.crd_removal import take_kinds_away
 from stoker.testing.chart.helm import CHART, Helm
 from stoker.testing.chart.process_release import HOME, NAME, Release
-from stoker.testing.chart.crd_removal import take_kinds_away
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.wait_until import eventually
 
-from .test_chart import VALUES
+from .test_templates import VALUES
 
-pytestmark = [pytest.mark.xdist_group("chart"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("chart")
 
 PATIENCE = 60.0
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}

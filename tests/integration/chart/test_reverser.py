@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from stoker.http_server.tls.ca_bundle import VALIDATING
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.chart.helm import Helm
 from stoker.testing.chart.reverser_process import lead_to, start_reverser
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
@@ -25,7 +25,11 @@ pytestmark = pytest.mark.xdist_group("author-capture")
 
 PATIENCE = 60.0
 NAME, HOME = "stoker", "stoker-system"
-VALUES = {"reverser": {"enabled": True}, "webhook": {"enabled": False}, "crds": {"conversion": False}}
+VALUES: dict[str, Any] = {
+    "reverser": {"enabled": True, "controller": {"includeSecrets": True}},
+    "webhook": {"enabled": False},
+    "crds": {"conversion": False},
+}
 RECIPIENT = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 
 

@@ -16,22 +16,22 @@ from typing import Any
 import pytest
 
 from stoker.reverser.selection.preset import CLUSTER_WIDE, NAMESPACED
-from stoker.testing.cluster import audit_log as audit
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.chart.crd_removal import take_kinds_away
 from stoker.testing.chart.helm import Helm
 from stoker.testing.chart.reverser_process import lead_to
 from stoker.testing.chart.unused_rbac_rules import Account, needless
-from stoker.testing.chart.crd_removal import take_kinds_away
+from stoker.testing.cluster import audit_log
+from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import Process
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.reverser_environment import files_of
 from stoker.testing.wait_until import eventually
 
-from .test_chart_reverser import HOME, NAME, PATIENCE, VALUES, described, started, webhook
+from .test_reverser import HOME, NAME, PATIENCE, VALUES, described, started, webhook
 
-pytestmark = [pytest.mark.xdist_group("author-capture"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("author-capture")
 
 ACCOUNT = "stoker-reverser"
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plane(folder: Path) -> Iterator[ClusterAccess]:
     with ControlPlane.start(
-        folder / "plane", controller_manager=True, apiserver_flags=audit.flags(folder)
+        folder / "plane", controller_manager=True, apiserver_flags=audit_log.flags(folder)
     ) as plane:
         for name in (HOME, "shop", "other"):
             plane.create_namespace(name)
@@ -105,7 +105,7 @@ def roles(helm: Helm) -> list[dict[str, Any]]:
     ]
 
 
-def idle(helm: Helm, asked: list[audit.Asked]) -> list[str]:
+def idle(helm: Helm, asked: list[audit_log.Asked]) -> list[str]:
     """Verbs that are granted and that nobody has used; who may list may as well read one."""
     used = {
         (one.group, one.resource, verb)
@@ -124,8 +124,8 @@ def idle(helm: Helm, asked: list[audit.Asked]) -> list[str]:
     ]
 
 
-def _asked(folder: Path, since: float) -> list[audit.Asked]:
-    return [one for one in audit.asked(folder, ACCOUNT) if one.at >= since - 1]
+def _asked(folder: Path, since: float) -> list[audit_log.Asked]:
+    return [one for one in audit_log.asked(folder, ACCOUNT) if one.at >= since - 1]
 
 
 def test_every_right_of_the_reverser_is_used_and_none_is_missing(
@@ -218,7 +218,7 @@ def test_a_kind_that_nobody_has_granted_is_told_until_a_role_with_the_label_brin
         # An upgrade leaves what the cluster has gathered.
         gathered: Any = plane.request("GET", f"{RIGHTS}/clusterroles/stoker-reverser-read").json()
         lead_to(plane, "url", "service", service)
-        helm.upgrade(NAME, HOME, {**VALUES, "reverser": {"enabled": True, "replicas": 3}})
+        helm.upgrade(NAME, HOME, {**VALUES, "reverser": {**VALUES["reverser"], "replicas": 3}})
         after: Any = plane.request("GET", f"{RIGHTS}/clusterroles/stoker-reverser-read").json()
         assert after["rules"] == gathered["rules"]
     plane.kubectl("delete", "clusterrole", "scaling")
@@ -227,7 +227,7 @@ def test_a_kind_that_nobody_has_granted_is_told_until_a_role_with_the_label_brin
 def test_in_one_namespace_the_reverser_has_roles_and_sees_nothing_else(
     plane: ClusterAccess, helm: Helm, git_http: GitHttpServer, tmp_path: Path
 ) -> None:
-    values = {**VALUES, "reverser": {"enabled": True, "watchNamespaces": ["shop"]}}
+    values = {**VALUES, "reverser": {**VALUES["reverser"], "watchNamespaces": ["shop"]}}
     repository = Repository.create(git_http.root / "state.git")
     helm.install(NAME, HOME, values)
     with started(plane, helm, tmp_path, values) as process:
@@ -239,7 +239,7 @@ def test_in_one_namespace_the_reverser_has_roles_and_sees_nothing_else(
         until(plane, process, "roles", "RBACDenied", "clusterwatchrule")
     account = Account(plane, HOME, ACCOUNT)
     for resource in ("secrets", "configmaps"):
-        seen = audit.Asked("list", "", resource, "shop", 200, 0.0)
+        seen = audit_log.Asked("list", "", resource, "shop", 200, 0.0)
         assert account.may(seen, "list")
         assert not account.may(seen._replace(namespace="other"), "list")
         assert not account.may(seen._replace(namespace=""), "list")

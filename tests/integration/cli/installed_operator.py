@@ -19,13 +19,13 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.commands import cli
+from stoker.cli.exit_codes import Exit
+from stoker.testing.chart.process_release import HOME, Release
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.namespace_objects import condition_in, require
-from stoker.testing.chart.process_release import HOME, Release
-from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.environments.controller_environment import Site
+from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.wait_until import eventually
 
 SECRET = planted("clinic-token")

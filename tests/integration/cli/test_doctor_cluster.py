@@ -17,21 +17,21 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from stoker.cli.commands import cli
+from stoker.cli.common.in_cluster import Place
 from stoker.cli.doctor.admission import ADMISSION
 from stoker.cli.doctor.checks import Case, ClientConfig, Service, Webhook, follow
 from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home
 from stoker.cli.exit_codes import Exit
-from stoker.cli.common.in_cluster import Place
-from stoker.cli.commands import cli
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
 from stoker.testing.certificates import Authority
 from stoker.testing.chart.controller_rbac import controller_rules
-from stoker.testing.cluster.namespace_objects import require
 from stoker.testing.chart.process_release import CONFIGURATION, HOME
+from stoker.testing.cluster.namespace_objects import require
 from stoker.testing.wait_until import eventually
 
-from .clinic import HOOKS, Clinic, answering, serving
+from .installed_operator import HOOKS, Clinic, answering, serving
 
 pytestmark = pytest.mark.xdist_group("doctor")
 

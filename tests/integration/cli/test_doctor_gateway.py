@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stoker.cli.exit_codes import Exit
-from stoker.cli.common.options import API_KEY
 from stoker.cli.commands import cli
+from stoker.cli.common.options import API_KEY
+from stoker.cli.exit_codes import Exit
 from stoker.domain.reasons import Reason
 from stoker.testing.certificates import Authority
 from stoker.testing.gateway.rest_api.request_checks import ApiKey, Insecure, Role

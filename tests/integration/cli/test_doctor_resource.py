@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.commands import cli
+from stoker.cli.exit_codes import Exit
 from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
@@ -22,7 +22,7 @@ from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.wait_until import eventually
 
-from .clinic import SECRET, Clinic, Ward
+from .installed_operator import SECRET, Clinic, Ward
 
 pytestmark = pytest.mark.xdist_group("doctor")
 

@@ -17,17 +17,18 @@ from typing import Any
 import pyrage  # type: ignore[import-untyped]
 import pytest
 
+from stoker.domain.deletion_guard import digest_of
 from stoker.domain.errors import Stalled
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
 from stoker.reverser.encryption.digest_keys import ensure_keys
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.reverser.preset_round_trip import PresetTrip
 from stoker.testing.command_fork_server import Commands, Ended
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker.testing.reverser.preset_round_trip import PresetTrip
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.services.sops_decrypt import opened
 
@@ -69,14 +70,14 @@ spec:
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
     with Commands.ready(
-        "cli.exporting.export",
-        "cli.exporting.orders",
-        "cli.exporting.explaining",
-        "reverser.export.exporting",
-        "reverser.export.export_folder",
-        "reverser.export.export_branch",
-        "reverser.sealed.sealing",
-        "cli.syncing.logins",
+        "cli.export.command",
+        "cli.export.options",
+        "cli.export.explain",
+        "reverser.export.exporter",
+        "reverser.export.folder_store",
+        "reverser.export.branch_store",
+        "reverser.encryption.sealer",
+        "cli.sync.git_credentials",
     ) as ready:
         yield ready
 
@@ -205,9 +206,48 @@ def test_more_deletions_than_the_budget_allows_are_held_back(desk: Desk) -> None
         desk.delete("configmap", f"m{number}")
     held = desk.export(f"--namespace={desk.namespace}", "--prune", "--deletion-budget=2,50")
     assert held.code == 1
-    assert "3 of 4 files" in held.out
+    assert "3 files" in held.out
     assert len(desk.files()) == 4
-    assert len(desk.exported("--prune", "--deletion-budget=3,50")["deleted"]) == 3
+    digest = digest_of(desk.path("configmaps", f"m{number}") for number in range(3))
+    assert f"--approve-plan {digest}" in held.out
+    stale = desk.export(
+        f"--namespace={desk.namespace}", "--prune", "--deletion-budget=2,50", f"--approve-plan={'0' * 64}"
+    )
+    assert stale.code == 1
+    assert digest in stale.out
+    assert len(desk.files()) == 4
+    approved = desk.exported("--prune", "--deletion-budget=2,50", f"--approve-plan={digest}")
+    assert len(approved["deleted"]) == 3
+
+
+def test_an_approval_of_another_plan_is_an_error_within_the_budget_too(desk: Desk) -> None:
+    desk.create("ConfigMap", "goes", data={})
+    desk.exported()
+    desk.delete("configmap", "goes")
+    stale = desk.export(f"--namespace={desk.namespace}", "--prune", f"--approve-plan={'0' * 64}")
+    assert stale.code == 1
+    assert len(desk.files()) == 1
+
+
+def test_nothing_is_deleted_in_a_folder_of_another_cluster(desk: Desk) -> None:
+    desk.create("ConfigMap", "goes", data={})
+    desk.exported()
+    marker = desk.out / ".configbutler" / "owner.yaml"
+    marker.parent.mkdir()
+    marker.write_text("clusterUID: another\ncontrollerNS: a\ncontrollerName: b\ninstanceID: c\n")
+    desk.delete("configmap", "goes")
+    done = desk.exported("--prune")
+    assert done["deleted"] == []
+    assert done["orphansKept"] == [desk.path("configmaps", "goes")]
+
+
+def test_a_comment_in_an_exported_file_stays_until_values_change(desk: Desk) -> None:
+    desk.create("ConfigMap", "prices", data={"bread": "2"})
+    desk.exported()
+    file = desk.out / desk.path("configmaps", "prices")
+    file.write_text("# ask Ada\n" + file.read_text())
+    assert desk.exported()["modified"] == []
+    assert file.read_text().startswith("# ask Ada\n")
 
 
 def test_what_may_not_be_listed_is_named_and_not_taken_for_gone(desk: Desk) -> None:

@@ -13,9 +13,9 @@ import pytest
 from stoker.cli.exit_codes import Exit
 from stoker.domain.protocol.report import Diff, FileChange, HistoryEntry, SyncStatus
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
 PAUSE = "ignition-sync-global-pause"

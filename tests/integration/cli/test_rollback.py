@@ -13,8 +13,8 @@ import pytest
 
 from stoker.cli.exit_codes import Exit
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.environments.sample_manifests import COPIES, line_manifests
+from stoker.testing.repositories.bare_repository import Repository
 
 
 def stoker(*arguments: str) -> tuple[int, dict[str, Any], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -29,6 +30,7 @@ from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import locked
 from stoker.testing.repositories.bare_repository import Repository, executable, symlink
 from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.secret_leaks.process_command_lines import running
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.wait_until import eventually, eventually_async
 
@@ -97,6 +99,12 @@ def site(tmp_path: Path, git_http: GitHttpServer) -> Site:
     return Site(tmp_path, git_http)
 
 
+def written(data: Path) -> dict[Path, int]:
+    """When each file was written, but for the one that says which process writes now."""
+    writer = data / ".sync-state" / "writer"
+    return {path: path.stat().st_mtime_ns for path in data.rglob("*") if path != writer}
+
+
 def test_a_first_sync_a_second_one_a_change_and_a_deletion(site: Site) -> None:
     first = site.repository.commit(
         {
@@ -115,13 +123,11 @@ def test_a_first_sync_a_second_one_a_change_and_a_deletion(site: Site) -> None:
     assert site.files() == {"a/view.json": "1", "a/resource.json": "1", "run": "x"}
     assert os.access(site.data / "projects/P/run", os.X_OK)
 
-    before = {path: path.stat() for path in site.data.rglob("*")}
+    before = written(site.data)
     ended = site.run()
     assert ended.code == 0
     assert [ended.paths(key) for key in ("added", "modified", "deleted")] == [[], [], []]
-    assert {path: path.stat().st_mtime_ns for path in site.data.rglob("*")} == {
-        path: info.st_mtime_ns for path, info in before.items()
-    }
+    assert written(site.data) == before
 
     site.repository.commit({"services/p/a/view.json": "2", "services/p/run": None, "services/p/b": "new"})
     ended = site.run()
@@ -152,9 +158,11 @@ def test_the_report_has_every_key_that_was_promised(site: Site) -> None:
         "bytesWritten",
         "planDigest",
         "orphansKept",
+        "notOurs",
     } <= ended.said.keys()
     assert sorted(ended.paths("skipped")) == ["projects/P/x.bak", "services/p/link"]
-    assert ended.paths("orphansKept") == ["projects/P/theirs"]
+    assert ended.paths("notOurs") == ["projects/P/theirs"]
+    assert ended.paths("orphansKept") == []
 
 
 def test_text_output_says_what_was_done_line_by_line(site: Site) -> None:
@@ -216,6 +224,99 @@ def test_a_mass_deletion_stalls_until_its_plan_is_approved(site: Site) -> None:
     assert site.files() == {"0": "1"}
 
 
+@pytest.mark.parametrize("misspelt", ["project/P", "projects"], ids=["another folder", "the folder above"])
+def test_a_misspelt_destination_deletes_nothing_until_its_plan_is_approved(site: Site, misspelt: str) -> None:
+    site.repository.commit({f"services/p/{n}": "1" for n in range(7)})
+    assert site.run().code == 0
+    typo = f"services/p:{misspelt}"
+    ended = site.run(mapping=typo)
+    assert ended.code == 3
+    assert ended.said["reason"] == "DestinationUnmapped"
+    assert "--approve-plan" in str(ended.said["message"])
+    assert len(site.files()) == 7
+    assert not (site.data / misspelt / "0").exists(), "nothing was added either"
+    digest = str(site.run("--dry-run", mapping=typo).said["planDigest"])
+    assert digest in str(ended.said["message"])
+    assert site.run(f"--approve-plan={digest}", mapping=typo).code == 0
+    assert not (site.data / "projects/P").exists()
+    assert all((site.data / misspelt / str(n)).is_file() for n in range(7))
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["replaced by another file", "all but one"])
+def test_most_of_a_small_project_is_not_deleted_without_approval(site: Site, kept: int) -> None:
+    site.repository.commit({f"services/p/{n}": "1" for n in range(40)})
+    assert site.run().code == 0
+    site.repository.commit({f"services/p/{n}": None for n in range(kept, 40)} | {"services/p/new": "1"})
+    ended = site.run()
+    assert ended.code == 3
+    assert ended.said["reason"] == "DeletionBudgetExceeded"
+    assert len(site.files()) == 40
+
+
+def test_an_approval_of_another_plan_is_an_error_that_names_the_plan_there_is(site: Site) -> None:
+    site.repository.commit({"services/p/a": "1"})
+    digest = str(site.run("--dry-run").said["planDigest"])
+    ended = site.run(f"--approve-plan={'0' * 64}")
+    assert (ended.code, ended.said["reason"]) == (3, "ApprovalStale")
+    assert digest in str(ended.said["message"])
+    assert site.files() == {}
+    assert site.run(f"--approve-plan={digest}").code == 0
+    assert site.files() == {"a": "1"}
+    ended = site.run(f"--approve-plan={digest}")
+    assert (ended.code, ended.said["reason"]) == (3, "ApprovalStale")
+    assert "nothing to do" in str(ended.said["message"])
+    assert site.run().said["planDigest"] is None
+
+
+def test_a_plan_names_one_digest_once_and_an_empty_one_none(site: Site) -> None:
+    (site.data / "projects/P").mkdir()
+    (site.data / "projects/P/theirs").write_text("theirs")
+    site.repository.commit({"services/p/a": "1"})
+
+    def planned(*options: str) -> str:
+        done = subprocess.run(
+            site.command("--dry-run", *options), capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.stdout
+
+    mirrored = planned("--orphans=mirror")
+    digests = re.findall(r"[0-9a-f]{64}", mirrored)
+    assert len(digests) == 1
+    assert "mirror projects/P: what others put there is deleted" in mirrored
+    assert site.run("--orphans=mirror", f"--approve-plan={digests[0]}").paths("deleted") == [
+        "projects/P/theirs"
+    ], "the one digest is the one that counts for kept files"
+    nothing = planned("--orphans=mirror")
+    assert "nothing to do" in nothing
+    assert not re.findall(r"[0-9a-f]{64}", nothing)
+
+
+def test_a_held_plan_names_its_digest_once(site: Site) -> None:
+    site.repository.commit({"services/p/a": "1"})
+    site.run()
+    done = subprocess.run(
+        site.command("--dry-run", mapping="services/p:q"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert len(re.findall(r"[0-9a-f]{64}", done.stdout)) == 1
+
+
+def test_by_default_what_others_put_below_a_managed_path_stays_and_is_named(site: Site) -> None:
+    site.repository.commit({"services/p/a": "1", "services/p/b": "1"})
+    site.run()
+    (site.data / "projects/P/theirs").write_text("theirs")
+    site.repository.commit({"services/p/b": None})
+    ended = site.run()
+    assert (ended.code, ended.paths("deleted")) == (0, ["projects/P/b"])
+    assert ended.paths("notOurs") == ["projects/P/theirs"]
+    assert cast("dict[str, list[str]]", ended.said["drift"])["extra"] == ["projects/P/theirs"]
+    assert site.files() == {"a": "1", "theirs": "theirs"}
+
+
 def test_what_cannot_be_delivered_makes_a_partial_sync(site: Site) -> None:
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1\n"
     site.repository.commit(
@@ -239,6 +340,8 @@ def test_what_cannot_be_delivered_makes_a_partial_sync(site: Site) -> None:
         (("--repo=git@example.test:r.git",), 2, "Misconfigured"),
         (("--map=nothing",), 2, "InvalidValue"),
         (("--map=a:db",), 2, "InvalidValue"),
+        (("--map=a:projects:x",), 2, "InvalidValue"),
+        (("--map=a:ignition.conf",), 2, "InvalidValue"),
         (("--map=a:../x",), 2, "InvalidValue"),
         (("--map={{.Vars.none}}:x",), 2, "TemplateResolutionFailed"),
         (("--var=x",), 2, "InvalidValue"),
@@ -284,11 +387,7 @@ def test_the_token_stands_in_no_command_line_file_or_output(site: Site) -> None:
 
     def watch() -> None:
         while not done.is_set():
-            for process in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    lines.add(process.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-                except OSError:
-                    continue
+            lines.update(running().values())
 
     watching = threading.Thread(target=watch)
     watching.start()
@@ -307,7 +406,7 @@ def test_the_token_stands_in_no_command_line_file_or_output(site: Site) -> None:
 
 
 def test_aiohttp_is_not_loaded_for_a_sync() -> None:
-    ours = ", ".join(f"stoker.cli.sync.{name}" for name in ("sync", "orders", "keepers"))
+    ours = ", ".join(f"stoker.cli.sync.{name}" for name in ("sync", "sync_request", "sync_setup"))
     code = f"import {ours}, sys; print(*sys.modules)"
     alone = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     loaded = subprocess.run(
@@ -345,9 +444,11 @@ def halted(site: Site, moment: Callable[[Site], bool]) -> subprocess.Popen[bytes
         if process.returncode is None:
             os.kill(process.pid, signal.SIGSTOP)  # Popen would look, and bury, one that ended just now
             _, status = os.waitpid(process.pid, os.WUNTRACED)
-            if os.WIFSTOPPED(status) and moment(site):
+            if not os.WIFSTOPPED(status):
+                process.returncode = os.waitstatus_to_exitcode(status)  # it ended by itself just before
+            elif moment(site):
                 return process
-            if os.WIFSTOPPED(status):
+            else:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         shutil.rmtree(site.data)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.bare_repository import Repository, symlink
 from stoker.testing.repositories.commit_signers import ssh_signer
-from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.sample_ignition_repository import plant
+from stoker.testing.secret_leaks.tracked_credentials import planted
 
 TOKEN = planted("git-token")
 
@@ -119,7 +119,7 @@ def site(tmp_path: Path, git_http: GitHttpServer) -> Site:
 
 def test_a_stoker_with_its_profile_and_the_secrets_of_a_folder(site: Site) -> None:
     code, said, errors = site.run(
-        "sync", "-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway"
+        "sync", "-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
     assert code == Exit.DONE, (said, errors)
     assert said["commit"] == site.repository.tip()
@@ -129,7 +129,7 @@ def test_a_stoker_with_its_profile_and_the_secrets_of_a_folder(site: Site) -> No
 
 
 def test_the_profile_is_chosen_by_annotation_or_by_the_gateways_name(site: Site) -> None:
-    files = ("-f", "~/stoker.yaml", "-f", "~/both.yaml", "--secrets-dir=~/secrets", "--no-gateway")
+    files = ("-f", "~/stoker.yaml", "-f", "~/both.yaml", "--secrets-dir=~/secrets", "--files-only")
     assert site.run("plan", *files)[0] == Exit.WRONG_INPUT
     for choice in ("--annotation=sync-profile=packer", "--annotation=stoker.io/sync-profile=packer"):
         _, said, _ = site.run("plan", *files, choice)
@@ -158,9 +158,28 @@ def test_an_ignitionsync_with_its_base_and_a_service_path(site: Site) -> None:
     assert not list(site.data.rglob("view.json"))  # the base's excludes
 
 
+def test_a_misspelt_service_path_stalls_although_shared_content_exists(site: Site) -> None:
+    site.repository.commit({"shared/scripts/util/code.py": "pass", "services/packer/link": symlink("x")})
+    scripts = "  shared: {scripts: {enabled: true, source: shared/scripts, destPath: shared}}\n"
+    own = IGNITION.replace("  inheritsFrom: {name: company}\n", "")
+    site.write("shared.yaml", f"{own}  gateway: {{port: 0}}\n{scripts}")
+    common = ("-f", "~/shared.yaml", "--secrets-dir=~/secrets", "--files-only")
+    code, said, errors = site.run("sync", *common, "--annotation=service-path=services/packr")
+    assert code == Exit.STALLED, (said, errors)
+    problem = json.dumps(said)
+    assert "SourceEmpty" in problem
+    assert "service path 'services/packr' does not exist at this commit; 'services' has 'packer'" in problem
+    assert not list(site.data.rglob("*.py"))
+    code, said, errors = site.run("sync", *common, "--annotation=service-path=services/packer")
+    assert code == Exit.DONE, (said, errors)
+    code, said, errors = site.run("sync", *common, "--annotation=service-path=services/fller")
+    assert code == Exit.STALLED
+    assert site.has("projects/packer/project.json")
+
+
 def test_standard_input_is_a_file_too(site: Site) -> None:
     text = (site.place / "stoker.yaml").read_text() + (site.place / "filler.yaml").read_text()
-    code, said, errors = site.run("plan", "-f", "-", "--secrets-dir=~/secrets", "--no-gateway", stdin=text)
+    code, said, errors = site.run("plan", "-f", "-", "--secrets-dir=~/secrets", "--files-only", stdin=text)
     assert code == Exit.DONE, (said, errors)
     assert "projects/filler/project.json" in said["added"]  # type: ignore[operator]
 
@@ -168,7 +187,7 @@ def test_standard_input_is_a_file_too(site: Site) -> None:
 def test_flags_beside_the_file_win(site: Site) -> None:
     first = site.repository.tip()
     site.repository.commit({"services/filler/projects/filler/new.json": "{}"})
-    files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--no-gateway")
+    files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--files-only")
     code, said, errors = site.run("plan", *files, "--token-file=~/secrets/git/token", f"--ref={first}")
     assert code == Exit.DONE, (said, errors)
     assert said["commit"] == first
@@ -183,7 +202,7 @@ def test_what_has_no_effect_is_a_warning(site: Site) -> None:
     more = "  webhook: {allowedRefs: [main]}\n"
     site.write("more.yaml", STOKER + more)
     site.write("period.yaml", PROFILE.replace("NAME", "filler") + "  syncPeriod: 10\n")
-    files = ("-f", "~/more.yaml", "-f", "~/period.yaml", "--secrets-dir=~/secrets", "--no-gateway")
+    files = ("-f", "~/more.yaml", "-f", "~/period.yaml", "--secrets-dir=~/secrets", "--files-only")
     code, _, errors = site.run("plan", *files, "--annotation=sync-period=10")
     assert code == Exit.DONE
     named = [line.partition(" has no effect")[0].rpartition(": ")[2] for line in errors.splitlines()]
@@ -306,7 +325,7 @@ def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind
 def test_a_policy_of_one_look_writes_nothing(site: Site) -> None:
     site.write("look.yaml", STOKER + "  validation: {dryRunBefore: true}\n")
     code, said, errors = site.run(
-        "sync", "-f", "~/look.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway"
+        "sync", "-f", "~/look.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
     assert (code, said["dryRun"]) == (Exit.DONE, True)
     assert "nothing is written" in errors
@@ -315,7 +334,7 @@ def test_a_policy_of_one_look_writes_nothing(site: Site) -> None:
 
 def test_paused_is_obeyed_and_a_plan_is_still_shown(site: Site) -> None:
     site.write("paused.yaml", STOKER + "  paused: true\n")
-    files = ("-f", "~/paused.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway")
+    files = ("-f", "~/paused.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
     code, said, _ = site.run("sync", *files)
     assert (code, said["reason"]) == (Exit.STALLED, "Paused")
     assert list(site.data.iterdir()) == []
@@ -325,7 +344,7 @@ def test_paused_is_obeyed_and_a_plan_is_still_shown(site: Site) -> None:
 def test_a_profile_that_says_dry_run_writes_nothing(site: Site) -> None:
     site.write("dry.yaml", PROFILE.replace("NAME", "filler") + "  dryRun: true\n")
     code, said, errors = site.run(
-        "sync", "-f", "~/stoker.yaml", "-f", "~/dry.yaml", "--secrets-dir=~/secrets", "--no-gateway"
+        "sync", "-f", "~/stoker.yaml", "-f", "~/dry.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
     assert (code, said["dryRun"]) == (Exit.DONE, True)
     assert "dryRun" in errors
@@ -333,7 +352,7 @@ def test_a_profile_that_says_dry_run_writes_nothing(site: Site) -> None:
 
 
 def test_a_plan_tells_by_its_exit_code_whether_there_is_something_to_do(site: Site) -> None:
-    files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway")
+    files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
     assert site.run("plan", *files, "--exit-code")[0] == Exit.DIFFERENT
     assert list(site.data.iterdir()) == []
     assert site.run("sync", *files)[0] == Exit.DONE
@@ -341,7 +360,7 @@ def test_a_plan_tells_by_its_exit_code_whether_there_is_something_to_do(site: Si
 
 
 def test_a_secret_that_was_replaced_is_read_by_the_next_run(site: Site, git_http: GitHttpServer) -> None:
-    files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--no-gateway")
+    files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
     git_http.users["x-access-token"] = planted("another-token")
     code, said, _ = site.run("sync", *files)
     assert (code, said["reason"]) == (Exit.UNREACHABLE, "SourceAuthFailed")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import signal
+import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from stoker.testing.processes import free_port
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.cli.exit_codes import Exit
 from stoker.testing.environments.sample_manifests import line_manifests
 from stoker.testing.environments.sync_watch_environment import PATIENCE, SECRET, WatchedFolder, Watching
+from stoker.testing.processes import free_port
+from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.wait_until import eventually
 
 
@@ -170,14 +174,13 @@ def test_what_was_changed_by_hand_is_named_and_told_to_be_gone_once_it_is_back(s
 
 
 def test_a_port_in_use_is_wrong_input_and_nothing_is_written(site: WatchedFolder) -> None:
-    with site.watching() as watching:
-        taken = watching.port("/healthz")
-        watching.until_logged("sync.done")
-        site.log = site.place / "second-log"
-        with site.watching(f"--health-address=127.0.0.1:{taken}") as second:
-            assert second.process.wait(PATIENCE)
-            assert second.process.returncode == 2
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with site.watching(f"--health-address=127.0.0.1:{taken}") as watching:
+            assert watching.process.wait(PATIENCE)
+            assert watching.process.returncode == 2
             assert f"port {taken} is already in use" in site.log.read_text()
+        assert site.content() == ""
 
 
 def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: WatchedFolder) -> None:
@@ -219,3 +222,45 @@ def test_changes_are_objects_on_standard_output_when_asked_for(site: WatchedFold
 
 def _reports(watching: Watching) -> list[dict[str, object]]:
     return [line for line in watching.lines() if "planDigest" in line]
+
+
+def beside(site: WatchedFolder, verb: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Another process at the same data folder."""
+    command = [sys.executable, "-m", "stoker", verb, f"--data-dir={site.data}", f"--repo={site.url}"]
+    command += [f"--cache-dir={site.place / 'other-cache'}", "--map=s:projects/P", *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("ref", ["v1", "main"])
+@pytest.mark.parametrize("mode", ["--once", "--watch"])
+def test_a_second_writer_is_refused_and_the_first_is_named(site: WatchedFolder, ref: str, mode: str) -> None:
+    site.repository.git("tag", "v1")
+    site.repository.commit({"s/a": "2"})
+    with site.watching() as watching:
+        watching.until("a", "2")
+        second = beside(site, "sync", f"--ref={ref}", mode)
+        assert second.returncode == Exit.STALLED
+        assert second.stdout == ""
+        holder = f"process {watching.process.pid} on host {socket.gethostname()}, since 20"
+        assert f"stoker sync --watch of ref main, {holder}" in second.stderr
+        assert site.content() == "2"
+
+
+def test_a_writer_that_was_killed_keeps_no_other_away(site: WatchedFolder) -> None:
+    with site.watching() as watching:
+        watching.until("a", "1")
+        watching.process.kill()
+    site.repository.commit({"s/a": "2"})
+    assert beside(site, "sync", "--ref=main").returncode == Exit.DONE
+    assert site.content() == "2"
+
+
+def test_a_plan_and_a_rollback_work_beside_a_watch(site: WatchedFolder) -> None:
+    first = site.repository.tip()
+    site.repository.commit({"s/a": "2"})
+    with site.watching() as watching:
+        watching.until_logged("sync.done")
+        assert beside(site, "plan", "--ref=main").returncode == Exit.DONE
+        back = beside(site, "rollback", "--ref=main", f"--to={first}")
+        assert back.returncode == Exit.DONE, back.stderr
+        watching.until("a", "1")

@@ -50,14 +50,22 @@ def sync(
     gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path, *more: str, key: str = KEY
 ) -> tuple[int, dict[str, object]]:
     """The exit code and the report of one run."""
+    code, said, _ = run_sync(gateway, git_http, tmp_path, "--output", "json", *more, key=key)
+    return code, json.loads(said)
+
+
+def run_sync(
+    gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path, *more: str, key: str = KEY
+) -> tuple[int, str, str]:
+    """The exit code and both outputs of one run."""
     (tmp_path / "key").write_text(key)
     flags = ["--repo", git_http.url("plant.git"), "--ref", "main", "--map", "projects:projects"]
     flags += ["--data-dir", str(gateway.data_dir), "--cache-dir", str(tmp_path / "cache")]
-    flags += ["--gateway", gateway.url, "--api-key-file", str(tmp_path / "key"), "--output", "json", *more]
+    flags += ["--gateway", gateway.url, "--api-key-file", str(tmp_path / "key"), *more]
     command = [sys.executable, "-m", "stoker", "sync", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert KEY.partition(":")[2] not in done.stdout + done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_no_reader_and_no_scan_ever_sees_half_a_resource(
@@ -104,23 +112,59 @@ def test_the_gateway_is_locked_while_files_change(
 def test_files_in_place_that_the_gateway_did_not_verify_end_in_5_and_are_verified_later(
     gateway: SimulatedGateway, git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
-    gateway.state = State.FAULTED
+    gateway.settings.scan_refusal = "a restore is under way"
     code, report = sync(gateway, git_http, tmp_path)
     assert code == Exit.UNVERIFIED
-    assert "GatewayFaulted" in json.dumps(report["unverified"])
+    assert "a restore is under way" in json.dumps(report["unverified"])
     assert (gateway.data_dir / "projects" / "filler" / "project.json").exists()
-    gateway.state = State.RUNNING
+    gateway.settings.scan_refusal = ""
     code, report = sync(gateway, git_http, tmp_path)
     assert (code, report["added"], report["unverified"]) == (Exit.DONE, [], [])
     eventually(lambda: "filler" in gateway.projects, message="the scan that was owed")
 
 
-def test_a_key_that_is_refused_is_told_with_its_reason(
+def test_the_last_line_says_what_the_gateway_did_not_do(
     gateway: SimulatedGateway, git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
-    code, report = sync(gateway, git_http, tmp_path, key="stoker:wrong")
+    gateway.settings.scan_refusal = "a restore is under way"
+    code, said, _ = run_sync(gateway, git_http, tmp_path)
+    *_, last = said.splitlines()
     assert code == Exit.UNVERIFIED
-    assert "TokenRejected" in json.dumps(report["unverified"])
+    assert f"{3 * RESOURCES + 1} added; not verified: " in last
+    assert last.endswith("a restore is under way")
+
+
+@pytest.mark.parametrize("trouble", ["key", "down", "faulted"])
+def test_a_gateway_that_cannot_be_asked_means_that_nothing_is_written(
+    gateway: SimulatedGateway, git_http: GitHttpServer, plant: Repository, tmp_path: Path, trouble: str
+) -> None:
+    key, reason = KEY, "GatewayUnreachable"
+    if trouble == "key":
+        key, reason = "stoker:wrong", "TokenRejected"
+    elif trouble == "faulted":
+        gateway.state, reason = State.FAULTED, "GatewayFaulted"
+    else:
+        (gateway.data_dir / "db").mkdir()  # it has been started before
+        gateway.go_down()
+    code, _, errors = run_sync(gateway, git_http, tmp_path, key=key)
+    assert code == Exit.UNREACHABLE
+    *_, last = errors.splitlines()
+    assert f"{reason}: nothing was written: " in last
+    assert "--files-only" in last
+    assert not (gateway.data_dir / "projects").exists()
+
+
+def test_files_only_writes_beside_a_gateway_that_cannot_be_asked_and_the_scan_follows(
+    gateway: SimulatedGateway, git_http: GitHttpServer, plant: Repository, tmp_path: Path
+) -> None:
+    gateway.state = State.FAULTED
+    code, said, _ = run_sync(gateway, git_http, tmp_path, "--files-only", key="stoker:wrong")
+    *_, last = said.splitlines()
+    assert code == Exit.DONE
+    assert last.endswith(f"{3 * RESOURCES + 1} added; gateway not asked to scan: --files-only")
+    gateway.state = State.RUNNING
+    assert sync(gateway, git_http, tmp_path)[0] == Exit.DONE
+    eventually(lambda: "filler" in gateway.projects, message="the scan that was pending")
 
 
 @pytest.mark.usefixtures("plant")
@@ -128,7 +172,7 @@ def test_the_key_goes_in_the_header_that_is_asked_for(
     gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path
 ) -> None:
     gateway.settings.key_header = "X-Plant-Token"
-    assert sync(gateway, git_http, tmp_path)[0] == Exit.UNVERIFIED
+    assert sync(gateway, git_http, tmp_path)[0] == Exit.UNREACHABLE
     assert sync(gateway, git_http, tmp_path, "--api-key-header=X-Plant-Token")[0] == Exit.DONE
     code, said = sync(gateway, git_http, tmp_path, "--api-key-header=Host")
     assert (code, "'Host'" in str(said["message"])) == (Exit.WRONG_INPUT, True), (

@@ -17,8 +17,8 @@ import pytest
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.namespace_objects import PlainObjects
-from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.environments.sample_manifests import line_manifests
+from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.wait_until import eventually
 
 ESCAPE = b"\x1b["

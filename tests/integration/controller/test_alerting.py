@@ -13,13 +13,13 @@ import pytest
 from stoker.domain.protocol import SyncStatus
 from stoker.testing.certificates import Authority
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.services.http_proxy import HttpProxy
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.services.alert_receivers import ROUTING_KEY, AlertServices
-from stoker.testing.environments.controller_environment import PATIENCE, Site
+from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.wait_until import eventually
 
 SECRETS = (*map(planted, ("slack", "teams", "webhook", "sig")), ROUTING_KEY)
@@ -136,6 +136,7 @@ def test_who_cannot_be_told_is_named_on_the_resource_and_nothing_waits_for_it(
     site.until_told("line", commit=plant.tip())
     pod.report(status=SyncStatus.ERROR, reason="ConfigSyntaxError", error_message="no JSON")
     site.until_event("AlertFailed", "slack (key 'slack' of Secret 'alerts') could not be told of SyncFailed")
+    assert "not now" not in str(site.events()), "the body of an answer is nothing for those who read Events"
     newer = plant.commit({"README.md": "while one service keeps silent"})
     site.until_told("line", commit=newer)
     shown = json.dumps([site.events(), site.get("Stoker", "line")])
@@ -159,3 +160,23 @@ def test_alerts_leave_through_the_proxy_of_the_process(
         until_heard(services, "webhook", site, reason="Paused")
         port = services.base.rpartition(":")[2]
         assert any(passage.target == f"127.0.0.1:{port}" for passage in proxy.passages)
+
+
+def test_a_service_of_the_machine_is_not_called_unless_the_installation_allows_it(
+    site: Site, git_http: GitHttpServer, services: AlertServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOKER_EGRESS_ALLOW", "")
+    apply(site, git_http.url("plant.git"), target("webhook", "Paused"), paused=True)
+    site.start()
+    site.until_event("AlertFailed", "127.0.0.1 leads to a loopback address and is not connected to")
+    assert services.heard("webhook") == []
+
+
+def test_a_repository_of_the_machine_is_not_fetched_unless_the_installation_allows_it(
+    site: Site, plant: Repository, git_http: GitHttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOKER_EGRESS_ALLOW", "")
+    apply(site, git_http.url("plant.git"))
+    site.start()
+    site.until("Stoker", "line", "RepoCloned", "EgressRefused")
+    assert git_http.requests == []

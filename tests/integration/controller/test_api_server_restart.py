@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.environments.controller_environment import Site
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.environments.controller_environment import Site
 from stoker.testing.wait_until import eventually
 
 AWAY_SECONDS = 20.0
@@ -35,7 +35,6 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_a_change_is_seen_as_soon_as_the_server_is_back(
     plane: ControlPlane, tmp_path: Path, repositories: Path, git_http: GitHttpServer
 ) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from stoker.testing.chart.controller_rbac import CONTROLLER, LEASE, controller_rules
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.processes import Process
 from stoker.testing.environments.controller_environment import PATIENCE, Site
+from stoker.testing.processes import Process
 from stoker.testing.wait_until import eventually
 
 FINALIZER = "stoker.io/finalizer"

@@ -16,11 +16,11 @@ import pytest
 from stoker.domain.intent.intent import FrontDoor
 from stoker.testing.certificates import Authority
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.processes import free_port
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
 RARELY = {"interval": "1h"}
@@ -67,7 +67,7 @@ def test_the_receiver_serves_tls_and_takes_each_certificate_without_a_restart(
 ) -> None:
     site.secret("hook", hmac=planted("webhook-key"))
     port = free_port()
-    webhook = {"secretRef": {"name": "hook", "key": "hmac"}, "port": port}
+    webhook = {"secretRef": {"name": "hook", "key": "hmac"}, "port": port, "allowedRefs": ["v*"]}
     site.apply("Stoker", "line", git=git, polling=RARELY, webhook=webhook)
     first, second = Authority("first"), Authority("second")
     folder = tmp_path / "tls"
@@ -105,7 +105,8 @@ def test_the_operators_key_opens_resources_without_one_and_may_be_replaced(
     port, key = free_port(), tmp_path / "key"
     key.write_text("of the operator\n")
     for kind in ("Stoker", "IgnitionSync"):
-        site.apply(kind, "line", git=git, polling=RARELY, gateway={"port": 0}, webhook={"port": port})
+        webhook = {"port": port, "allowedRefs": ["v*"]}
+        site.apply(kind, "line", git=git, polling=RARELY, gateway={"port": 0}, webhook=webhook)
     site.start(f"--receiver-bind-address=127.0.0.1:{port}", f"--receiver-key-file={key}")
     site.until("Stoker", "line", "WebhookReady", "ListenerActive")
     plant.tag("v2", plant.tip())

@@ -21,12 +21,12 @@ from stoker.domain.refs import CommitId
 from stoker.domain.secrets import Secret
 from stoker.testing.chart.controller_rbac import controller_rules
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.forges.github_app_login import GitHub
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
 FAST = {"interval": "1s"}
@@ -143,7 +143,9 @@ def test_a_github_app_becomes_a_token_for_gateways_where_that_is_allowed(
         site.until("Stoker", "line", "Ready", "RefResolved")
         first = _token(site)
         assert first in github.given
-        assert site.get("Secret", "stoker-git-token-line")["metadata"]["ownerReferences"]
+        made = site.get("Secret", "stoker-git-token-line")["metadata"]
+        assert made["ownerReferences"]
+        assert made["labels"]["app.kubernetes.io/managed-by"] == "stoker", "the reverser withholds it by that"
         eventually(lambda: _token(site) != first, PATIENCE, "it is renewed before its end", interval=0.2)
         assert _token(site) in github.given
         assert key.splitlines()[2] not in site.running[-1].log.read_text()
@@ -163,7 +165,7 @@ def test_a_signed_webhook_reaches_the_agents_and_a_rotated_key_counts(
     site: Site, plant: Repository, url: str
 ) -> None:
     site.secret("hook", hmac=planted("first-key"))
-    webhook = {"secretRef": {"name": "hook", "key": "hmac"}}
+    webhook = {"secretRef": {"name": "hook", "key": "hmac"}, "allowedRefs": ["v*"]}
     slow = {"interval": "1h"}
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"}, polling=slow, webhook=webhook)
     port = free_ports(1)[0]
@@ -258,6 +260,30 @@ def test_maps_are_signed_where_a_key_is_given(site: Site, plant: Repository, url
     check_signature(
         site.get("ConfigMap", "stoker-metadata-line")["data"], Secret(planted("other-map-key")), of=where
     )
+
+
+def test_an_earlier_signed_map_that_is_put_back_is_replaced_by_a_newer_one(
+    site: Site, plant: Repository, url: str
+) -> None:
+    key = Secret(planted("map-key"))
+    site.secret("signing", key=planted("map-key"))
+    site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
+    site.start("--metadata-key=signing/key")
+    site.until_told("line", commit=plant.tip())
+    where = f"{site.namespace}/stoker-metadata-line"
+
+    def current() -> dict[str, str]:
+        return dict(site.get("ConfigMap", "stoker-metadata-line")["data"])
+
+    earlier = current()
+    assert earlier["resourceUID"] == site.get("Stoker", "line")["metadata"]["uid"]
+    site.patch(site.path_of("Stoker", "line"), {"spec": {"paused": True}})
+    eventually(lambda: current()["paused"] == "true", PATIENCE, "a second version")
+    second = check_signature(current(), key, of=where)
+    assert second > check_signature(earlier, key, of=where)
+    site.patch(site.path_of("ConfigMap", "stoker-metadata-line"), {"data": earlier})
+    eventually(lambda: check_signature(current(), key, of=where) > second, PATIENCE, "a version above both")
+    assert current()["paused"] == "true"
 
 
 def test_a_bad_report_spoils_nothing_but_itself(site: Site, plant: Repository, url: str) -> None:

@@ -22,11 +22,11 @@ from stoker.domain.protocol import StatusKeyMode, SyncStatus
 from stoker.domain.refs import CommitId
 from stoker.testing.chart.controller_rbac import CONTROLLER, controller_rules
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
 STOKER, IGNITION_SYNC = FrontDoor.STOKER, FrontDoor.IGNITION_SYNC
@@ -62,6 +62,7 @@ def commit_to(plant: Repository, text: str) -> CommitId:
 FAST = {"interval": "1s"}
 
 
+@pytest.mark.smoke
 def test_a_resource_gets_its_finalizer_its_maps_and_its_agents_their_rights(
     site: Site, plant: Repository, url: str
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_resource_gets_its_finalizer_its_maps_and_its_agents_their_rights(
     )
 
 
+@pytest.mark.smoke
 def test_an_agent_may_do_exactly_what_it_needs(site: Site, plant: Repository, url: str) -> None:
     site.post("/api/v1", "serviceaccounts", {"metadata": {"name": "ignition"}})
     site.apply("Stoker", "line", git=git(url))
@@ -137,6 +139,7 @@ def test_an_agent_may_do_exactly_what_it_needs(site: Site, plant: Repository, ur
     assert asked == allowed
 
 
+@pytest.mark.smoke
 def test_reports_become_status_conditions_and_events(site: Site, plant: Repository, url: str) -> None:
     site.apply("Stoker", "line", git=git(url), polling=FAST)
     site.start()
@@ -203,13 +206,15 @@ def test_reports_become_status_conditions_and_events(site: Site, plant: Reposito
     )
 
 
+@pytest.mark.smoke
 def test_a_missing_secret_is_named_and_what_is_mended_is_seen_without_a_touch(
     site: Site, plant: Repository, url: str
 ) -> None:
     key = {"apiKeySecretRef": {"name": "gateway", "key": "apiKey"}}
     token = {"token": {"secretRef": {"name": "forge", "key": "token"}}}
-    site.apply("Stoker", "shut", git=git(url, auth=token))
-    site.apply("Stoker", "keyless", git=git(url), gateway=key)
+    rarely = {"interval": "1h"}  # the watch of the Secrets notices a fix, not the next poll
+    site.apply("Stoker", "shut", git=git(url, auth=token), polling=rarely)
+    site.apply("Stoker", "keyless", git=git(url), gateway=key, polling=rarely)
     site.apply("Stoker", "well", git=git(url))
     site.apply("Stoker", "called", git=git(url), webhook={"secretRef": {"name": "hook", "key": "hmac"}})
     site.start()
@@ -227,14 +232,12 @@ def test_a_missing_secret_is_named_and_what_is_mended_is_seen_without_a_touch(
         "the key is missed now",
         interval=0.1,
     )
-    began = time.monotonic()
     site.patch(
         site.path_of("Secret", "gateway"), {"stringData": {"apiKey": f"name:{planted('gateway-key')}"}}
     )
     site.until("Stoker", "keyless", "Ready", "RefResolved")
     site.secret("forge", token=planted("git-token"))
     site.until("Stoker", "shut", "Ready", "RefResolved")
-    assert time.monotonic() - began < 10, "a watch noticed it, not the next look"
 
 
 def test_a_storage_class_a_profile_and_a_circle_are_named(site: Site, plant: Repository, url: str) -> None:
@@ -335,12 +338,12 @@ def test_a_deleted_resource_waits_for_its_agents_and_no_longer(
     assert site.get("Stoker", "heard"), "its agent has not answered"
     heard.report(plant.tip(), terminating_ack=True)
     eventually(lambda: not site.get("Stoker", "heard"), PATIENCE, "the answer lets it go")
-    assert time.monotonic() - began < 20
     assert site.get("Stoker", "silent"), "a silent agent is waited for"
     eventually(lambda: not site.get("Stoker", "silent"), PATIENCE, "thirty seconds are enough", interval=0.3)
-    assert 25 <= time.monotonic() - began < 40
+    assert time.monotonic() - began >= 25
 
 
+@pytest.mark.smoke
 def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Repository, url: str) -> None:
     first = plant.tip()
     released = commit_to(plant, "released")
@@ -356,7 +359,12 @@ def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Reposi
     site.annotate("Stoker", "line", **asked)
     site.until_told("line", commit=released, ref="v2", trigger="webhook")
     eventually(lambda: "requestedRef" in site.status("Stoker", "line"), PATIENCE, "it is remembered")
-    assert site.status("Stoker", "line")["requestedRef"]["specRef"] == "v1"
+    requested = site.status("Stoker", "line")["requestedRef"]
+    assert (requested["ref"], requested["specRef"], requested["by"]) == ("v2", "v1", "webhook")
+    message = "requested by webhook at 2026-03-02T08:15:00.500000Z; spec.git.ref v1 is not followed"
+    eventually(
+        lambda: message in site.condition("Stoker", "line", "RepoCloned")[2], PATIENCE, "the reason shows"
+    )
     assert site.get("Stoker", "line")["spec"]["git"]["ref"] == "v1", "the spec is nobody's but the user's"
     eventually(
         lambda: site.status("Stoker", "line")["lastSyncRef"] == "v2", PATIENCE, "the effective ref shows"
@@ -401,6 +409,7 @@ def test_a_nudge_makes_it_look_at_once_and_nothing_else(
     assert site.versions()["ConfigMap/stoker-metadata-line"] == before, "there was nothing new to tell"
 
 
+@pytest.mark.smoke
 def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: Repository, url: str) -> None:
     mapping = [{"source": "a", "destination": "projects"}]
     site.apply("SyncProfile", "base", mappings=mapping)
@@ -443,6 +452,7 @@ def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: R
     site.until_told("second", commit=third, targets={})
 
 
+@pytest.mark.smoke
 def test_two_mappings_that_own_one_destination_are_reported(site: Site, plant: Repository) -> None:
     site.apply(
         "SyncProfile",
@@ -458,6 +468,7 @@ def test_two_mappings_that_own_one_destination_are_reported(site: Site, plant: R
     site.until_event("ConflictDetected", "both own projects/site")
 
 
+@pytest.mark.smoke
 def test_a_gateway_at_another_ref_is_skew(site: Site, plant: Repository, url: str) -> None:
     plant.tag("v1", plant.tip())
     site.apply("Stoker", "line", git=git(url))
@@ -473,6 +484,7 @@ def test_a_gateway_at_another_ref_is_skew(site: Site, plant: Repository, url: st
     site.until_event("RefSkewDetected", "own-0")
 
 
+@pytest.mark.smoke
 def test_a_pause_reaches_the_agents_and_so_does_the_emergency_stop(
     site: Site, plant: Repository, url: str
 ) -> None:
@@ -551,6 +563,7 @@ def test_replicas_of_one_name_report_under_their_pods(site: Site, plant: Reposit
     assert sorted(site.get("ConfigMap", "stoker-status-line")["data"]) == ["front-a", "front-b"]
 
 
+@pytest.mark.smoke
 def test_a_pod_without_its_agent_is_reported_and_an_outdated_one_too(
     site: Site, plant: Repository, url: str
 ) -> None:
@@ -572,6 +585,7 @@ def test_a_pod_without_its_agent_is_reported_and_an_outdated_one_too(
     site.until_event("SidecarOutdated", "old-0")
 
 
+@pytest.mark.smoke
 def test_only_resources_of_the_selector_are_worked_on(site: Site, plant: Repository, url: str) -> None:
     site.apply("Stoker", "ours", git=git(url), labels={"team": "north"})
     site.apply("Stoker", "theirs", git=git(url), labels={"team": "south"})
@@ -581,6 +595,7 @@ def test_only_resources_of_the_selector_are_worked_on(site: Site, plant: Reposit
     assert "finalizers" not in site.get("Stoker", "theirs")["metadata"]
 
 
+@pytest.mark.smoke
 def test_a_resource_that_loses_its_label_is_let_go(site: Site, plant: Repository, url: str) -> None:
     """Nobody here would see that it is deleted, and its finalizer would hold it for ever."""
     site.apply("Stoker", "ours", git=git(url), labels={"team": "north"})

@@ -23,12 +23,12 @@ from stoker.domain.protocol import Mode, PendingPlan, SyncStatus, Target
 from stoker.domain.refs import CommitId
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.command_fork_server import Ended
+from stoker.testing.environments.controller_environment import PATIENCE, Site
+from stoker.testing.environments.stub_gateway_pods import PlayedPod
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.services.stub_http_service import PlainService
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.environments.stub_gateway_pods import PlayedPod
 from stoker.testing.wait_until import eventually
 
 FAST = {"interval": "1s"}
@@ -200,6 +200,7 @@ def stoker(site: Site, verb: str, *flags: str) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
+@pytest.mark.smoke
 def test_a_commit_is_planned_approved_and_applied(
     site: Site, repository: Repository, git_http: GitHttpServer, service: PlainService
 ) -> None:
@@ -251,19 +252,19 @@ def test_a_commit_is_planned_approved_and_applied(
     until_approval(site, state="Approved", approvedBy="admin")
     site.until("Stoker", "line", "PendingApproval", "Approved")
     site.until_event("Approved", "was approved by admin")
-    assert "waits no longer, or not yet: it is Approved" in stoker(site, "approve").err
+    assert "the approval is Approved" in stoker(site, "approve").err
 
     pods["lab"].report(second)
     changed = planned(pods["plant"], second, first, version=2)
     again = until_approval(site, state="Pending", digest=digest_of({"plant": changed}))
-    until_targets(site, lab=None, plant=planning)
+    until_targets(site, lab=Target(second), plant=planning)
     site.until_event("ApprovalIgnored", "is not the one that admin approved")
     eventually(lambda: len(service.sent) == 2, PATIENCE, "a new request is announced again")
     site.annotate("Stoker", "line", approved_plan=again["digest"], approved_at=now())
     until_targets(site, plant=Target(second, Mode.APPLY, changed))
     pods["plant"].report(second)
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
-    assert targets(site) == {}
+    assert targets(site) == {"lab": Target(second), "plant": Target(second)}
     assert "hidden" not in json.dumps(site.get("Stoker", "line")["status"])
 
 
@@ -290,6 +291,7 @@ def test_an_approval_that_nobody_gives_in_time_expires(
     until_targets(site, lab=Target(second, Mode.APPLY, digest))
 
 
+@pytest.mark.smoke
 def test_limits_make_a_queue_that_can_be_seen(
     site: Site, repository: Repository, git_http: GitHttpServer
 ) -> None:
@@ -319,6 +321,7 @@ def test_limits_make_a_queue_that_can_be_seen(
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
 
 
+@pytest.mark.smoke
 def test_weights_and_dependencies_are_kept_and_a_circle_is_spelt_out(
     site: Site, repository: Repository, git_http: GitHttpServer
 ) -> None:

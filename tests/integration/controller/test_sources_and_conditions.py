@@ -200,6 +200,14 @@ def test_an_ssh_key_of_a_secret_opens_the_repository_and_an_unverified_host_is_t
     assert not any(line in log for line in key.splitlines()[1:-1])
 
 
+def test_a_path_of_the_controllers_own_container_is_no_source(start: Start, resources: Resources) -> None:
+    source = {"repo": "file:///proc/self/root", "ref": "main"}
+    resources.apply("Stoker", "local", git=source, gateway={"port": 0})
+    start()
+    message = resources.until_ready("Stoker", "local", "InvalidSpec")
+    assert "spec.git.repo is a file:// address" in message
+
+
 def test_a_base_that_appears_later_completes_the_resource_that_inherits_it(
     start: Start, resources: Resources, plant: Repository, git_http: GitHttpServer
 ) -> None:
@@ -325,6 +333,7 @@ def test_nothing_is_written_when_nothing_changed(
     assert (version(), nudged != before) == (nudged, True), "nobody wrote but who has annotated it"
 
 
+@pytest.mark.cluster
 def test_a_resource_that_the_schema_let_through_stalls_alone(
     tmp_path: Path, plant: Repository, git_http: GitHttpServer
 ) -> None:

@@ -15,17 +15,20 @@ from typing import Any
 
 import pytest
 
-from stoker.domain.errors import Retry
+from stoker.dashboard.cluster.actions import ClusterHands
+from stoker.dashboard.cluster.token_check import ClusterGate
+from stoker.dashboard.cluster.view import ClusterScene
+from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
+from stoker.dashboard.view_models import Action, Order, ResourceNow
+from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.fleet.approve import approve
 from stoker.fleet.resource_name import Named
-from stoker.kube.config import config
 from stoker.kube.client.client import Client
+from stoker.kube.config import config
 from stoker.testing.admission.webhook_process import Admission
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.faults.stream_faults import Fault, FaultKind
 from stoker.testing.dashboard.rbac_environment import (
     COMMIT,
     DIGEST,
@@ -34,12 +37,11 @@ from stoker.testing.dashboard.rbac_environment import (
     chart_rules,
     waiting_status,
 )
+from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.wait_until import eventually_async
-from stoker.dashboard.cluster.token_check import ClusterGate
-from stoker.dashboard.cluster.actions import ClusterHands
-from stoker.dashboard.cluster.view import ClusterScene
-from stoker.dashboard.view_models import Action, Order, ResourceNow
-from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
+
+pytestmark = pytest.mark.smoke
 
 PATIENCE = 20.0
 GIT = {"repo": "https://git.example.net/plant/config.git", "ref": "main"}
@@ -265,6 +267,45 @@ async def test_an_approval_is_what_the_command_line_writes(house: House, place: 
     assert by_page.keys() == by_hand.keys()
     assert by_page["stoker.io/approved-by"] == f"system:serviceaccount:{house.namespace}:editor"
     assert by_page["stoker.io/approved-plan"] == by_hand["stoker.io/approved-plan"] == DIGEST
+
+
+def held_status(*digests: str) -> dict[str, Any]:
+    """The status of a resource whose gateways hold a plan, apart from any request for approval."""
+    gateways = [
+        {
+            "name": f"filler-{number}",
+            "podName": f"filler-{number}",
+            "syncStatus": "Error",
+            "errorMessage": "no mapping has the destination of 7 files any more",
+            "pendingPlan": {"digest": digest, "reason": "DestinationUnmapped", "filesDeleted": 7},
+        }
+        for number, digest in enumerate(digests)
+    ]
+    return {"lastSyncRef": "main", "lastSyncCommit": COMMIT, "discoveredGateways": gateways}
+
+
+async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_command_line(
+    house: House, place: Place
+) -> None:
+    for name in ("line-1", "line-2"):
+        house.apply("Stoker", name, {"git": GIT})
+        house.says("Stoker", name, held_status(DIGEST, "f" * 64))
+    editor = house.person("editor", "stoker-editor")
+    visitor, _ = await place.enter(editor)
+    status, said = await refused(place, order(Action.APPROVE, house, digest="a" * 64), editor)
+    assert (status, DIGEST in said) == (409, True)
+    await place.hands.do(order(Action.APPROVE, house, digest=DIGEST), visitor)
+    async with Client(config.load(house.cluster.kubeconfig())) as admin:
+        with pytest.raises(Stalled, match="name one of them"):
+            await approve(admin, Named(house.namespace, "line-2"), None)
+        assert "gateway filler-0" in await approve(admin, Named(house.namespace, "line-2"), DIGEST)
+        house.says("Stoker", "line-2", held_status("f" * 64))
+        await approve(admin, Named(house.namespace, "line-2"), None)
+    written = [
+        house.get("Stoker", name)["metadata"]["annotations"]["stoker.io/approved-plan"]
+        for name in ("line-1", "line-2")
+    ]
+    assert written == [DIGEST, "f" * 64]
 
 
 async def test_admission_has_the_last_word_on_who_approves(

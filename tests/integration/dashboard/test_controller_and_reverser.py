@@ -10,12 +10,12 @@ import pytest
 
 from stoker.domain.secrets import Secret
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.dashboard.rbac_environment import Browser, House
+from stoker.testing.environments.controller_environment import Site
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.dashboard.rbac_environment import Browser, House
 from stoker.testing.wait_until import eventually
 
 PATIENCE = 45.0
@@ -69,6 +69,7 @@ def test_a_controller_serves_it_on_every_replica_over_tls(
         assert editor.reveal() not in "".join(one.read_text() for one in tmp_path.glob("*.log"))
 
 
+@pytest.mark.smoke
 def test_a_reverser_serves_it_too(house: House, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     viewer = house.person("viewer", "stoker-viewer")

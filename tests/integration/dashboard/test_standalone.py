@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import known, planted
 from stoker.testing.dashboard.api_client import Visit
 from stoker.testing.environments.sample_manifests import line_manifests
 from stoker.testing.environments.sync_watch_environment import PATIENCE, WatchedFolder, Watching
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.secret_leaks.tracked_credentials import known, planted
 from stoker.testing.wait_until import eventually, eventually_async
 
 ON = "--dashboard-address=127.0.0.1:0"
@@ -258,7 +258,7 @@ async def test_a_resource_with_snapshots_offers_them_and_its_past_outlives_the_p
     )
     me = {"namespace": "default", "kind": "Stoker", "name": "line-1"}
     path = "/api/gateways/default/Stoker/line-1/filler"
-    flags = (f"-f{file}", ON, "--gateway-name=filler", "--no-gateway")
+    flags = (f"-f{file}", ON, "--gateway-name=filler", "--files-only")
     with site.watching(*flags, flags=False) as watching:
         watching.until("a", "1")
         async with Page(watching) as page:
@@ -330,7 +330,10 @@ def taken(site: WatchedFolder, *more: str) -> Iterator[Watching]:
     with site.watching(ON) as first:
         port = first.until_logged("dashboard.listening")["port"]
         site.log = site.place / "second-log"
-        with site.watching(f"--dashboard-address=127.0.0.1:{port}", *more) as second:
+        other = site.place / "other-data"
+        other.mkdir()
+        here = f"--dashboard-address=127.0.0.1:{port}"
+        with site.watching(here, f"--data-dir={other}", *more) as second:
             yield second
 
 

@@ -22,12 +22,12 @@ from stoker.forges import (
     RequestState,
     forge_for,
 )
-from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.forges.forge_double import ForgeDouble, RequestRecord
 from stoker.testing.forges.gitea import Gitea, GiteaRefused, GiteaRepository
 from stoker.testing.forges.github_pull_requests import GitHubForge
 from stoker.testing.forges.gitlab_merge_requests import GitLab
 from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.wait_until import eventually
 
 BRANCH = "gateway-changes/site1+a/gw-1"
@@ -134,7 +134,11 @@ def gitlab() -> Iterator[DoubleGround]:
 
 
 @pytest.fixture(
-    params=["github", "gitlab", pytest.param("gitea", marks=pytest.mark.xdist_group("gitea"))],
+    params=[
+        "github",
+        "gitlab",
+        pytest.param("gitea", marks=[pytest.mark.xdist_group("gitea"), pytest.mark.services]),
+    ],
 )
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     name = request.param

@@ -13,10 +13,10 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import LockRefused, NotOffered
-from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.api_key import checked, key_file
+from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.http import LARGEST_ANSWER
+from stoker.ignition.client.responses import LockRefused, NotOffered
 from stoker.testing.certificates import Authority
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.gateway.rest_api.request_checks import ApiKey, Insecure

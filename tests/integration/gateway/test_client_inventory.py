@@ -12,17 +12,17 @@ from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import NotOffered
-from stoker.ignition.client.requests import ABSENT_SECONDS
+from stoker.ignition.client.designer_sessions import DesignerSession
 from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.inventory import ModuleHealth
-from stoker.ignition.client.designer_sessions import DesignerSession
-from stoker.testing.manual_clock import ManualClock
+from stoker.ignition.client.requests import ABSENT_SECONDS
+from stoker.ignition.client.responses import NotOffered
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.gateway.rest_api.request_checks import ApiKey, Paths, Role
 from stoker.testing.gateway.runtime import State
 from stoker.testing.gateway.sessions import Browser, Designer
 from stoker.testing.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
+from stoker.testing.manual_clock import ManualClock
 from stoker.testing.wait_until import eventually_async
 
 CORE = "config/resources/core/ignition"
@@ -115,7 +115,6 @@ async def test_tag_types_are_read_where_they_can_be_exported(
     assert await gateway.types_of("default") is None
 
 
-@pytest.mark.usefixtures("paths")
 async def test_a_session_is_closed_and_whoever_is_gone_is_named(
     simulated: SimulatedGateway, gateway: Gateway
 ) -> None:
@@ -123,7 +122,7 @@ async def test_a_session_is_closed_and_whoever_is_gone_is_named(
     await gateway.close_session("p 1/x", "a new version comes")
     assert await gateway.perspective_sessions() == ()
     with pytest.raises(NotOffered):
-        await gateway.close_session("p 1/x")
+        await gateway.close_session("p 1/x", "a new version comes")
 
 
 async def test_words_are_shown_where_there_is_a_way_and_with_the_end_where_not(

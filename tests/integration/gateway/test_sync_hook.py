@@ -6,18 +6,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from stoker.agent.loop.folder_and_gateway_sync import Tended
 from stoker.agent.sync.hooks import Change
 from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Result
-from stoker.agent.loop.folder_and_gateway_sync import Tended
-from stoker.domain.errors import Retry, Stalled
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.git_objects import FileVersion, Held, Note, blob_of
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.policies import DesignerPolicy, IgnitionPolicy, PerspectivePolicy, ScanOrder
@@ -27,52 +27,28 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.domain.git_objects import FileVersion, Held, Note, blob_of
 from stoker.engine.plan.plan import Delete, Plan, Write
 from stoker.fs.apply_plan import Applied
 from stoker.ignition.client.address import GatewayAddress
+from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.responses import LockRefused
 from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
-from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.sync.readiness import FRESH_SECONDS, TOLD_SECONDS
-from stoker.testing.manual_clock import ManualClock
+from stoker.testing.fast_clock import FastClock
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.gateway.scan_lock import Kind
 from stoker.testing.gateway.runtime import State
+from stoker.testing.gateway.scan_lock import Kind
 from stoker.testing.gateway.sessions import Browser, Designer
 from stoker.testing.gateway.settings import ApiKey, Paths
 from stoker.testing.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
+from stoker.testing.manual_clock import ManualClock
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.wait_until import eventually, eventually_async
 
-HASTE = 25.0
 PROVIDER = "config/resources/core/ignition/tag-provider"
 MODULE = "user-lib/modules/pump.modl"
 RESOURCE = json.dumps({"scope": "G", "version": 1, "files": [], "attributes": {}})
 ANNA = Designer("d1", "anna", "filler")
-
-
-class HastyClock:
-    """Real time, only faster, and with a way to let minutes pass at once."""
-
-    def __init__(self) -> None:
-        self.skipped = 0.0
-        self.leaps: Callable[[], bool] = lambda: False
-        """Whether sleeping passes at once."""
-        self.slept: list[float] = []
-
-    def now(self) -> datetime:
-        return datetime.now(UTC) + timedelta(seconds=self.skipped)
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time() * HASTE + self.skipped
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        if self.leaps():
-            self.skipped += seconds
-            seconds = 0.0
-        await asyncio.sleep(seconds / HASTE)
 
 
 @dataclass
@@ -81,7 +57,7 @@ class Site:
 
     gateway: SimulatedGateway
     data: Path
-    clock: HastyClock = field(default_factory=HastyClock)
+    clock: FastClock = field(default_factory=FastClock)
     opened: list[Attending] = field(default_factory=list)
 
     def attendant(
@@ -229,9 +205,10 @@ async def test_a_gateway_that_has_just_answered_is_not_asked_how_it_is(site: Sit
     assert asked == [1, 1, 1, 2], "who answers runs; what it is, is asked for now and then"
     await clock.advance(1.0)
     site.gateway.go_down()
-    held, notes = await site.carry(attending, {f"{PROVIDER}/plant/x": "1"})
-    assert (held, len(notes)) == ((), 1), "an answer of before this pass tells nothing"
-    assert attending.outcome.lock.startswith("not taken: GatewayUnreachable")
+    with pytest.raises(Retry, match="nothing was written") as away:
+        await site.carry(attending, {f"{PROVIDER}/plant/x": "1"})
+    assert away.value.reason is Reason.GATEWAY_UNREACHABLE, "an answer of before this pass tells nothing"
+    assert not (site.data / f"{PROVIDER}/plant/x").exists()
 
 
 async def test_a_lock_in_other_hands_stops_the_pass_before_anything_is_written(site: Site) -> None:
@@ -288,13 +265,34 @@ async def test_a_scan_is_tried_again_three_times_with_growing_pauses(
     assert attending.outcome.result == ""
 
 
-async def test_a_missing_permission_is_told_at_once_and_files_are_in_place(site: Site) -> None:
-    site.gateway.settings.keys["stoker"] = ApiKey(SECRET, write=False)
-    attending = site.attendant()
-    _, (note,) = await site.carry(attending, PACKER)
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        (ApiKey("another-secret"), Reason.TOKEN_REJECTED),
+        (ApiKey(SECRET, read=False, write=False), Reason.LEVEL_NOT_GRANTED),
+        (ApiKey(SECRET, write=False), Reason.LEVEL_NOT_GRANTED),
+    ],
+)
+@pytest.mark.parametrize("files", [PACKER, {f"{PROVIDER}/plant/x": "1"}], ids=["project", "config"])
+async def test_a_key_that_the_gateway_rejects_means_that_nothing_is_written(
+    site: Site, key: ApiKey, reason: Reason, files: Mapping[str, str | None]
+) -> None:
+    site.gateway.settings.keys["stoker"] = key
+    with pytest.raises(Stalled, match=r"nothing was written: .* \(40[13]\).*--files-only") as refused:
+        await site.carry(site.attendant(), files)
+    assert refused.value.reason is reason
+    assert not (site.data / next(iter(files))).exists()
+    assert not site.owed()
+    assert "scan/projects" not in site.posts()
+
+
+async def test_a_key_that_ends_while_files_change_is_told_and_the_scan_stays_owed(site: Site) -> None:
+    def ends() -> None:
+        site.gateway.settings.keys["stoker"] = ApiKey(SECRET, write=False)
+
+    _, (note,) = await site.carry(site.attendant(), PACKER, meanwhile=ends)
     assert note.why.startswith("LevelNotGranted: ")
-    assert (site.data / "projects/packer/project.json").exists()
-    assert site.posts().count("scan/projects") == 1
+    assert site.owed()
 
 
 async def test_a_polite_no_is_a_no(site: Site) -> None:
@@ -310,15 +308,13 @@ async def test_a_polite_no_is_a_no(site: Site) -> None:
 
 async def test_a_scan_stays_owed_until_it_succeeds(site: Site) -> None:
     attending = site.attendant()
-    site.gateway.go_down()
-    _, (note,) = await site.carry(attending, PACKER)
+    _, (note,) = await site.carry(attending, PACKER, meanwhile=site.gateway.go_down)
     assert note.why.startswith("GatewayUnreachable: ")
-    assert attending.outcome.lock.startswith("not taken: GatewayUnreachable")
     assert (attending.outcome.applied, attending.outcome.verified) == (False, False)
     site.gateway.come_up()
     assert await attending.settle() == (note,), "it is not asked all the time"
     assert 0 < (attending.settle_in or 0) <= 5
-    assert site.posts() == []
+    assert site.posts() == ["scan-lock/projects", "scan-lock/config"]
     site.clock.skipped += 5
     assert await attending.settle() == ()
     assert (attending.outcome.applied, attending.outcome.verified) == (True, True)
@@ -337,8 +333,7 @@ async def test_another_process_pays_what_a_killed_one_owed(site: Site) -> None:
 
 async def test_pauses_grow_and_after_them_it_is_a_warning(site: Site) -> None:
     attending = site.attendant()
-    site.gateway.go_down()
-    await site.carry(attending, PACKER)
+    await site.carry(attending, PACKER, meanwhile=site.gateway.go_down)
     pauses = []
     for _ in range(4):
         assert not any("attempts" in one for one in attending.outcome.warnings)
@@ -359,13 +354,16 @@ async def test_pauses_grow_and_after_them_it_is_a_warning(site: Site) -> None:
 
 async def test_a_gateway_that_has_just_started_is_not_scanned_in_its_first_seconds(site: Site) -> None:
     attending = site.attendant()
-    site.gateway.state = State.STARTING
-    await site.carry(attending, PACKER)
+
+    def starts_again() -> None:
+        site.gateway.state = State.STARTING
+
+    await site.carry(attending, PACKER, meanwhile=starts_again)
     site.gateway.state = State.RUNNING
     site.clock.skipped += 5
     site.clock.slept.clear()
     assert await attending.settle() == ()
-    assert site.clock.slept[0] == pytest.approx(10.0, abs=1.0)
+    assert site.clock.slept[0] == pytest.approx(10.0)
     site.clock.slept.clear()
     assert await site.carry(attending, FILLER) == ((), ())
     assert max(site.clock.slept, default=0.0) <= 1.0, "once"
@@ -376,14 +374,37 @@ async def test_a_gateway_that_ran_before_us_is_scanned_at_once(site: Site) -> No
     assert max(site.clock.slept, default=0.0) <= 1.0
 
 
-@pytest.mark.parametrize("state", [State.FAULTED, State.STARTING])
-async def test_files_never_wait_for_a_gateway_that_does_not_run(site: Site, state: State) -> None:
-    site.gateway.state = state
-    attending = site.attendant()
-    _, (note,) = await site.carry(attending, PACKER)
-    assert note.why.startswith(("GatewayFaulted", "GatewayStarting"))
-    assert (site.data / "projects/packer/project.json").exists()
+@pytest.mark.parametrize("initial", [False, True], ids=["a later sync", "the first sync"])
+@pytest.mark.parametrize("state", [State.FAULTED, State.STARTING, None])
+async def test_nothing_is_written_beside_a_gateway_that_does_not_run(
+    site: Site, state: State | None, initial: bool
+) -> None:
+    if state is None:
+        site.gateway.go_down()
+    else:
+        site.gateway.state = state
+    with pytest.raises(Retry, match="nothing was written: ") as away:
+        await site.carry(site.attendant(), PACKER, initial=initial)
+    assert str(away.value.reason).startswith("Gateway")
+    assert not (site.data / "projects/packer").exists()
+    assert not site.owed()
     assert max(site.clock.slept, default=0.0) <= 1.0
+
+
+async def test_files_are_written_for_a_gateway_that_has_never_been_started(tmp_path: Path) -> None:
+    data = tmp_path / "new"
+    data.mkdir()
+    with SimulatedGateway.start(tmp_path / "elsewhere") as gateway:
+        gateway.go_down()
+        site = Site(gateway, data)
+        _, (note,) = await site.carry(site.attendant(), PACKER, initial=True)
+        assert note.why.startswith("GatewayUnreachable: ")
+        assert (data / "projects/packer/project.json").exists()
+        site.put("db/config.idb", "a gateway has been started here")
+        with pytest.raises(Retry, match="nothing was written: "):
+            await site.carry(site.attendant(), FILLER, initial=True)
+        for one in site.opened:
+            await one.aclose()
 
 
 # The first sync, and the second.
@@ -427,7 +448,7 @@ async def test_after_its_first_boot_it_is_verified_without_a_scan_and_synced_onc
         site.clock.skipped += 5
         site.clock.slept.clear()
         assert await attending.settle() == ()
-        assert site.clock.slept[0] == pytest.approx(10.0, abs=1.0)
+        assert site.clock.slept[0] == pytest.approx(10.0)
         assert site.posts() == []
         assert (attending.outcome.applied, attending.outcome.verified) == (True, True)
         assert attending.needs_second_sync
@@ -438,6 +459,108 @@ async def test_after_its_first_boot_it_is_verified_without_a_scan_and_synced_onc
         later.commissioned()
         assert not attending.needs_second_sync
         assert attending.settle_in is None
+        for one in site.opened:
+            await one.aclose()
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["the boot was watched", "nobody saw the boot"])
+async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
+    tmp_path: Path, watched: bool
+) -> None:
+    data, repository = tmp_path / "new", Repository.create(tmp_path / "plant.git")
+    data.mkdir()
+    repository.commit({"projects/filler/person": "git"})
+    job = SyncJob(
+        Source(RepoUrl(f"file://{repository.path}"), GitRef("main")),
+        FilesIntent((FileMapping("projects", "projects"),)),
+        TemplateValues(gateway_name="filler"),
+        data,
+        tmp_path / "cache",
+    )
+    with SimulatedGateway.start(tmp_path / "elsewhere") as gateway:
+        gateway.go_down()
+        site = Site(gateway, data)
+        attending = site.attendant()
+        tended = Tended(open_keeper(job, hooks=(attending,)), attending)
+        attending.initial = True
+        await tended.sync(Wish())
+        attending.initial = False
+        await tended.sync(Wish(walk=False))
+        gateway.come_up()
+        site.clock.skipped += 5
+        if not watched:
+            attending = site.attendant()
+            tended = Tended(open_keeper(job, hooks=(attending,)), attending)
+        await tended.sync(Wish(walk=False))
+        assert attending.needs_second_sync, "the boot changed nothing"
+        away = repository.path.rename(tmp_path / "away.git")
+        with pytest.raises(StokerError):
+            await tended.sync(Wish())
+        (data / "projects/filler/person").write_text("changed by a person")
+        gateway.go_down()
+        site.clock.skipped += 900
+        await attending.settle()
+        gateway.come_up()
+        site.clock.skipped += 5
+        await attending.settle()
+        assert attending.first_boot.ended_just_now, "this start was watched as the first one was"
+        away.rename(repository.path)
+        assert attending.needs_second_sync
+        await tended.sync(Wish())
+        assert (data / "projects/filler/person").read_text() == "changed by a person"
+        for one in site.opened:
+            await one.aclose()
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["the boot was watched", "nobody saw the boot"])
+async def test_what_people_change_after_the_first_boot_stays_and_what_the_boot_made_is_put_back(
+    tmp_path: Path, watched: bool
+) -> None:
+    data, repository = tmp_path / "new", Repository.create(tmp_path / "plant.git")
+    data.mkdir()
+    repository.commit({f"projects/filler/{name}": "git" for name in ("boot", "person", "gone", "same")})
+    job = SyncJob(
+        Source(RepoUrl(f"file://{repository.path}"), GitRef("main")),
+        FilesIntent((FileMapping("projects", "projects"),)),
+        TemplateValues(gateway_name="filler"),
+        data,
+        tmp_path / "cache",
+    )
+    with SimulatedGateway.start(tmp_path / "elsewhere") as gateway:
+        gateway.go_down()
+        site = Site(gateway, data)
+        attending = site.attendant()
+        tended = Tended(open_keeper(job, hooks=(attending,)), attending)
+        attending.initial = True
+        assert (await tended.sync(Wish())).result is Result.DONE
+        attending.initial = False
+        await tended.sync(Wish(walk=False))
+        (data / "projects/filler/boot").write_text("rewritten by the boot")
+        gateway.come_up()
+        site.clock.skipped += 5
+        if not watched:
+            attending = site.attendant()
+            tended = Tended(open_keeper(job, hooks=(attending,)), attending)
+        await tended.sync(Wish(walk=False))
+        assert attending.needs_second_sync
+        away = repository.path.rename(tmp_path / "away.git")
+        with pytest.raises(StokerError):
+            await tended.sync(Wish())  # the second sync has to wait, and people do not
+        away.rename(repository.path)
+        (data / "projects/filler/person").write_text("changed by a person")
+        (data / "projects/filler/gone").unlink()
+        repository.commit({"projects/filler/new": "git"})
+        report = await tended.sync(Wish())
+        found = {path.name: path.read_text() for path in (data / "projects/filler").iterdir()}
+        boot = "git" if watched else "rewritten by the boot"
+        assert found == {"boot": boot, "person": "changed by a person", "same": "git", "new": "git"}
+        assert report.drift_restored == (("projects/filler/boot",) if watched else ())
+        left = report.drift_left
+        assert left.modified == tuple(
+            f"projects/filler/{name}" for name in (["person"] if watched else ["boot", "person"])
+        )
+        assert left.missing == ("projects/filler/gone",)
+        assert not attending.needs_second_sync
         for one in site.opened:
             await one.aclose()
 
@@ -599,17 +722,15 @@ async def test_what_is_owed_is_paid_although_a_designer_stays_too_long(site: Sit
 async def test_a_designer_outlives_the_restart_of_its_gateway(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(WAIT)
-    await site.carry(attending, FILLER)
+    held, _ = await site.carry(attending, FILLER)
     site.gateway.restart()
     site.gateway.state = State.STARTING
-    held, _ = await site.carry(attending, FILLER)
-    assert [one.user for one in held] == ["anna"], "seen a moment ago, and nobody said that she left"
-    assert await attending.still_held(held)
-    later = site.attendant(WAIT)
-    assert [one.user for one in (await site.carry(later, FILLER))[0]] == ["anna"]
-    site.clock.skipped += 301
-    assert (await site.carry(attending, FILLER))[0] == (), "a gateway that stays away keeps nobody"
-    assert (site.data / "projects/filler/x").exists()
+    assert not await attending.still_held(held), "a pass says why nothing is written"
+    for _ in range(2):
+        with pytest.raises(Retry, match="nothing was written: "):
+            await site.carry(attending, FILLER)
+        site.clock.skipped += 301
+    assert not (site.data / "projects/filler/x").exists()
 
 
 async def test_one_that_answers_with_an_error_is_asked_again_before_anything_is_written(
@@ -623,28 +744,55 @@ async def test_one_that_answers_with_an_error_is_asked_again_before_anything_is_
     assert site.clock.slept[:2] == [5.0, 10.0]
 
 
-async def test_one_that_goes_on_with_errors_is_told_and_the_files_go_on(
+@pytest.mark.parametrize(("status", "reason"), [(500, Reason.GATEWAY_ERROR), (404, Reason.DESIGNERS_UNKNOWN)])
+@pytest.mark.parametrize("policy", [DesignerPolicy.WAIT, DesignerPolicy.FAIL])
+async def test_designers_that_are_not_listed_mean_that_nothing_is_written(
+    site: Site, proxy: HttpFaultProxy, status: int, reason: Reason, policy: DesignerPolicy
+) -> None:
+    attending = site.attendant(replace(WAIT, designer_sessions=policy), url=proxy.url)
+    proxy.arm(Answered(status), "(designers|sessions)", times=None)
+    site.clock.leaps = lambda: True
+    with pytest.raises(StokerError, match="nothing was written: ") as unknown:
+        await site.carry(attending, FILLER)
+    assert unknown.value.reason is reason
+    assert not (site.data / "projects/filler/x").exists()
+    assert site.clock.slept[:4] == ([5.0, 10.0, 30.0, 60.0] if status == 500 else [])
+
+
+async def test_a_gateway_that_ran_a_moment_ago_is_waited_for_before_the_pass_fails(site: Site) -> None:
+    attending = site.attendant(WAIT)
+    assert await site.carry(attending, PACKER) == ((), ())
+    site.gateway.go_down()
+    site.clock.slept.clear()
+    site.clock.leaps = lambda: True
+    with pytest.raises(Retry, match="nothing was written: ") as away:
+        await site.carry(attending, FILLER)
+    assert away.value.reason is Reason.GATEWAY_UNREACHABLE
+    assert site.clock.slept[:4] == [5.0, 10.0, 30.0, 60.0]
+    assert not (site.data / "projects/filler/x").exists()
+
+
+async def test_designers_that_are_not_listed_when_files_are_about_to_change_stop_the_pass(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     attending = site.attendant(WAIT, url=proxy.url)
+    change = site.change(FILLER)
+    assert await attending.hold(change) == ()
     proxy.arm(Answered(500), "/designers", times=None)
-    site.clock.leaps = lambda: True
-    assert await attending.hold(site.change(FILLER)) == ()
-    assert site.clock.slept[:4] == [5.0, 10.0, 30.0, 60.0]
-    assert attending.outcome.warnings[0].startswith(
-        "who has a project open in a Designer is not known: GatewayError"
-    )
+    with pytest.raises(Retry, match="nothing was written: "):
+        async with attending.around(change):
+            pytest.fail("the pass went on")
+    assert not site.owed()
 
 
-async def test_one_that_knows_no_designers_counts_as_empty_with_a_warning(
+async def test_with_proceed_designers_need_not_be_listed_and_it_is_said(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     proxy.arm(Answered(404), "(designers|sessions)", times=None)
-    attending = site.attendant(WAIT, url=proxy.url)
+    attending = site.attendant(replace(WAIT, designer_sessions=DesignerPolicy.PROCEED), url=proxy.url)
     assert await site.carry(attending, FILLER) == ((), ())
-    assert attending.outcome.warnings == (
-        "who has a project open in a Designer is not known: this gateway does not say",
-    )
+    (warning,) = attending.outcome.warnings
+    assert warning.startswith("who has a project open in a Designer is not known: DesignersUnknown")
 
 
 @pytest.mark.parametrize("paths", [Paths.V83, Paths.PAPERS])
@@ -705,11 +853,11 @@ async def test_a_whole_agent_pass_holds_what_is_open(site: Site, tmp_path: Path)
 # Perspective sessions.
 
 GRACEFUL = IgnitionPolicy(perspective_sessions=PerspectivePolicy.GRACEFUL)
-IMMEDIATE = IgnitionPolicy(perspective_sessions=PerspectivePolicy.IMMEDIATE)
+CLOSE = IgnitionPolicy(perspective_sessions=PerspectivePolicy.CLOSE)
 
 
 async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -> None:
-    site.gateway.settings.paths = Paths.PAPERS
+    site.gateway.settings.paths = Paths.BOTH
     site.gateway.open_session(Browser("listens", "anna", "filler"))
     site.gateway.open_session(Browser("deaf", "bert", "filler", leaves_after=None))
     site.gateway.open_session(Browser("elsewhere", "carl", "other", leaves_after=None))
@@ -727,34 +875,44 @@ async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -
 
 
 async def test_who_leaves_early_is_not_waited_for(site: Site) -> None:
-    site.gateway.settings.paths = Paths.PAPERS
+    site.gateway.settings.paths = Paths.BOTH
     site.gateway.open_session(Browser("listens", "anna", "filler", leaves_after=0.0))
     await site.carry(site.attendant(GRACEFUL), FILLER)
     assert site.clock.slept.count(1.0) <= 2
 
 
-async def test_a_gateway_that_can_only_close_closes_with_words(site: Site) -> None:
-    site.gateway.open_session(Browser("b", "anna", "filler"))
+async def test_graceful_leaves_a_session_open_that_cannot_be_shown_a_message(site: Site) -> None:
+    site.gateway.open_session(Browser("b", "anna", "filler", leaves_after=None))
     attending = site.attendant(GRACEFUL)
     assert await site.carry(attending, FILLER) == ((), ())
-    assert site.gateway.sessions == []
-    (message,) = site.gateway.messages
-    assert "updated" in message.text
-    assert attending.outcome.sessions.closed == 1
+    assert site.gateway.sessions == ["b"]
+    assert site.gateway.asked("DELETE", "sessions") == []
+    assert attending.outcome.warnings == (
+        "Perspective sessions: 1 of 1 were left open: this gateway showed them no message",
+    )
+    assert attending.outcome.sessions.closed == 0
+
+
+def test_by_default_no_session_is_closed() -> None:
+    assert IgnitionPolicy().perspective_sessions is PerspectivePolicy.NONE
 
 
 async def test_those_who_look_at_a_project_that_inherits_are_told_too(site: Site) -> None:
     site.put("projects/heir/project.json", '{"parent": "filler"}')
     site.gateway.open_session(Browser("b", "anna", "heir"))
-    await site.carry(site.attendant(IMMEDIATE), FILLER)
+    await site.carry(site.attendant(CLOSE), FILLER)
     assert site.gateway.sessions == []
 
 
-async def test_immediate_closes_at_once(site: Site) -> None:
+async def test_close_waits_and_closes_with_a_message(site: Site) -> None:
     site.gateway.open_session(Browser("b", "anna", "filler", leaves_after=None))
-    await site.carry(site.attendant(IMMEDIATE), FILLER)
+    attending = site.attendant(CLOSE)
+    assert await site.carry(attending, FILLER) == ((), ())
     assert site.gateway.sessions == []
-    assert site.clock.slept.count(1.0) == 0
+    (message,) = site.gateway.messages
+    assert "updated" in message.text
+    assert site.clock.slept.count(1.0) >= 4, "real time passes as well"
+    assert (attending.outcome.sessions.closed, attending.outcome.warnings) == (1, ())
 
 
 async def test_none_only_counts(site: Site) -> None:
@@ -767,7 +925,7 @@ async def test_none_only_counts(site: Site) -> None:
 
 async def test_a_change_of_configuration_disturbs_nobody(site: Site) -> None:
     site.gateway.open_session(Browser("b", "anna", "filler"))
-    attending = site.attendant(IMMEDIATE)
+    attending = site.attendant(CLOSE)
     await site.carry(attending, {f"{PROVIDER}/plant/config.json": "{}"})
     assert site.gateway.sessions == ["b"]
 
@@ -775,7 +933,7 @@ async def test_a_change_of_configuration_disturbs_nobody(site: Site) -> None:
 async def test_a_held_project_disturbs_nobody_either(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     site.gateway.open_session(Browser("b", "anna", "filler"))
-    await site.carry(site.attendant(IMMEDIATE), {**FILLER, **PACKER})
+    await site.carry(site.attendant(CLOSE), {**FILLER, **PACKER})
     assert site.gateway.sessions == ["b"]
 
 
@@ -785,7 +943,7 @@ async def test_nobody_is_sent_away_for_a_pass_that_cannot_have_the_lock(site: Si
     await other.aclose()
     site.gateway.open_session(Browser("b", "anna", "filler"))
     with pytest.raises(LockRefused):
-        await site.carry(site.attendant(IMMEDIATE), FILLER)
+        await site.carry(site.attendant(CLOSE), FILLER)
     assert site.gateway.sessions == ["b"]
 
 
@@ -795,7 +953,7 @@ async def test_what_goes_wrong_with_sessions_is_a_warning(
 ) -> None:
     site.gateway.open_session(Browser("b", "anna", "filler"))
     proxy.arm(Answered(status), "sessions", method="DELETE", times=None)
-    attending = site.attendant(IMMEDIATE, url=proxy.url)
+    attending = site.attendant(CLOSE, url=proxy.url)
     assert await site.carry(attending, FILLER) == ((), ())
     assert (site.data / "projects/filler/x").exists()
     assert any(one.startswith("Perspective sessions: ") for one in attending.outcome.warnings)

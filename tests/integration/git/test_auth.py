@@ -20,22 +20,23 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.errors import HostKeyNotTrusted, SourceAuthFailed, SourceTooLarge, SourceUnreachable
-from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import resolve
 from stoker.git.auth.credentials import Access, Password, SshKey, always
 from stoker.git.auth.ssh import UNVERIFIED
+from stoker.git.errors import HostKeyNotTrusted, SourceAuthFailed, SourceTooLarge, SourceUnreachable
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import resolve
 from stoker.telemetry.logs import get_logger
 from stoker.testing.certificates import Authority
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.git_ssh_server import GitSshServer
 from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
+from stoker.testing.secret_leaks.process_command_lines import running
 from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.wait_until import eventually_async
 
 MAIN = GitRef("main")
@@ -325,27 +326,17 @@ async def test_the_key_lies_in_a_private_file_while_ssh_runs_and_is_gone_after_c
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert stat.S_IMODE((folder / "key").stat().st_mode) == 0o600
         assert len(folder.name) > 30
-        running = command_lines()
-        assert any(str(line.port) in text for text in running)
+        lines = running().values()
+        assert any(str(line.port) in text for text in lines)
         secret_lines = [text for text in key.read_text().splitlines() if "KEY" not in text]
-        assert not any(secret in text for text in running for secret in secret_lines)
+        assert not any(secret in text for text in lines for secret in secret_lines)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         assert not folder.exists()
         await eventually_async(
-            lambda: not any(str(line.port) in text for text in command_lines()), message="ssh has ended"
+            lambda: not any(str(line.port) in text for text in running().values()), message="ssh has ended"
         )
-
-
-def command_lines() -> list[str]:
-    lines = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            lines.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            continue
-    return lines
 
 
 async def test_an_ssh_key_and_an_address_must_fit(runner: GitRunner, tmp_path: Path) -> None:

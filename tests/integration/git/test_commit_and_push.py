@@ -19,19 +19,19 @@ import pytest
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import InvalidValue, Retry, Stalled
+from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.domain.git_objects import blob_of
-from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access, Login, Password, SshKey, always
-from stoker.git.process.runner import GitRunner
-from stoker.git.signature.sign import SshSigner
 from stoker.git.commit.branch import MAX_REPLAYS, Branch
 from stoker.git.commit.push import PushBehind, PushDeclined, PushFailed, PushTooLarge
 from stoker.git.commit.types import Author, FileEdit, NewCommit, Signer
+from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
+from stoker.git.signature.sign import SshSigner
 from stoker.testing.repositories.bare_repository import WHEN, Repository, executable, symlink
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.git_ssh_server import GitSshServer

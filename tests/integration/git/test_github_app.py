@@ -12,18 +12,18 @@ from aiohttp import web
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
+from stoker.git.auth.credentials import Access
+from stoker.git.auth.github_app import AppTokens, GitHubApp, TokenRights, api_of
 from stoker.git.errors import SourceAuthFailed, SourceUnreachable
+from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import resolve
-from stoker.git.auth.credentials import Access
-from stoker.git.auth.github_app import AppTokens, GitHubApp, api_of
-from stoker.git.process.runner import GitRunner
 from stoker.testing.certificates import Authority, private_pem
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.services.http_proxy import HttpProxy
 from stoker.testing.forges.github_app_login import GitHub
+from stoker.testing.manual_clock import ManualClock
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker.testing.services.http_proxy import HttpProxy
 
 MAIN = GitRef("main")
 APP, INSTALLATION = 12, 3456
@@ -72,6 +72,37 @@ async def test_an_installed_app_reads_its_repositories_with_one_token(
         assert await resolve(source, MAIN) == plant.tip()
     assert github.statements == 1
     assert {seen.user for seen in github.requests if seen.status == 200} == {"app"}
+
+
+async def test_a_token_reads_the_one_repository_and_nothing_else_of_the_installation(
+    tmp_path: Path, github: GitHub, app: GitHubApp, plant: Repository, repositories: Path
+) -> None:
+    other = Repository.create(repositories / "other.git")
+    other.commit({"a": "1"})
+    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+    access = await tokens.access(app, url)
+    assert github.scopes[github.given[0]] == {"repositories": ["plant"], "permissions": {"contents": "read"}}
+
+    async def same() -> Access:
+        return access
+
+    runner = GitRunner(tmp_path / "cache")
+    assert await resolve(Remote(runner, url, same), MAIN) == plant.tip()
+    with pytest.raises(SourceAuthFailed):
+        await resolve(Remote(runner, RepoUrl(github.url("other.git")), same), MAIN)
+
+
+async def test_a_token_writes_only_where_something_is_pushed(github: GitHub, app: GitHubApp) -> None:
+    tokens, url = AppTokens(), RepoUrl(github.url("plant.git"))
+    for rights, permissions in (
+        (TokenRights.READ, {"contents": "read"}),
+        (TokenRights.PUSH, {"contents": "write"}),
+        (TokenRights.PROPOSE, {"contents": "write", "pull_requests": "write"}),
+    ):
+        await tokens.access(app, url, rights)
+        await tokens.access(app, url, rights)
+        assert github.scopes[github.given[-1]]["permissions"] == permissions
+    assert github.statements == 3, "a token is kept for its rights alone"
 
 
 async def test_those_who_come_at_once_wait_for_one_token(github: GitHub, app: GitHubApp) -> None:

@@ -10,28 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.folder import Keeper
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Retry, Stalled, Wait
+from stoker.domain.git_objects import BlobId
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.intent.source import SignatureMode, SignaturePolicy, Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.domain.git_objects import BlobId
+from stoker.git.auth.credentials import Access, always
 from stoker.git.errors import GitFailed
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.full_mirror import CompleteMirror, Upkeep
 from stoker.git.mirror.shared_volume import SharedVolume
-from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
-from stoker.git.source.shared import SharedSource
+from stoker.git.remote.remote import Remote
 from stoker.git.signature.policy import Rules
 from stoker.git.signature.verify import TrustedKeys
+from stoker.git.source.shared import SharedSource
 from stoker.testing.repositories.bare_repository import Repository, run_git
-from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.commit_signers import ssh_signer
+from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.wait_until import eventually_async
 
 MAIN = GitRef("main")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.git.errors import RefNotFound, SourceUnreachable
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access, Login, Password, SshKey, always
+from stoker.git.errors import RefNotFound, SourceUnreachable
 from stoker.git.private_files import remove_tree
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer

@@ -1,4 +1,4 @@
-"""One candidate for a lease, as a process of its own, for `test_lease_election`.
+"""One candidate for a lease, as a process of its own, for `test_leader_election`.
 
 While it leads it counts up in a ConfigMap, as fast as the server lets it, through
 the fenced client and against the resourceVersion that it read. Before each write
@@ -20,13 +20,13 @@ from typing import Any
 import msgspec
 
 from stoker.domain.clock import SystemClock
-from stoker.kube.config import config
 from stoker.kube.client.client import Client
-from stoker.kube.leader.elector import Elector
 from stoker.kube.client.errors import ApiError, Unreachable
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.config import config
+from stoker.kube.leader.elector import Elector
 from stoker.kube.leader.fencing import FencedClient, Leadership
 from stoker.kube.leader.lease import Terms
-from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.runtime.process import run
 from stoker.telemetry import logs
 

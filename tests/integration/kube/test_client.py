@@ -14,9 +14,7 @@ import yaml
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import Reason
-from stoker.kube.config import config
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
 from stoker.kube.client.errors import (
     AlreadyExists,
     Conflict,
@@ -29,13 +27,15 @@ from stoker.kube.client.errors import (
     error_for,
 )
 from stoker.kube.client.objects import Header
-from stoker.kube.config.exec_plugin import API_VERSIONS
 from stoker.kube.client.resources import CONFIG_MAPS, LEASES, NAMESPACES, PODS, SECRETS, Resource
+from stoker.kube.config import config
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.config.exec_plugin import API_VERSIONS
 from stoker.kube.config.tls import Trust
 from stoker.testing.certificates import Authority
-from stoker.testing.manual_clock import ManualClock
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
+from stoker.testing.manual_clock import ManualClock
 from stoker.testing.wait_until import eventually_async
 
 
@@ -253,6 +253,7 @@ async def test_leaving_a_watch_closes_its_connection_at_once(client: Client, nam
         await asyncio.wait_for(task, 1.0)
 
 
+@pytest.mark.cluster
 async def test_a_version_older_than_the_server_remembers_is_gone(compacting: ControlPlane) -> None:
     """A list says so as a status, a watch within its stream, and a list that lost its place with 410."""
     async with Client(config.load(compacting.kubeconfig("admin"))) as client:
@@ -365,6 +366,7 @@ async def test_what_an_admission_plugin_denies_is_not_called_rbac(client: Client
     assert refusal.status == 403
 
 
+@pytest.mark.cluster
 async def test_a_client_certificate_is_an_identity(compacting: ControlPlane, tmp_path: Path) -> None:
     pair = compacting.authority.client("root", ["system:masters"]).save(tmp_path, "root")
     kubeconfig = compacting.certificate_kubeconfig("root", pair)

@@ -15,13 +15,13 @@ from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.gateway import Gateway
-from stoker.kube.config import config
 from stoker.kube.client.client import Client
 from stoker.kube.client.errors import Unreachable
 from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.config import config
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.processes import free_port
 
 TIMES = 50

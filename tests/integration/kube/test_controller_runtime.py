@@ -16,20 +16,20 @@ import msgspec
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.kube.config import config
 from stoker.kube.client.client import Client
-from stoker.kube.runtime.controller import Controller, PassRecord, Result
-from stoker.kube.runtime.result import Consequence
 from stoker.kube.client.objects import Header, HeaderMeta
+from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.config import config
+from stoker.kube.runtime.controller import Controller, PassRecord, Result
+from stoker.kube.runtime.process import Part, Unit
+from stoker.kube.runtime.result import Consequence
+from stoker.kube.runtime.steps import Enough, Outcome, Pass, Step
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.client.resources import CONFIG_MAPS
-from stoker.kube.runtime.process import Part, Unit
-from stoker.kube.runtime.steps import Enough, Outcome, Pass, Step
 from stoker.kube.watch.store import ObjectKey
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.wait_until import eventually_async
 
 STATUS = "example.com/status"

@@ -13,8 +13,8 @@ import pytest
 from msgspec.inspect import DictType, StructType, VarTupleType
 
 from stoker.api.field_docs import Rule
-from stoker.api.manifests.yaml import load_documents
 from stoker.api.manifests.files import decode_manifest
+from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, kind_for
 from stoker.api.schema import Node, fields_of, rules_of, unwrapped
 from stoker.domain.errors import InvalidValue

@@ -51,9 +51,7 @@ def with_declared_defaults(manifest: Manifest) -> Manifest:
     """The spec with the only defaults that the schemas declare."""
     spec: Manifest = copy.deepcopy(manifest["spec"])
     if manifest["kind"] == "GitDestination":
-        spec = {"exclusiveMode": False, "prune": "Always", "secretPolicy": "Include"} | spec
-    if manifest["kind"] == "SyncProfile":
-        spec["mappings"] = [{"type": "dir"} | mapping for mapping in spec["mappings"]]
+        spec = {"exclusiveMode": False, "prune": "Always", "secretPolicy": "Exclude"} | spec
     return spec
 
 

@@ -13,12 +13,21 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from stoker.kube.config import config
-from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.client.client import Client
 from stoker.kube.client.discovery import ACCEPT, Discovery
 from stoker.kube.client.objects import Header
-from stoker.kube.client.resources import CONFIG_MAPS, CRDS, EVENTS, LEASES, NAMESPACES, PODS, SECRETS, Resource
+from stoker.kube.client.resources import (
+    CONFIG_MAPS,
+    CRDS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    Resource,
+)
+from stoker.kube.client.served_kinds import Catalog
+from stoker.kube.config import config
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.wait_until import eventually_async
@@ -110,6 +119,7 @@ async def test_an_unchanged_server_answers_304(client: Client) -> None:
     }
 
 
+@pytest.mark.cluster
 async def test_a_group_whose_server_is_down_hides_no_other(tmp_path: Path) -> None:
     """Both in the aggregated form and in the one that servers of old speak."""
     with ControlPlane.start(tmp_path / "plane") as plane:

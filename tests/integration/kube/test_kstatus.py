@@ -26,11 +26,11 @@ from stoker.testing.cluster.kstatus import (
     contradictions,
     kstatus,
 )
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.reverser_environment import ReverserSite
 from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
 ROOT = Path(__file__).parents[3]

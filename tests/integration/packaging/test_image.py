@@ -23,13 +23,13 @@ import pytest
 
 from stoker.cli.exit_codes import Exit
 from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_ssh_server import GitSshServer
 from stoker.testing.repositories.commit_signers import ssh_signer
+from stoker.testing.repositories.git_ssh_server import GitSshServer
 from stoker_image.archives import ENVIRONMENT
 from stoker_image.assembling import PROJECT, assemble, find_uv
 from stoker_image.wheels import own_architecture, requirements
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 PAGE = PROJECT / "docs" / "image.md"
 NAMELESS = (2003, 1000620000)  # of a gateway, and one that a cluster hands out

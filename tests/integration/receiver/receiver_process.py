@@ -1,4 +1,4 @@
-"""The receiver as a process of its own, for `test_receiver` and `test_webhook_recipes`.
+"""The receiver as a process of its own, for `test_webhook_calls` and `test_documented_recipes`.
 
     python receiver_process.py KUBECONFIG NAMESPACE [OPERATOR_KEY_FILE]
 
@@ -15,21 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from stoker.api.to_intent import MODELS, intent_for, settle
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.registry import KINDS, Kind
+from stoker.api.to_intent import MODELS, intent_for, settle
 from stoker.controller.cache.secrets import SecretReader
 from stoker.domain.clock import SystemClock
 from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.kube.config import config
 from stoker.kube.client.client import Client
 from stoker.kube.client.kinds import rest
 from stoker.kube.client.objects import Header
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import SECRETS
+from stoker.kube.config import config
 from stoker.kube.runtime.process import run
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import Change
 from stoker.telemetry import logs
 from stoker.telemetry.health import Health
@@ -37,8 +37,8 @@ from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.probes import ProbeServer
 from stoker.webhooks.receiver.annotate import Annotator
 from stoker.webhooks.receiver.caller_auth import Keys
-from stoker.webhooks.receiver.keyring import Keyring
 from stoker.webhooks.receiver.index import Index, known_of
+from stoker.webhooks.receiver.keyring import Keyring
 from stoker.webhooks.receiver.receiver import Receiver, Settings
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from stoker.kube.config import config
 from stoker.kube.client.client import Client
 from stoker.kube.client.resources import Resource
+from stoker.kube.config import config
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.forges.gitea import Gitea, GiteaRepository
@@ -166,7 +166,7 @@ def _resource(namespace: str, kind: str, *, key: str = "hmac-key") -> dict[str, 
     group = "stoker.io" if kind == "Stoker" else "sync.ignition.io"
     spec: dict[str, Any] = {
         "git": {"repo": "https://git.example.com/plant.git", "ref": "main"},
-        "webhook": {"secretRef": {"name": "plant-webhook", "key": key}},
+        "webhook": {"secretRef": {"name": "plant-webhook", "key": key}, "allowedRefs": ["*"]},
     }
     if kind == "Stoker":
         spec["webhook"]["bearerSecretRef"] = {"name": "plant-webhook", "key": "token"}
@@ -191,6 +191,7 @@ def ready(serving: Serving) -> Serving:
     return serving
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("plant")
 async def test_a_request_changes_annotations_and_nothing_else(serve: Serve) -> None:
     serving = await asyncio.to_thread(lambda: ready(serve()))
@@ -207,6 +208,7 @@ async def test_a_request_changes_annotations_and_nothing_else(serve: Serve) -> N
     assert serving.asked("ignitionsync") == {}
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("plant")
 async def test_of_two_kinds_of_one_name_the_key_tells_which(serve: Serve) -> None:
     serving = await asyncio.to_thread(lambda: ready(serve()))
@@ -218,6 +220,7 @@ async def test_of_two_kinds_of_one_name_the_key_tells_which(serve: Serve) -> Non
     ] == 401
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("plant")
 async def test_a_resource_is_served_from_its_creation_to_its_end_and_keys_rotate(serve: Serve) -> None:
     serving = await asyncio.to_thread(lambda: ready(serve(operator_key="0perators")))
@@ -264,6 +267,7 @@ async def test_an_api_server_that_is_away_for_a_moment_is_tried_again(
     assert serving.asked()["requested-ref"] == "2.0.0"
 
 
+@pytest.mark.smoke
 @pytest.mark.usefixtures("plant")
 def test_without_the_right_to_patch_it_says_so_and_claims_nothing(serve: Serve) -> None:
     serving = ready(serve())

@@ -19,32 +19,32 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.kube.config import config
-from stoker.kube.client.served_kinds import Catalog, Unavailable
+from stoker.http_server.tls.ca_bundle import VALIDATING, Target
+from stoker.http_server.tls.rotation import Terms
+from stoker.http_server.tls.setup import SelfMade
 from stoker.kube.client.client import Client
 from stoker.kube.client.discovery import Discovery
 from stoker.kube.client.resources import CONFIG_MAPS, CRDS, DEPLOYMENTS, SECRETS
+from stoker.kube.client.served_kinds import Catalog, Unavailable
+from stoker.kube.config import config
 from stoker.kube.runtime.process import Unit
 from stoker.reverser.authors.admission import PATH
 from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.authors.webhook_registration import WEBHOOK
 from stoker.reverser.authors.facts import blob_name
 from stoker.reverser.authors.process import AuthorCapture, Settings
+from stoker.reverser.authors.webhook_registration import WEBHOOK
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import PRESET, GroupResource
 from stoker.reverser.selection.rules import DestinationRef, Operation, Rule, preset_rules, rules_of
 from stoker.reverser.selection.selection import select
-from stoker.http_server.tls.setup import SelfMade
-from stoker.http_server.tls.rotation import Terms
-from stoker.http_server.tls.ca_bundle import VALIDATING, Target
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import free_ports
 from stoker.testing.reverser.author_webhook_manifest import without_rules
 from stoker.testing.wait_until import eventually_async
 
-pytestmark = pytest.mark.xdist_group("author-capture")
+pytestmark = [pytest.mark.xdist_group("author-capture"), pytest.mark.cluster, pytest.mark.smoke]
 
 PATIENCE = 30.0
 CONFIGURATION = "reverser-authors"

@@ -6,6 +6,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
@@ -15,6 +17,11 @@ from stoker.testing.wait_until import eventually
 MARKER = f"{BASE}/.configbutler/owner.yaml"
 
 
+def _manifest(site: ReverserSite, kind: str, name: str) -> str:
+    return f"apiVersion: v1\nkind: {kind}\nmetadata:\n  name: {name}\n  namespace: {site.namespace}\n"
+
+
+@pytest.mark.smoke
 def test_an_object_is_written_and_followed_to_its_end(site: ReverserSite, prod: Repository) -> None:
     site.follow_maps()
     site.config_map("prices", {"bread": "2"})
@@ -42,6 +49,7 @@ def test_an_object_is_written_and_followed_to_its_end(site: ReverserSite, prod: 
     assert all(one["waited"].endswith("s") and one["time"] for one in told)
 
 
+@pytest.mark.smoke
 def test_every_commit_carries_the_four_trailers_and_the_unknown_author(
     site: ReverserSite, prod: Repository
 ) -> None:
@@ -63,6 +71,7 @@ def test_every_commit_carries_the_four_trailers_and_the_unknown_author(
     )
 
 
+@pytest.mark.smoke
 def test_a_restart_writes_only_what_changed_meanwhile(site: ReverserSite, prod: Repository) -> None:
     site.follow_maps()
     for name in ("stays", "changes", "goes"):
@@ -85,15 +94,17 @@ def test_a_restart_writes_only_what_changed_meanwhile(site: ReverserSite, prod: 
     assert sorted(changed) == sorted(site.map_path(name) for name in ("probe", "changes", "goes"))
 
 
+@pytest.mark.smoke
 def test_only_orphans_of_rules_that_still_name_them_are_swept(site: ReverserSite, prod: Repository) -> None:
     kept = {
         f"{BASE}/README.md": "by hand",
         f"{BASE}/core/v1/configmaps/{site.namespace}/notes.txt": "not a path of ours",
-        f"{BASE}/core/v1/services/{site.namespace}/web.yaml": "apiVersion: v1\n",  # no rule names services
+        # No rule names services.
+        f"{BASE}/core/v1/services/{site.namespace}/web.yaml": _manifest(site, "Service", "web"),
         f"{BASE}/core/v1/configmaps/elsewhere/other.yaml": "apiVersion: v1\n",  # another namespace
         f"elsewhere/core/v1/configmaps/{site.namespace}/gone.yaml": "apiVersion: v1\n",
     }
-    prod.commit({**kept, site.map_path("gone"): "apiVersion: v1\n"})
+    prod.commit({**kept, site.map_path("gone"): _manifest(site, "ConfigMap", "gone")})
     site.follow_maps()
     site.config_map("lives")
     site.start()
@@ -106,19 +117,11 @@ def test_only_orphans_of_rules_that_still_name_them_are_swept(site: ReverserSite
     assert site.map_path("lives") in files
 
 
-def test_a_sweep_deletes_no_more_than_its_cap_at_once(site: ReverserSite, prod: Repository) -> None:
-    prod.commit({site.map_path(f"gone-{n}"): "apiVersion: v1\n" for n in range(7)})
-    before = prod.tip()
-    site.follow_maps()
-    site.start("--delete-cap=3")
-    site.until_files(prod, {site.map_path(f"gone-{n}"): None for n in range(7)})
-    counts = prod.git("log", "--reverse", "--format=format:#", "--name-status", f"{before}..main").decode()
-    assert [part.count("D\t") for part in counts.split("#")[1:]] == [3, 3, 1]
-
-
+@pytest.mark.smoke
 def test_prune_policies_keep_files_and_count_them(site: ReverserSite, prod: Repository) -> None:
     never, on_event = "clusters/never", "clusters/event"
-    prod.commit({site.map_path("old", base): "apiVersion: v1\n" for base in (never, on_event)})
+    old = _manifest(site, "ConfigMap", "old")
+    prod.commit({site.map_path("old", base): old for base in (never, on_event)})
     site.repo_config()
     site.destination("never", baseFolder=never, prune="Never")
     site.destination("event", baseFolder=on_event, prune="OnEvent")
@@ -139,6 +142,7 @@ def test_prune_policies_keep_files_and_count_them(site: ReverserSite, prod: Repo
     eventually(lambda: (site.status("GitDestination", "never").get("orphansKept") or 0) >= 1, 20.0, site.tail)
 
 
+@pytest.mark.smoke
 def test_what_others_push_stays_and_what_they_change_of_ours_comes_back(
     site: ReverserSite, prod: Repository
 ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from stoker.http_server.tls.ca_bundle import VALIDATING
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.reverser.authors.admission import PATH
-from stoker.http_server.tls.ca_bundle import VALIDATING
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.reverser.author_webhook_manifest import without_rules
@@ -122,6 +122,7 @@ def captured(site: ReverserSite) -> Iterator[Captured]:
     site.cluster.request("DELETE", made.path)
 
 
+@pytest.mark.smoke
 def test_the_lease_is_always_with_the_replica_that_is_not_asked_and_no_author_is_lost(
     captured: Captured, site: ReverserSite, prod: Repository
 ) -> None:

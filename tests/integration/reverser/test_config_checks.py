@@ -134,7 +134,7 @@ def _serve(plane: ClusterAccess, *, loosely: bool) -> None:
         plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", name)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.cluster
 def test_objects_that_do_not_fit_their_schema_are_told_so_and_the_others_go_on(
     aged: ReverserSite, prod: Repository
 ) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.dashboard.rbac_environment import House
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.reverser.reverser_environment import PATIENCE, ReverserSite, files_of
-from stoker.testing.dashboard.rbac_environment import House
 from stoker.testing.wait_until import eventually
 
 ACCOUNT = "reverser"
@@ -63,7 +63,7 @@ def test_the_others_are_worked_on_and_its_files_stay_until_it_opens(
     site: ReverserSite, dark: ReverserSite, prod: Repository, account: Path
 ) -> None:
     both = f"--watch-namespaces={site.namespace},{dark.namespace}"
-    site.follow_maps()
+    site.follow_maps(allowedNamespaces=[dark.namespace])
     first = site.start(both)
     site.until_files(prod, {dark.map_path("kept"): "value"})
     first.stop()

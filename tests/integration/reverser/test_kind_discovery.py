@@ -114,7 +114,8 @@ def test_a_server_that_cannot_be_described_degrades_discovery_and_deletes_nothin
 ) -> None:
     group = f"down-{site.namespace}.example.test"
     kept = f"{BASE}/{group}/v1/things/{site.namespace}/kept.yaml"
-    prod.commit({kept: f"apiVersion: {group}/v1\nkind: Thing\n"})
+    head = f"metadata:\n  name: kept\n  namespace: {site.namespace}\n"
+    prod.commit({kept: f"apiVersion: {group}/v1\nkind: Thing\n{head}"})
     service = {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
@@ -152,7 +153,7 @@ def test_more_kinds_than_the_cap_are_skipped_in_order_and_told(site: ReverserSit
     site.rule("two", ["secrets", "configmaps"])
     site.config_map("prices")
     site.secret("login", password="hidden")
-    site.start("--max-kinds=1")
+    site.start("--max-kinds=1", "--include-secrets")
     site.until("WatchRule", "two", "TooManyKinds", "DiscoveryDegraded")
     site.until_files(prod, {site.map_path("prices"): "value"})
     assert not [path for path in files_of(prod) if "/secrets/" in path]

@@ -23,6 +23,8 @@ from stoker.testing.assets.cache import cache_root, pin
 from stoker.testing.assets.go_toolchain import go_command
 from stoker.testing.file_lock import locked
 
+pytestmark = pytest.mark.services
+
 READER = """
 package main
 

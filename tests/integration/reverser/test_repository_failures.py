@@ -154,13 +154,13 @@ def test_a_large_object_and_odd_names_are_written(site: ReverserSite, prod: Repo
 
 
 def test_many_deletions_at_once_all_arrive(site: ReverserSite, prod: Repository) -> None:
-    site.follow_maps()
+    site.follow_maps(deletionBudget={"files": 300, "percent": 100})
     manifests = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{n}"}} for n in range(300)
     ]
     bundle = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
     site.cluster.kubectl("-n", site.namespace, "create", "-f", "-", stdin=bundle)
-    site.start("--delete-cap=100")
+    site.start()
     eventually(lambda: _count(prod, site) == 300, 30.0, site.tail, interval=0.2)
     before = prod.tip()
     site.delete("ConfigMap")

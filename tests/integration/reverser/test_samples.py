@@ -12,8 +12,8 @@ import pytest
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests.files import read_manifests
 from stoker.reverser.selection.preset import PRESET, GroupResource
-from stoker.testing.reverser.preset_round_trip import preset_objects
 from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.reverser.preset_round_trip import preset_objects
 from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
 from stoker.testing.wait_until import eventually
 
@@ -66,7 +66,8 @@ def test_the_samples_name_every_kind_of_the_preset() -> None:
 def test_the_samples_work_as_they_are_shown(
     site: ReverserSite, prod: Repository, samples: Path, shop: str
 ) -> None:
-    site.start(f"--watch-namespaces={site.namespace},{shop}", "--qps=100", "--burst=100")
+    flags = ("--include-secrets", "--qps=100", "--burst=100")
+    site.start(f"--watch-namespaces={site.namespace},{shop}", *flags)
     site.cluster.kubectl("apply", "--server-side", "-k", str(samples))
     at_shop = ReverserSite(site.cluster, shop, site.folder, running=site.running)
     site.until("GitRepoConfig", "state", "Initialized")

@@ -86,7 +86,7 @@ def test_noise_and_credentials_are_never_written(site: ReverserSite, prod: Repos
     site.secret("login", username="anybody", password="hidden")
     site.secret("plain", word="visible")
     site.repo_config(secretRef={"name": "login"})
-    site.destination()
+    site.destination(secretPolicy="Include")
     site.rule("all", ["configmaps", "secrets"])
     site.config_map("kube-root-ca.crt")
     site.config_map(
@@ -94,7 +94,7 @@ def test_noise_and_credentials_are_never_written(site: ReverserSite, prod: Repos
         ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u-1", "controller": True}],
     )
     site.config_map("mine")
-    site.start()
+    site.start("--include-secrets")
     secret = f"{BASE}/core/v1/secrets/{site.namespace}/plain.yaml"
     files = site.until_files(prod, {site.map_path("mine"): "value", secret: "word:"})
     assert set(files) == {f"{BASE}/.configbutler/owner.yaml", site.map_path("mine"), secret}
@@ -129,24 +129,6 @@ def test_without_ingestion_nothing_is_written_and_everything_says_so(
         site.until(kind, name, "WatchIngestionDisabled")
         assert site.condition(kind, name, "Ready")[0] == "False"
     assert not prod.has_branch("main")
-
-
-def test_references_to_other_namespaces_can_be_refused(site: ReverserSite, prod: Repository) -> None:
-    other = f"{site.namespace}-b"
-    site.cluster.create_namespace(other)
-    site.repo_config()
-    site.destination("near")
-    site.destination("far", baseFolder="far", repoRef={"name": "repo", "namespace": other})
-    spec = {"destinationRef": {"name": "near", "namespace": other}, "rules": [{"resources": ["configmaps"]}]}
-    site.apply("WatchRule", "crossing", spec)
-    site.rule("local", to="near")
-    site.config_map("prices")
-    site.start("--restrict-cross-namespace")
-    site.until_files(prod, {site.map_path("prices"): "value"})
-    assert other in site.until("GitDestination", "far", "RepoPolicyDenied")
-    assert other in site.until("WatchRule", "crossing", "DestinationPolicyDenied", "AccessDenied")
-    site.until("WatchRule", "crossing", "DestinationPolicyDenied")
-    assert not [path for path in prod.files() if path.startswith("far/")]
 
 
 def test_a_file_that_flips_back_and_forth_is_held_and_the_others_go_on(

@@ -10,8 +10,8 @@ import pyrage  # type: ignore[import-untyped]
 import pytest
 
 from stoker.kube.config.config import load
-from stoker.reverser.writer.batch import Capacity
 from stoker.reverser.process import Reverser, Settings
+from stoker.reverser.writer.batch import Capacity
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.git_ssh_server import GitSshServer
@@ -90,13 +90,13 @@ def test_encrypted_secrets_are_opened_by_their_recipient_and_stay_over_a_restart
     site.destination(secretPolicy="Encrypt", encryption={"recipients": [str(identity.to_public())]})
     site.rule("secrets", ["secrets"])
     site.secret("login", password="hunter2")
-    first = site.start()
+    first = site.start("--include-secrets")
     path = f"{BASE}/core/v1/secrets/{site.namespace}/login.yaml"
     files = site.until_files(prod, {path: "sops:"})
     assert b"hunter2" not in files[path]
     assert opened(files[path], identity)["data"] == {"password": "aHVudGVyMg=="}
     first.stop()
-    site.start()
+    site.start("--include-secrets")
     site.secret("other", password="hunter3")
     again = site.until_files(prod, {path.replace("login", "other"): "sops:"})
     assert again[path] == files[path], "unchanged plaintext keeps its ciphertext"

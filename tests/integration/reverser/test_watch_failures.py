@@ -78,7 +78,8 @@ def test_a_kind_that_may_not_be_listed_is_told_and_the_others_go_on(
     site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
 ) -> None:
     service = f"clusters/prod/core/v1/services/{site.namespace}/kept.yaml"
-    prod.commit({service: "apiVersion: v1\nkind: Service\n"})
+    head = f"metadata:\n  name: kept\n  namespace: {site.namespace}\n"
+    prod.commit({service: f"apiVersion: v1\nkind: Service\n{head}"})
     listing = rf"/namespaces/{site.namespace}/services\?limit"
     http_fault_proxy.arm(refusal(403, "Forbidden"), listing, times=None)
     site.repo_config()

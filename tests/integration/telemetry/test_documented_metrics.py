@@ -18,14 +18,14 @@ import pytest
 from stoker.domain.protocol import Quarantine
 from stoker.testing.admission.webhook_process import Admission
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.docs_checks.documented_metrics import documented, shown_on
+from stoker.testing.environments.agent_environment import AgentPlant, project
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.author_webhook_manifest import without_rules
 from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.docs_checks.documented_metrics import documented, shown_on
-from stoker.testing.environments.agent_environment import AgentPlant, project
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
 DOCUMENTED = documented((Path(__file__).parents[3] / "docs" / "observability.md").read_text())
@@ -125,7 +125,7 @@ def test_an_agent_and_the_lines_that_it_logs_on_its_way(plant: AgentPlant) -> No
         0,
         len(second),
         0,
-        0,
+        1,  # the layout's config/resources/core, which this repository does not have
     )
     scans = [line for line in pod.said("scan.called") if line["pass_id"] == merged["pass_id"]]
     assert [(line["kind"], line["status"]) for line in scans] == [("projects", 200), ("config", 200)]

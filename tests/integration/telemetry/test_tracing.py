@@ -18,8 +18,10 @@ import pytest
 
 from stoker.domain.injection import environment_of
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
 from stoker.testing.chart.helm import Helm
+from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
+from stoker.testing.environments.agent_environment import AgentPlant, project
+from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.gateway.simulated_gateway import KEY
 from stoker.testing.processes import free_ports
 from stoker.testing.repositories.bare_repository import Repository
@@ -27,8 +29,6 @@ from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.reverser.reverser_environment import ReverserSite
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.services.otlp_collector import TraceCollector
-from stoker.testing.environments.agent_environment import AgentPlant, project
-from stoker.testing.environments.controller_environment import PATIENCE, Site
 from stoker.testing.wait_until import eventually
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -15,6 +15,8 @@ from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.processes import ProcessFailed
 from stoker.testing.wait_until import eventually
 
+pytestmark = pytest.mark.cluster
+
 POD = """
 apiVersion: v1
 kind: Pod

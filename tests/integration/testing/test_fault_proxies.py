@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
 from stoker.testing.faults.stream_faults import Direction, Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.wait_until import eventually, eventually_async
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway.rest_api.request_checks import HEADER, ApiKey, Insecure
 from stoker.testing.gateway.http_client import Reply
 from stoker.testing.gateway.http_client import ask as ask_at
-from stoker.testing.gateway.scan_loader import read_resource
+from stoker.testing.gateway.rest_api.request_checks import HEADER, ApiKey, Insecure
 from stoker.testing.gateway.runtime import Designer, Kind, State
-from stoker.testing.gateway.torn_reads.polling_reader import Observer
+from stoker.testing.gateway.scan_loader import read_resource
 from stoker.testing.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
+from stoker.testing.gateway.torn_reads.polling_reader import Observer
 from stoker.testing.repositories.sample_ignition_repository import VIEWS, resource, view
 from stoker.testing.wait_until import eventually
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway.rest_api.request_checks import HEADER, Paths, Settings
 from stoker.testing.gateway.http_client import Reply, ask, ask_with, pull
+from stoker.testing.gateway.rest_api.request_checks import HEADER, Paths, Settings
 from stoker.testing.gateway.runtime import Browser, Designer, Kind, State
 from stoker.testing.gateway.sessions import Message
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
@@ -137,8 +137,8 @@ def test_a_perspective_session_is_listed_and_ended_with_words(gateway: Simulated
     assert first.items() >= {"id": "b1", "username": "otto", "project": "filler"}.items()
     assert (first["sessionScope"], second["sessionScope"]) == ("browser", "designer")
     path = f"{PERSPECTIVE}?sessionId=b1&message=Back%20soon"
-    assert ask_with(gateway.url, KEY, "DELETE", path).status == 200
-    assert ask_with(gateway.url, KEY, "DELETE", path).status == 404
+    assert ask_with(gateway.url, KEY, "DELETE", path).body == b'{"terminated": 1}'
+    assert ask_with(gateway.url, KEY, "DELETE", path).body == b'{"terminated": 0}'
     assert gateway.messages == [Message("b1", "Back soon")]
     assert gateway.sessions == ["b2"]
     assert get(gateway, PERSPECTIVE).status == 405, "without the slash it is another path"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stoker.testing.gateway.http_client import ask_with
-from stoker.testing.gateway.runtime import Kind
 from stoker.testing.gateway.resource_signature import claimed, fits
+from stoker.testing.gateway.runtime import Kind
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.gateway.torn_reads.scan_recorder import Wrong
 from stoker.testing.repositories.sample_ignition_repository import VIEWS, resource, view

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from stoker.kube.client.client import Client
-from stoker.kube.config.config import load
-from stoker.kube.client.resources import CRDS, SECRETS
-from stoker.http_server.tls.issue import Material
-from stoker.http_server.tls.setup import SelfMade
-from stoker.http_server.tls.rotation import Terms
 from stoker.http_server.tls.ca_bundle import MUTATING, Target
-from stoker.testing.admission.webhook_process import IMAGE, Admission
+from stoker.http_server.tls.issue import Material
+from stoker.http_server.tls.rotation import Terms
+from stoker.http_server.tls.setup import SelfMade
+from stoker.kube.client.client import Client
+from stoker.kube.client.resources import CRDS, SECRETS
+from stoker.kube.config.config import load
 from stoker.testing.admission.webhook_manifests import SECRET, mutating, roles
+from stoker.testing.admission.webhook_process import IMAGE, Admission
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.wait_until import eventually, eventually_async
 from stoker.webhooks.admission.process import Settings, Webhook

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.certificates import Authority
-from stoker.testing.admission.webhook_process import Admission
 from stoker.testing.admission.webhook_manifests import SECRET, roles
+from stoker.testing.admission.webhook_process import Admission
+from stoker.testing.certificates import Authority
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import Process, free_port
 from stoker.testing.wait_until import eventually
@@ -85,6 +85,7 @@ def warnings_of(admission: Admission, *args: str, body: object) -> str:
     return done.stderr
 
 
+@pytest.mark.smoke
 def test_a_pod_of_the_chart_gets_its_agent_and_the_resource_an_event(serving: Admission) -> None:
     made(serving, "apis/stoker.io/v1alpha1/stokers", stoker())
     found = made(serving, "api/v1/pods", pod())
@@ -106,6 +107,7 @@ def test_a_pod_of_the_chart_gets_its_agent_and_the_resource_an_event(serving: Ad
     assert told == [("Stoker", "SidecarInjected", "an agent was put into pod filler-gateway-0")]
 
 
+@pytest.mark.smoke
 def test_pods_that_do_not_ask_and_dry_runs_leave_no_trace(serving: Admission) -> None:
     made(serving, "apis/stoker.io/v1alpha1/stokers", stoker())
     plain = pod()
@@ -121,6 +123,7 @@ def test_pods_that_do_not_ask_and_dry_runs_leave_no_trace(serving: Admission) ->
     assert events(serving) == []
 
 
+@pytest.mark.smoke
 def test_what_is_refused_is_admitted_unchanged_and_told_to_everybody(serving: Admission) -> None:
     lonely = pod()
     lonely["metadata"]["ownerReferences"] = [
@@ -153,6 +156,7 @@ def test_where_it_is_asked_for_a_pod_without_its_agent_is_denied(admission: Admi
     assert "ResourceNotFound" in answer["message"]
 
 
+@pytest.mark.smoke
 def test_pods_that_are_restricted_stay_so(serving: Admission) -> None:
     """Judged by the API server's own PodSecurity admission, which sees the pod after us."""
     label = "pod-security.kubernetes.io/enforce=restricted"
@@ -236,6 +240,7 @@ def test_what_cannot_be_looked_up_is_left_to_the_failure_policy(
     assert serving.said("injection.failed")[-1]["reason"] == "RBACDenied"
 
 
+@pytest.mark.smoke
 def test_two_replicas_that_start_together_serve_with_one_authority(admission: Admission) -> None:
     admission.start(replicas=2)
     admission.configure()

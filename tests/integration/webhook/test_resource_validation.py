@@ -81,6 +81,7 @@ def desk(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Desk]
         yield Desk(admission)
 
 
+@pytest.mark.smoke
 def test_what_the_adapters_refuse_is_refused_with_their_sentence(desk: Desk) -> None:
     order = [{"name": "a", "dependsOn": ["b"]}, {"name": "b", "dependsOn": ["a"]}]
     told = desk.apply("Stoker", "circle", git=GIT, deployment={"syncOrder": order})
@@ -114,6 +115,18 @@ def test_profiles_that_wait_for_each_other_are_refused(desk: Desk) -> None:
     assert "spec.mappings[0].source" in told
 
 
+def test_the_whole_repository_is_not_mapped_where_changes_flow_back(desk: Desk) -> None:
+    whole = [{"source": ".", "destination": "projects"}]
+    git = {"repo": "https://git.example.test/p.git", "ref": "main"}
+    back = {"enabled": True, "watchPaths": ["projects/**"]}
+    assert desk.apply("SyncProfile", "whole", mappings=whole) == ""
+    refused = "SyncProfile whole maps the whole repository"
+    assert refused in desk.apply("Stoker", "line", git=git, gateway={"port": 0}, bidirectional=back)
+    assert desk.apply("SyncProfile", "whole", mappings=[{"source": "a", "destination": "projects"}]) == ""
+    assert refused not in desk.apply("Stoker", "line", git=git, gateway={"port": 0}, bidirectional=back)
+    assert refused in desk.apply("SyncProfile", "whole", mappings=whole)
+
+
 def test_destinations_that_overlap_are_refused(desk: Desk) -> None:
     repository: dict[str, Any] = {
         "repoUrl": f"https://git.example.net/{desk.namespace}.git",
@@ -145,6 +158,15 @@ def test_destinations_that_overlap_are_refused(desk: Desk) -> None:
     assert "Error" not in told
 
 
+def test_it_is_not_told_what_destinations_another_namespace_has(desk: Desk) -> None:
+    absent = {"name": "mirror", "namespace": "default"}
+    told = desk.apply("WatchRule", "all", destinationRef=absent, rules=[{"resources": ["configmaps"]}])
+    assert "Warning: DestinationPolicyDenied: GitDestination default/mirror does not allow" in told
+    assert "exist" not in told
+    assert "Error" not in told
+
+
+@pytest.mark.smoke
 def test_nobody_approves_in_anothers_name(desk: Desk) -> None:
     desk.allow("alice", "carol")
     desk.apply("Stoker", "plant", git=GIT, approval={"required": True, "teams": ["developers", "owners"]})
@@ -159,10 +181,13 @@ def test_nobody_approves_in_anothers_name(desk: Desk) -> None:
     assert "ApproverMismatch" in desk.annotate("stoker/plant", another, user="carol")
     assert desk.annotate("stoker/plant", another, user="alice") == ""
     assert desk.annotate("stoker/plant", "example.net/other=1", user="carol") == ""
-    withdrawn = ("stoker.io/approved-by-", "stoker.io/approved-at-")
+    withdrawn = ("stoker.io/approved-by-", "stoker.io/approved-at-", "stoker.io/approved-plan-")
     assert desk.annotate("stoker/plant", *withdrawn, user="carol") == ""
-    # A plan alone is the consent to deletions of one gateway, and no approval.
-    assert desk.annotate("stoker/plant", f"stoker.io/approved-plan={'c' * 64}", user="carol") == ""
+    # A plan alone is the consent to deletions of one gateway; where changes take an approval it is none.
+    alone = f"stoker.io/approved-plan={'c' * 64}"
+    assert "ApproverMismatch" in desk.annotate("stoker/plant", alone, user="carol")
+    desk.apply("Stoker", "free", git=GIT)
+    assert desk.annotate("stoker/free", alone, user="carol") == ""
     forged = {"stoker.io/approved-by": "bob"}
     assert "ApproverMismatch" in desk.apply("Stoker", "new", user="alice", annotations=forged, git=GIT)
 

@@ -11,10 +11,10 @@ import pytest
 
 from stoker.agent.desired_state import Address, Direction, direct
 from stoker.agent.identity import AgentIdentity, Places
-from stoker.api.to_intent import PodFacts, settle
 from stoker.api.agent_spec import AgentSpec, agent_spec_of, decode, encode
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.stoker import Stoker, SyncProfile
+from stoker.api.manifests.codec import from_wire
+from stoker.api.to_intent import PodFacts, settle
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.intent.policies import DriftMode
@@ -40,7 +40,7 @@ def spec_of(spec: Mapping[str, object]) -> AgentSpec:
     git = {"repo": "https://git.example.test/p.git", "ref": "main"}
     meta = {"name": "line", "namespace": "plant", "generation": 7}
     wire = {"metadata": meta, "spec": {"git": git, "gateway": {"port": 0}, **spec}}
-    return AgentSpec(settle(from_wire(wire, Stoker)).resource)
+    return decode(encode(AgentSpec(settle(from_wire(wire, Stoker)).resource)))
 
 
 def decided(
@@ -115,6 +115,28 @@ def test_what_may_only_be_planned(
 ) -> None:
     named = {"sync_profile": "p"} if profile is not None else {}
     assert decided(metadata, {}, profile, **named).gate is gate
+
+
+APPROVAL = {"approval": {"required": True}}
+STAGE = {"name": "one", "gateways": ["filler"], "requireApproval": True}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [APPROVAL, {"deployment": {"strategy": "canary", "stages": [STAGE]}}],
+    ids=["the resource", "a stage"],
+)
+def test_a_change_that_takes_an_approval_is_only_planned_until_the_controller_released_it(
+    spec: Mapping[str, object],
+) -> None:
+    released = replace(SAID, targets={"filler": Target(FIRST)})
+    assert decided(SAID, spec).gate is Reason.PLAN_PENDING, "the controller is away and named no target"
+    assert decided(replace(SAID, targets={"filler": Target(FIRST, Mode.PLAN)}), spec).gate is not None
+    assert decided(released, spec).gate is None
+    assert decided(released, spec, ref_override="hotfix").gate is Reason.PLAN_PENDING
+    assert decided(SAID, spec, ref_override="hotfix").gate is Reason.PLAN_PENDING
+    going_back = replace(SAID, rollback=RollbackRequest("r", to_commit=THIRD))
+    assert decided(going_back, spec).gate is None, "a rollback is asked for in the spec"
 
 
 def test_plans_are_approved_by_the_pod_and_by_the_target() -> None:

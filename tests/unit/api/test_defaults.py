@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from stoker.api.manifests.codec import from_wire, to_wire
 from stoker.api.codegen.crd import schema_for
+from stoker.api.codegen.reference_page import rows
 from stoker.api.defaults import BUILT_IN, REPLACED_WHOLE, WHEN_WRITTEN, with_defaults
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
 from stoker.api.kinds.stoker import StokerSpec
-from stoker.api.codegen.reference_page import rows
+from stoker.api.manifests.codec import from_wire, to_wire
 from stoker.api.registry import KINDS, Kind
 
 GIT = {"repo": "https://git.example.com/a.git", "ref": "main"}

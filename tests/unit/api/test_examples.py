@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stoker.api.manifests.codec import to_wire
 from stoker.api.codegen.crd import schema_for
-from stoker.api.manifests.yaml import load_documents
-from stoker.api.manifests.files import read_manifests
 from stoker.api.codegen.reference_page import rows
+from stoker.api.manifests.codec import to_wire
+from stoker.api.manifests.files import read_manifests
+from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, Kind
 
 ROOT = Path(__file__).parents[3]
@@ -66,7 +66,7 @@ def _without_declared_defaults(wire: Any, document: Any) -> Any:
         spec = {
             name: value
             for name, value in spec.items()
-            if name in document["spec"] or value not in (False, "Always", "Include")
+            if name in document["spec"] or value not in (False, "Always", "Exclude")
         }
     if wire["kind"] == "SyncProfile":
         pairs = zip(spec["mappings"], document["spec"]["mappings"], strict=True)

@@ -105,10 +105,9 @@ def test_only_these_fields_have_a_default_in_the_schema() -> None:
         if "default" in node
     }
     assert declared == {
-        "SyncProfile spec.mappings[].type": "dir",
         "GitDestination spec.exclusiveMode": False,
         "GitDestination spec.prune": "Always",
-        "GitDestination spec.secretPolicy": "Include",
+        "GitDestination spec.secretPolicy": "Exclude",
         **{f"{kind.name} status": {"observedGeneration": -1} for kind in KINDS if kind.has_status},
     }
 

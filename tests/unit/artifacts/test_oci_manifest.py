@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from stoker.artifacts.limits import Limits
 from stoker.artifacts.errors import Refused, TooLarge
+from stoker.artifacts.limits import Limits
 from stoker.artifacts.oci_manifest import Kind, chosen, layers_of, parsed
 from stoker.testing.services.oci_artifacts import (
     FLUX_CONTENT,

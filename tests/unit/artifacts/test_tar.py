@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.artifacts.tar import archived
-from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.errors import Refused, TooLarge
+from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
+from stoker.artifacts.tar import archived
 from stoker.domain.errors import Retry, Stalled
 from stoker.testing.services.oci_artifacts import special, tar
 

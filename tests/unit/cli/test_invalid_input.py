@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.commands import cli
+from stoker.cli.exit_codes import Exit
 from stoker.telemetry.logs import configure
 
 STOKER = """\
@@ -155,7 +155,6 @@ FLAGS: list[tuple[dict[str, str | None] | list[str], str]] = [
     (["--gateway", "localhost:8043", "--api-key-file", "~/nowhere"], "nowhere"),
     (["--gateway", "localhost:8043", "--api-key-file", "~/token"], "is not of the form name:secret"),
     (["--gateway", "localhost:8043", "--api-key-file", "~/two-lines"], "one line"),
-    (["--gateway", "localhost:1", "--api-key-file", "~/key", "--no-gateway"], "contradict"),
     (["--api-key-file", "~/key"], "without --gateway"),
     (["--no-tls"], "without --gateway"),
     (["--annotation", "a=b"], "--annotation means nothing without -f"),
@@ -235,7 +234,7 @@ FILES: list[tuple[list[str], str]] = [
     (["-f", "~/gated.yaml"], "approval.required"),
     (["-f", "~/stoker.yaml"], "Secret 'git' with key 'token'"),
     (["-f", "~/stoker.yaml", "--token-file", "~/token"], "Secret 'gateway-key' with key 'apiKey'"),
-    (["-f", "~/stoker.yaml", "--token-file", "~/token"], "--no-gateway"),
+    (["-f", "~/stoker.yaml", "--token-file", "~/token"], "--files-only"),
     (
         ["-f", "~/stoker.yaml", "--token-file", "~/token", "--secret", "gateway-key/apiKey=~/token"],
         "name:secret",

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from stoker import __version__
-from stoker.cli.exit_codes import Exit, exit_code
 from stoker.cli.commands import VERBS, cli
+from stoker.cli.exit_codes import Exit, exit_code
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import Reason
 

@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.commands import VERBS, cli
+from stoker.cli.exit_codes import Exit
 
 
 def misspelt(word: str) -> str:

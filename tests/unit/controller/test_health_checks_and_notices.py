@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stoker.api.spec.status import ApprovalRequest
-from stoker.controller.rollout.callouts import ATTEMPTS, Announcer, Examiner, announcement
+from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.health_checks_and_notices import Errands
 from stoker.controller.rollout import CheckUp
-from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.rollout.callouts import ATTEMPTS, Announcer, Examiner, announcement
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.manifests.codec import from_wire
 from stoker.controller.mapping_conflicts import conflicts_in
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from stoker.api.spec.status import SyncStatus
-from stoker.controller.trace import Following
 from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.trace import Following
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.protocol import Metadata
 from stoker.domain.reasons import Reason

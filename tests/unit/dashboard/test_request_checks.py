@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stoker.dashboard.interfaces import Refused
 from stoker.dashboard.request_checks import (
     bearer,
     check_csrf,
@@ -14,7 +15,6 @@ from stoker.dashboard.request_checks import (
     cookie_name,
     name_of,
 )
-from stoker.dashboard.interfaces import Refused
 
 OURS = frozenset({"plant.example.net"})
 

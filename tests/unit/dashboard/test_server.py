@@ -14,23 +14,23 @@ import pytest
 import pytest_asyncio
 
 from stoker import __version__
+from stoker.dashboard import sse
+from stoker.dashboard.interfaces import Refused, Sight, Visitor
+from stoker.dashboard.metrics import Meter
+from stoker.dashboard.server import Dashboard, Settings
+from stoker.dashboard.server_tls import secured
+from stoker.dashboard.standalone.token_check import LocalGate
+from stoker.dashboard.view_models import Changes, Order, Picture
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.telemetry.metrics import Metrics
 from stoker.testing.certificates import Authority
-from stoker.testing.dashboard import sample_fleets as fleet_values
+from stoker.testing.dashboard import sample_fleets
 from stoker.testing.dashboard.api_client import CSRF, Visit
 from stoker.testing.dashboard.fake_fleet_server import EDITOR, VIEWER, FleetGate, FleetHands, FleetScene
 from stoker.testing.wait_until import eventually_async
-from stoker.dashboard import sse as streaming
-from stoker.dashboard.metrics import Meter
-from stoker.dashboard.view_models import Changes, Order, Picture
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
-from stoker.dashboard.server_tls import secured
-from stoker.dashboard.server import Dashboard, Settings
-from stoker.dashboard.standalone.token_check import LocalGate
 
 POLICY = {
     *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"),
@@ -44,7 +44,7 @@ class House:
 
     def __init__(self, **options: Any) -> None:
         self.scene, self.gate = FleetScene(), FleetGate()
-        self.scene.put(*fleet_values.mixed(), *fleet_values.destinations())
+        self.scene.put(*sample_fleets.mixed(), *sample_fleets.destinations())
         self.hands: Any = FleetHands(self.scene)
         self._options = {"settings": Settings(address="127.0.0.1:0"), **options}
         self._stack = AsyncExitStack()
@@ -77,7 +77,7 @@ async def house() -> AsyncIterator[House]:
 
 
 def of(house: House) -> dict[str, str]:
-    first = fleet_values.mixed()[0]
+    first = sample_fleets.mixed()[0]
     return {"namespace": first.namespace, "kind": first.kind, "name": first.name}
 
 
@@ -128,13 +128,13 @@ async def test_who_signs_in_sees_the_picture_in_the_documented_shape(house: Hous
             "recent",
         ),
         *("lagSeconds", "pending", "pendingSince", "ready", "reason", "message", "stalled", "suspended"),
-        *("rules", "troubles", "warnings"),
+        *("rules", "troubles", "warnings", "held", "may"),
     }
 
 
 async def test_a_gateway_is_shown_with_its_history(house: House) -> None:
     visit = await house.visit(EDITOR)
-    first = fleet_values.mixed()[0]
+    first = sample_fleets.mixed()[0]
     path = f"/api/gateways/{first.namespace}/{first.kind}/{first.name}"
     past = (await visit.get(f"{path}/{first.gateways[0].name}")).json
     assert set(past) == {"gateway", "history", "snapshots"}
@@ -189,7 +189,7 @@ async def test_a_newer_token_of_the_same_visitor_leaves_their_pages_open(
         house.gate.sights["editor-renewed"] = house.gate.sights.pop(EDITOR)
         again = await visit.get("/api/session", Authorization="Bearer editor-renewed")
         assert again.json["csrf"] == first.json["csrf"]
-        house.scene.put(fleet_values.resource("new"))
+        house.scene.put(sample_fleets.resource("new"))
         assert (await anext(events)).name == "change"
 
 
@@ -320,12 +320,12 @@ async def test_other_methods_and_paths_are_refused(house: House) -> None:
 
 async def test_a_stream_begins_with_the_picture_and_goes_on_with_changes(house: House) -> None:
     visit = await house.visit(EDITOR)
-    first = fleet_values.mixed()[0]
+    first = sample_fleets.mixed()[0]
     async with visit.events() as events:
         whole = await anext(events)
         assert whole.name == "picture"
         assert whole.data["you"] == {"name": "editor@plant.example"}
-        house.scene.put(fleet_values.resource("new"))
+        house.scene.put(sample_fleets.resource("new"))
         change = await anext(events)
         assert change.name == "change"
         assert [one["name"] for one in change.data["resources"]] == ["new"]
@@ -351,7 +351,7 @@ async def test_a_stream_says_goodbye_when_its_session_ends(house: House) -> None
 
 async def test_a_stream_that_is_left_is_closed_at_once(house: House) -> None:
     visit = await house.visit(EDITOR)
-    for _ in range(3 * streaming.MOST_EACH):
+    for _ in range(3 * sse.MOST_EACH):
         async with visit.events() as events:
             await anext(events)
             assert house.dashboard.streams.open >= 1
@@ -383,9 +383,9 @@ async def test_what_a_visitor_may_not_see_makes_no_event(house: House) -> None:
         async with (await house.visit(EDITOR)).events() as told:
             await anext(told)
             for message in ("first", "second"):  # the second is told after the rest that follows the first
-                house.scene.put(fleet_values.resource("secret", message=message))
+                house.scene.put(sample_fleets.resource("secret", message=message))
                 assert [one["message"] for one in (await anext(told)).data["resources"]] == [message]
-        house.scene.put(fleet_values.resource("seen", namespace="line"))
+        house.scene.put(sample_fleets.resource("seen", namespace="line"))
         assert [one["name"] for one in (await anext(events)).data["resources"]] == ["seen"]
 
 
@@ -394,7 +394,7 @@ async def test_a_storm_becomes_few_events_and_none_is_lost(house: House) -> None
     async with visit.events() as events:
         await anext(events)
         for number in range(200):
-            house.scene.put(fleet_values.resource("busy", message=str(number)))
+            house.scene.put(sample_fleets.resource("busy", message=str(number)))
             await asyncio.sleep(0.001)
         seen = 0
         async for event in events:
@@ -405,7 +405,7 @@ async def test_a_storm_becomes_few_events_and_none_is_lost(house: House) -> None
 
 
 async def test_silence_is_filled(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.05)
     visit = await house.visit(EDITOR)
     async with visit.client.get(f"{house.url}/api/events") as answer:
         assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
@@ -419,7 +419,7 @@ async def test_silence_is_filled(house: House, monkeypatch: pytest.MonkeyPatch) 
 async def test_silence_is_filled_although_others_are_busy(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "ALIVE_SECONDS", 0.3)
+    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.3)
     house.gate.sights[VIEWER] = Sight(False, frozenset({"line"}), lambda action, namespace: False, False)
     visit = await house.visit(VIEWER)
     async with visit.events() as events:
@@ -435,7 +435,7 @@ async def _changing(house: House, name: str) -> None:
     number = 0
     while True:
         number += 1
-        house.scene.put(fleet_values.resource(name, message=str(number)))
+        house.scene.put(sample_fleets.resource(name, message=str(number)))
         await asyncio.sleep(0.02)
 
 
@@ -452,13 +452,12 @@ async def test_no_more_streams_open_at_once_than_one_after_the_other(
 
     monkeypatch.setattr(house.gate, "sight", slow)
     opening = [
-        asyncio.create_task(visit.client.get(f"{house.url}/api/events"))
-        for _ in range(streaming.MOST_EACH + 3)
+        asyncio.create_task(visit.client.get(f"{house.url}/api/events")) for _ in range(sse.MOST_EACH + 3)
     ]
     await eventually_async(lambda: sum(one.done() for one in opening) == 3)
     may_answer.set()
     answers = await asyncio.gather(*opening)
-    assert sorted(one.status for one in answers) == [200] * streaming.MOST_EACH + [429] * 3
+    assert sorted(one.status for one in answers) == [200] * sse.MOST_EACH + [429] * 3
     for one in answers:
         one.close()
     await eventually_async(lambda: house.dashboard.streams.open == 0)
@@ -469,7 +468,7 @@ async def test_however_many_pages_a_browser_opens_an_order_leaves_it(house: Hous
     connections = aiohttp.TCPConnector(limit_per_host=6)  # as browsers have over HTTP/1.1
     async with aiohttp.ClientSession(connector=connections, cookie_jar=visit.client.cookie_jar) as browser:
         pages = [asyncio.create_task(browser.get(f"{house.url}/api/events")) for _ in range(8)]
-        await eventually_async(lambda: house.dashboard.streams.open >= min(6, streaming.MOST_EACH))
+        await eventually_async(lambda: house.dashboard.streams.open >= min(6, sse.MOST_EACH))
         stop = browser.post(f"{house.url}/api/actions", json={"action": "stop"}, headers={CSRF: visit.csrf})
         assert (await asyncio.wait_for(stop, 5)).status == 200
         for page in await asyncio.gather(*pages):
@@ -495,7 +494,7 @@ async def test_who_sees_the_same_shares_what_is_sent_and_keeps_their_name(house:
         open_ones = []
         for token in (EDITOR, VIEWER):
             visit = await house.visit(token)
-            for _ in range(streaming.MOST_EACH):
+            for _ in range(sse.MOST_EACH):
                 events = await stack.enter_async_context(visit.events())
                 assert (await anext(events)).data["you"] == {"name": f"{token.split('-')[0]}@plant.example"}
                 open_ones.append(events)
@@ -506,7 +505,7 @@ async def test_who_sees_the_same_shares_what_is_sent_and_keeps_their_name(house:
                 assert (await anext(events)).name == "change"
         busy.cancel()
         assert made["changes"] < 2.5 * 5, "each worked it out alone"
-        house.scene.put(fleet_values.resource("last"))
+        house.scene.put(sample_fleets.resource("last"))
         for events in open_ones:
             async for event in events:
                 if any(one["name"] == "last" for one in event.data["resources"]):
@@ -515,8 +514,8 @@ async def test_who_sees_the_same_shares_what_is_sent_and_keeps_their_name(house:
 
 async def test_many_streams_are_sent_to_less_often(house: House) -> None:
     streams = house.dashboard.streams
-    assert streams.calm == streaming.CALM_SECONDS
-    streams.open = streaming.MOST_STREAMS
+    assert streams.calm == sse.CALM_SECONDS
+    streams.open = sse.MOST_STREAMS
     assert streams.calm == pytest.approx(1.024)
     streams.open = 0
 

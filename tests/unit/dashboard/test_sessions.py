@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from stoker.dashboard.interfaces import Refused, Sight, Visitor
+from stoker.dashboard.sessions import IDLE_SECONDS, LONGEST_SECONDS, SIGHT_LASTS, SIGHT_SECONDS, Sessions
 from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
 from stoker.testing.manual_clock import ManualClock
-from stoker.dashboard.interfaces import Refused, Sight, Visitor
-from stoker.dashboard.sessions import IDLE_SECONDS, LONGEST_SECONDS, SIGHT_LASTS, SIGHT_SECONDS, Sessions
 
 ALL = Sight(True, frozenset(), lambda action, namespace: True, True)
 ONE = Sight(False, frozenset({"plant"}), lambda action, namespace: False, False)

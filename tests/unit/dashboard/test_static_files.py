@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.errors import Misconfigured
 from stoker.dashboard.static_files import StaticFiles, is_same
+from stoker.domain.errors import Misconfigured
 
 ROOT = Path(__file__).parents[3]
 

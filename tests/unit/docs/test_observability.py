@@ -21,17 +21,17 @@ import pytest
 import yaml
 
 from stoker.agent.loop.metrics import PassMetrics
-from stoker.controller.status import events as telling
+from stoker.controller.status import events
 from stoker.controller.status.metrics import Meter
+from stoker.dashboard.metrics import Meter as DashboardMeter
 from stoker.domain.clock import SystemClock
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.reverser.metrics import Meter as ReverserMeter
+from stoker.telemetry.log_shipper import Shipper
 from stoker.telemetry.metrics import Declared, Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
-from stoker.telemetry.log_shipper import Shipper
 from stoker.telemetry.syslog import Server
 from stoker.testing.docs_checks.documented_metrics import documented, family_names
-from stoker.dashboard.metrics import Meter as DashboardMeter
 from stoker.webhooks.admission.pod_review import Injector
 from stoker.webhooks.admission.routes import routes
 from stoker.webhooks.receiver.responses import Counter
@@ -283,7 +283,7 @@ def test_the_page_has_every_event() -> None:
 def _reasons_of_events() -> set[str]:
     """The reasons that stand in calls which make Events; those of errors are told as they come."""
     tellers = {"Told", "normal", "warning", "_say"}
-    found = {str(reason) for _, _, reason in telling._WORTH_TELLING}
+    found = {str(reason) for _, _, reason in events._WORTH_TELLING}
     for file in (ROOT / "src" / "stoker").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())) if "testing" not in file.parts else ():
             if isinstance(node, ast.Call) and _name(node.func) in tellers:

@@ -9,13 +9,13 @@ import pytest
 
 from stoker.agent.sync.outcomes import Result as PassResult
 from stoker.api.registry import KINDS
-from stoker.domain.intent.delivery import AlertKind
-from stoker.kube.runtime.result import Consequence
 from stoker.dashboard.metrics import Login, Ordered
 from stoker.dashboard.view_models import Action
+from stoker.domain.intent.delivery import AlertKind
+from stoker.kube.runtime.result import Consequence
+from stoker.webhooks.receiver.payloads import Caller
 from stoker.webhooks.receiver.responses import UNKNOWN_CALLER
 from stoker.webhooks.receiver.responses import Result as CallResult
-from stoker.webhooks.receiver.payloads import Caller
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "observability.md").read_text()

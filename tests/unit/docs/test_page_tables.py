@@ -1,4 +1,4 @@
-"""What the pages for people promise about the code is so: versions, fields, secrets, rooms, libraries.
+"""What the pages for people promise about the code is so: versions, fields, secrets, packages, libraries.
 
 Commands and manifests of pages are tried by `tests/docs`; here are the tables that
 nobody would notice to be out of date.
@@ -30,7 +30,7 @@ ASKED_FOR = {
     "docs/capacity.md": "## What to turn, by size",
     "docs/runbook.md": "## Emergency stop",
     "docs/secrets.md": "## Git login",
-    "docs/architecture.md": "pictures/house.svg",
+    "docs/architecture.md": "pictures/layers.svg",
     "docs/api-versions.md": "## What you can rely on",
     "docs/migration.md": "git-sync",
     "docs/decision-matrix.md": "git-sync",
@@ -65,16 +65,17 @@ def test_every_library_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[^\w-]", one)[0] for one in project["dependencies"]}
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    named = set(
-        re.findall(r"^\| `([\w-]+)` \|", text.split("## What the product stands on")[1], re.MULTILINE)
-    )
+    named = set(re.findall(r"^\| `([\w-]+)` \|", text.split("## Dependencies")[1], re.MULTILINE))
     assert named == needed
     assert all(f"`{extra}` (" in text for extra in project["optional-dependencies"])
 
 
 def test_nothing_loads_code_of_others() -> None:
     """Modules are named in the source: no entry points, no plug-ins, nothing that is compiled from text."""
-    known = {"agent/sidecar/memory_release.py", "cli/commands.py"}  # load modules of the product's own and of its libraries
+    known = {
+        "agent/sidecar/memory_release.py",
+        "cli/commands.py",
+    }  # load modules of the product's own and of its libraries
     for file in SOURCE.rglob("*.py"):
         place = file.relative_to(SOURCE).as_posix()
         if place.startswith("testing/"):
@@ -112,12 +113,12 @@ def test_every_secret_that_a_resource_can_name_is_on_the_page() -> None:
     assert missing == set()
 
 
-def test_every_room_is_in_the_picture_and_on_its_page() -> None:
-    rooms = {place.name for place in SOURCE.iterdir() if (place / "__init__.py").is_file()}
+def test_every_package_is_in_the_picture_and_on_its_page() -> None:
+    packages = {place.name for place in SOURCE.iterdir() if (place / "__init__.py").is_file()}
     page = (ROOT / "docs" / "architecture.md").read_text()
-    picture = (ROOT / "docs" / "pictures" / "house.svg").read_text()
-    assert set(re.findall(r"^\| `(\w+)` \|", page.split("## What runs where")[0], re.MULTILINE)) == rooms
-    assert {room for room in rooms if f">{room}</text>" not in picture} == set()
+    picture = (ROOT / "docs" / "pictures" / "layers.svg").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", page.split("## What runs where")[0], re.MULTILINE)) == packages
+    assert {package for package in packages if f">{package}</text>" not in picture} == set()
     assert "prefers-color-scheme: dark" in picture
 
 

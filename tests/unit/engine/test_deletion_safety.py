@@ -2,15 +2,24 @@
 
 import pytest
 
-from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind, Orphans, WhenMissing
+from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, TreeChange, blob_of
+from stoker.domain.intent.files import (
+    Excludes,
+    FilePatch,
+    FilesIntent,
+    Mapping,
+    MappingKind,
+    Orphans,
+    Transforms,
+    WhenMissing,
+)
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.layout.incremental_collisions import may_clash
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.ledger import STAT, Ledger, record, stat_of, version_of
-from stoker.engine.layout.desired_files import Desired, Managed
 from stoker.engine.transform.three_way_text_merge import merge3
-from stoker.engine.layout.incremental_collisions import may_clash
-from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, TreeChange, blob_of
 from stoker.engine.transform.transform import Transforming
 
 Files = dict[str, str]
@@ -38,6 +47,7 @@ def ledger_of(laid: Layout, files: Files, *more: str) -> Ledger:
         folders=frozenset(desired.managed.folders),
         given=desired.given,
         settings=laid.settings,
+        skipped_total=len(desired.skipped),
         complete=True,
     )
 
@@ -57,6 +67,56 @@ def traced(laid: Layout, before: Files, after: Files, *more: str) -> Desired | N
 # --- the short way ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "short"),
+    [
+        ({"s": "1", "t/x": "1"}, {"s": "2", "t/x": "1"}, True),
+        ({"s/a": "1", "s/b": "1", "t/x": "1"}, {"s/a": "2", "t/x": "1"}, True),
+        ({"s": "1", "t/x": "1"}, {"s/a": "1", "t/x": "1"}, False),
+        ({"s/a": "1", "t/x": "1"}, {"s": "1", "t/x": "1"}, False),
+        ({"t/x": "1"}, {"s": "1", "t/x": "1"}, False),
+        ({"s": "1", "t/x": "1"}, {"t/x": "1"}, False),
+    ],
+    ids=["file", "folder", "file to folder", "folder to file", "begins", "ends"],
+)
+def test_the_short_way_without_a_type_agrees_with_the_whole_commit(
+    before: Files, after: Files, short: bool
+) -> None:
+    laid = layout(Mapping("s", "d/s", kind=None), Mapping("t", "e", kind=None))
+    traced_files, whole = traced(laid, before, after), laid.map(tree(after))
+    assert (traced_files is not None) is short
+    if traced_files is not None:
+        assert traced_files.files == {
+            path: one for path, one in whole.files.items() if path in traced_files.files
+        }
+        assert (traced_files.managed, traced_files.given) == (whole.managed, whole.given)
+
+
+def test_a_file_that_comes_at_the_destination_of_a_folder_is_for_the_whole_way() -> None:
+    laid = layout(Mapping("s", "d/", kind=None), Mapping("t", "e"))
+    assert traced(laid, {"t/x": "1"}, {"t/x": "1", "s": "1"}) is None
+
+
+def test_a_change_at_the_source_of_a_mapping_that_gives_nothing_is_for_the_whole_way() -> None:
+    laid = layout(Mapping("s", "d"), Mapping("s/a", "e"))
+    assert "is a file, not a folder" in laid.map(tree({"s/a": "1", "s/z": "1"})).skipped[0].why
+    assert traced(laid, {"s/a": "1", "s/z": "1"}, {"s/z": "1"}) is None, (
+        "it is missing for another reason now"
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [((), ("s/p.json",)), (("s/p.json",), ())])
+def test_a_patch_that_gains_or_loses_its_file_is_for_the_whole_way(
+    before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    patches = Transforms(patches=(FilePatch("d/p.json", ((".a", "1"),)),))
+    intent = FilesIntent((Mapping("s", "d"),), transforms=patches)
+    laid = Layout(intent, TemplateValues(), Transforming(patches, TemplateValues()))
+    rest = {"s/a.json": "1"}
+    assert traced(laid, rest | dict.fromkeys(before, "{}"), rest | dict.fromkeys(after, "{}")) is None
+    assert traced(laid, rest, {"s/a.json": "2"}) is not None
+
+
 def test_the_short_way_says_of_what_changed_all_that_the_whole_commit_says() -> None:
     laid = layout(
         Mapping("s", "d", orphans=Orphans.OWNED),
@@ -70,8 +130,8 @@ def test_the_short_way_says_of_what_changed_all_that_the_whole_commit_says() -> 
     assert short is not None
     assert short.files == {"d/a": whole.files["d/a"]}
     assert short.removed == {"e/d"}
-    assert set(short.skipped) == {Note("d/new.bak", "is excluded"), Note("d/old.bak", "is excluded")}
-    assert set(short.skipped) <= set(whole.skipped)
+    assert set(short.excluded) == {Note("d/new.bak", "is excluded"), Note("d/old.bak", "is excluded")}
+    assert set(short.excluded) <= set(whole.excluded)
     for name in ("managed", "given", "delivered", "undelivered", "missed", "orphans", "settings", "excludes"):
         assert getattr(short, name) == getattr(whole, name), name
     assert whole.missed == {"f": "none -> f"}

@@ -15,15 +15,15 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.engine.plan.live import Live, LiveKind
-from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, Facts, Plan, SetMode, Write, deletion_order
 from stoker.fs.apply_plan import apply
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import Book, locked
 from stoker.fs.find_changes import scan
+from stoker.fs.ledger_store import Book, locked
 from stoker.testing.faults.failpoints import Failure, arm
 
 MANAGED = "d"

@@ -19,20 +19,20 @@ import pytest
 
 from stoker.domain import failpoints
 from stoker.domain.errors import Retry
+from stoker.domain.git_objects import Blob, BlobHash, BlobId, FileVersion, Note, blob_of
 from stoker.domain.intent.files import Excludes
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.ledger import STAT, Ledger, record, version_of
-from stoker.domain.git_objects import Blob, BlobHash, BlobId, FileVersion, Note, blob_of
-from stoker.engine.plan.plan import Delete, Facts, Plan, SetMode, Write
 from stoker.engine.layout.reverse_map import Allowed, own_changes
-from stoker.fs import stat_stamp as stamps
+from stoker.engine.plan.ledger import STAT, Ledger, record, version_of
+from stoker.engine.plan.plan import Delete, Facts, Plan, SetMode, Write
+from stoker.fs import stat_stamp
 from stoker.fs.apply_plan import SYNC_EACH, Applied, FileRules, Stopped, apply
-from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
-from stoker.fs.find_changes import scan
-from stoker.fs.stat_stamp import stamp, unseen
 from stoker.fs.cancel import never
+from stoker.fs.data_folder import DataFolder
+from stoker.fs.find_changes import scan
+from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
+from stoker.fs.stat_stamp import stamp, unseen
 
 
 class Disk:
@@ -187,8 +187,8 @@ def test_no_stamp_is_trusted_of_a_file_that_is_not_at_rest(
 ) -> None:
     if there:
         (disk.place / "d").mkdir()
-    monkeypatch.setattr(stamps, "FINE", 10**12)  # a clock that moves in steps of minutes
-    monkeypatch.setattr(stamps, "COARSE", 10**12)
+    monkeypatch.setattr(stat_stamp, "FINE", 10**12)  # a clock that moves in steps of minutes
+    monkeypatch.setattr(stat_stamp, "COARSE", 10**12)
     write = disk.write("d/a", b"1", executable=True)
     disk.apply(Plan(writes=(write,)))
     assert disk.ledger.files == {"d/a": record(write.version, unseen(True))}

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.engine.plan.live import Live
-from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.fs import clean_folders as revisiting
-from stoker.fs import stat_stamp as stamps
-from stoker.fs.data_folder import DataFolder
+from stoker.fs import clean_folders, stat_stamp
+from stoker.fs.cancel import Stop, Stopped, never
 from stoker.fs.clean_folders import Visits
+from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import FINE, stamp
-from stoker.fs.cancel import Stop, Stopped, never
 
 SECOND = 1_000_000_000
 LONG_AGO = 1_600_000_000_123_456_789
@@ -140,7 +139,7 @@ def test_what_comes_while_a_folder_is_walked_is_found_by_the_next_walk(
     tmp_path: Path, walks: Walks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its times are those from before it was listed, so that nothing slips in between."""
-    monkeypatch.setattr(stamps, "FINE", 0)  # otherwise the new times alone were reason enough
+    monkeypatch.setattr(stat_stamp, "FINE", 0)  # otherwise the new times alone were reason enough
     put(tmp_path / "d/p/sub/ours")
     ledger = remembered(tmp_path, "d/p/sub/ours")
     wait_for_the_clock()
@@ -194,7 +193,7 @@ def test_a_folder_that_changed_just_now_is_not_remembered(what: str) -> None:
 
 
 def test_only_so_many_folders_are_remembered_and_those_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revisiting, "MOST", 2)
+    monkeypatch.setattr(clean_folders, "MOST", 2)
     visits = Visits()
     assert [visits.keep(name, times(), [], []) for name in ("a", "b", "c")] == [True, True, False]
     assert "c" not in visits

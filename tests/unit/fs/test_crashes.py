@@ -20,8 +20,8 @@ import pytest
 from stoker.domain import failpoints
 from stoker.engine.plan.ledger import Ledger
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.ledger_store import JOURNAL, Book
 from stoker.fs.find_changes import scan
+from stoker.fs.ledger_store import JOURNAL, Book
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - durability costs nothing there
 PROCESS = Path(__file__).with_name("sync_process.py")

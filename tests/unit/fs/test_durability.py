@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from stoker.domain import failpoints
-from stoker.domain.paths import RelPath
 from stoker.domain.git_objects import Blob, BlobId, FileVersion, blob_of
+from stoker.domain.paths import RelPath
 from stoker.engine.plan.plan import Delete, Plan, Write
 from stoker.fs.apply_plan import SYNC_EACH, apply
 from stoker.fs.data_folder import DataFolder

@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Retry
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
+from stoker.engine.layout.protected_paths import SHIELD
 from stoker.engine.plan.ledger import UNSEEN, Ledger, record
 from stoker.engine.plan.live import Live
-from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.engine.layout.protected_paths import SHIELD
-from stoker.fs import find_changes as scanning
+from stoker.fs import find_changes
+from stoker.fs.cancel import Stopped
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import COARSE, stamp
-from stoker.fs.cancel import Stopped
 
 
 def scanned(
@@ -241,10 +241,10 @@ def test_the_short_way_round_the_shield_lets_nothing_through() -> None:
     """A folder with a plain name, deep enough, is entered without asking: the shield must hold no such."""
     for pattern in SHIELD.patterns:
         if pattern.startswith("**/"):
-            assert not scanning._PLAIN(pattern[3:].rstrip("/"))
+            assert not find_changes._PLAIN(pattern[3:].rstrip("/"))
         else:
             assert not re.search(r"\*\*", pattern)
-            assert pattern.count("/") <= scanning._TOP
+            assert pattern.count("/") <= find_changes._TOP
 
 
 def test_a_folder_with_names_that_are_no_paths_holds_more_than_is_listed(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Misconfigured, Retry
+from stoker.domain.git_objects import FileVersion, RefusalKind, blob_of
 from stoker.domain.paths import RelPath
 from stoker.domain.refs import GitRef
-from stoker.domain.git_objects import FileVersion, RefusalKind, blob_of
 from stoker.fs import folder_source
 from stoker.fs.folder_source import FolderSource
 

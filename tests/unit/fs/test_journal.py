@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.git_objects import BlobId, FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import record
-from stoker.domain.git_objects import BlobId, FileVersion, blob_of
 from stoker.engine.plan.plan import Facts
 from stoker.fs import journal
 from stoker.fs.journal import Change, Frames, Unreadable

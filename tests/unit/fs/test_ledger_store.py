@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.domain.errors import Retry, Stalled, Wait
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.engine.plan.plan import Facts
 from stoker.fs import journal
 from stoker.fs.data_folder import DataFolder

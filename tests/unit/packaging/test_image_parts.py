@@ -285,6 +285,7 @@ def test_the_list_of_contents_names_debian_and_python() -> None:
     assert document["spdxVersion"] == "SPDX-2.3"
     assert document["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
     packages = {one["SPDXID"]: one for one in document["packages"]}
+    assert packages["SPDXRef-image"]["licenseDeclared"] == "Apache-2.0"
     locators = [one["externalRefs"][0]["referenceLocator"] for one in packages.values()]
     assert locators[1:] == [
         "pkg:deb/debian/libstdc%2B%2B6@1%3A2%2Bb1?arch=arm64&distro=debian-12",

@@ -9,9 +9,9 @@ import pytest
 
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
+from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import Stalled, Wait
 from stoker.domain.reasons import Reason
-from stoker.reverser.writer.batch import Cadence, Limits
 from stoker.reverser.destinations import (
     Arrangement,
     ConfigRef,
@@ -21,8 +21,10 @@ from stoker.reverser.destinations import (
     arrange,
     repository_of,
 )
-from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef
+from stoker.reverser.manifest.named_secrets import SecretRef
+from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.selection.rules import DestinationRef
+from stoker.reverser.writer.batch import Cadence, Limits
 
 HEAD = {"apiVersion": "configbutler.ai/v1alpha1"}
 
@@ -43,7 +45,7 @@ def destination(
     )
 
 
-def rule(name: str = "r", namespace: str = "shop", to: str = "prod") -> WatchRule:
+def rule(name: str = "r", namespace: str = "system", to: str = "prod") -> WatchRule:
     spec = {
         "destinationRef": {"name": to, "namespace": "system"},
         "rules": [{"resources": ["configmaps"]}],
@@ -109,7 +111,7 @@ def test_the_name_of_a_lease_is_short_and_follows_repository_and_branch() -> Non
 def test_a_branch_that_is_not_allowed_is_refused() -> None:
     arrangement = arrange(Stated([config()], [destination(branch="dev")], [rule()]))
     assert refused(arrangement) is Reason.BRANCH_NOT_ALLOWED
-    error = arrangement.refused_rules[RuleKey("WatchRule", "shop", "r")]
+    error = arrangement.refused_rules[RuleKey("WatchRule", "system", "r")]
     assert isinstance(error, Stalled)
     assert error.reason is Reason.BRANCH_NOT_ALLOWED
     assert not arrangement.rules
@@ -165,14 +167,46 @@ def test_a_suspended_destination_still_owns_its_folder() -> None:
     assert refused(arrangement, "young") is Reason.FOLDERS_OVERLAP
 
 
-def test_references_across_namespaces_can_be_refused() -> None:
+def test_a_repository_of_another_namespace_is_refused_until_its_owner_allows_it() -> None:
     far = destination("far", "shop", baseFolder="x", repoRef={"name": "repo", "namespace": "system"})
-    stated = Stated([config()], [destination(), far], [rule()])
-    assert not arrange(stated).refused
-    arrangement = arrange(stated, restrict_namespaces=True)
-    assert arrangement.refused[DestinationRef("shop", "far")].reason is Reason.REPO_POLICY_DENIED
+    arrangement = arrange(Stated([config()], [far]))
+    error = arrangement.refused[DestinationRef("shop", "far")]
+    assert error.reason is Reason.REPO_POLICY_DENIED
+    assert "spec.allowedNamespaces" in error.message
+    assert not arrange(Stated([config(allowedNamespaces=["shop"])], [far])).refused
+    assert not arrange(Stated([config(allowedNamespaces=["*"])], [far])).refused
+    assert arrange(Stated([config(allowedNamespaces=["bakery"])], [far])).refused
+
+
+def test_it_is_not_told_whether_a_repository_of_another_namespace_exists() -> None:
+    far = destination("far", "shop", baseFolder="x", repoRef={"name": "repo", "namespace": "system"})
+    (there,) = arrange(Stated([config()], [far])).refused.values()
+    (missing,) = arrange(Stated([], [far])).refused.values()
+    assert (there.message, there.reason) == (missing.message, missing.reason)
+
+
+def test_a_rule_of_another_namespace_is_refused_until_the_destination_allows_it() -> None:
+    arrangement = arrange(Stated([config()], [destination()], [rule(namespace="shop")]))
     (error,) = arrangement.refused_rules.values()
     assert error.reason is Reason.DESTINATION_POLICY_DENIED
+    assert "spec.allowedNamespaces" in error.message
+    for allowed in ("shop", "*"):
+        to = destination(allowedNamespaces=[allowed])
+        assert not arrange(Stated([config()], [to], [rule(namespace="shop")])).refused_rules
+
+
+def test_a_destination_without_words_about_secrets_writes_none() -> None:
+    (made,) = arrange(Stated([config()], [destination()])).destinations.values()
+    assert made.policy is SecretPolicy.EXCLUDE
+
+
+def test_the_budget_and_the_approvals_of_held_deletions_are_read() -> None:
+    to = destination(deletionBudget={"files": 7})
+    head = msgspec.structs.replace(to.metadata, annotations={"configbutler.ai/approved-plan": "aa, bb"})
+    to = msgspec.structs.replace(to, metadata=head)
+    (made,) = arrange(Stated([config()], [to])).destinations.values()
+    assert made.budget == DeletionLimits(files=7, percent=50)
+    assert made.approvals == ("aa", "bb")
 
 
 def test_a_cluster_rule_may_name_any_namespace() -> None:
@@ -182,7 +216,7 @@ def test_a_cluster_rule_may_name_any_namespace() -> None:
     }
     body = {**HEAD, "kind": "ClusterWatchRule", "metadata": {"name": "c"}, "spec": spec}
     stated = Stated([config()], [destination()], [msgspec.convert(body, ClusterWatchRule)])
-    assert not arrange(stated, restrict_namespaces=True).refused_rules
+    assert not arrange(stated).refused_rules
 
 
 @pytest.mark.parametrize(

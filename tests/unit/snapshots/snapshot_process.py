@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stoker.testing.faults.failpoints import Failure, arm
 from stoker.testing.environments.snapshot_environment import SnapshotSite
+from stoker.testing.faults.failpoints import Failure, arm
 
 
 def main() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import BlobId, blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
-from stoker.domain.git_objects import BlobId, blob_of
 from stoker.snapshots.manifest import FORMAT, MAGIC, MAX_BYTES, Sealed, encode
 from stoker.snapshots.stable_read import LARGE
 from stoker.snapshots.storage import PIECE

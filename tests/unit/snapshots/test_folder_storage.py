@@ -10,7 +10,7 @@ import pytest
 
 from stoker.domain.errors import Retry, Stalled, Wait
 from stoker.domain.reasons import Reason
-from stoker.snapshots import folder_storage as folders
+from stoker.snapshots import folder_storage
 from stoker.snapshots.folder_storage import FolderStorage
 from stoker.snapshots.storage import Missing
 from stoker.testing.environments.snapshot_environment import SnapshotSite
@@ -92,8 +92,8 @@ def test_a_volume_is_not_filled_to_the_last_byte(site: SnapshotSite, monkeypatch
     site.take()
     before = {path.name: path.read_bytes() for path in site.store.iterdir()}
     site.write("a", b"two")
-    monkeypatch.setattr(folders, "KEEP_FREE", 1 << 60)
-    monkeypatch.setattr(folders, "KEEP_PART", 1)
+    monkeypatch.setattr(folder_storage, "KEEP_FREE", 1 << 60)
+    monkeypatch.setattr(folder_storage, "KEEP_PART", 1)
     with pytest.raises(Retry, match="No space left on device") as caught:
         site.take()
     assert caught.value.reason is Reason.SNAPSHOT_FAILED

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Retry, Stalled
+from stoker.domain.git_objects import blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
-from stoker.domain.git_objects import blob_of
 from stoker.snapshots.stable_read import LARGE, steady, whole
 from stoker.snapshots.types import Found, Origin
 from stoker.testing.environments.snapshot_environment import SnapshotSite
@@ -52,6 +52,14 @@ def packed(site: SnapshotSite) -> int:
 
 def names(site: SnapshotSite) -> set[str]:
     return {path.name for path in site.store.iterdir() if path.name != ".lock"}
+
+
+def test_a_snapshot_of_empty_files_alone_can_be_restored(tmp_path: Path, clock: Clock) -> None:
+    site = SnapshotSite(tmp_path, clock=clock)
+    site.write("projects/empty", b"")
+    taken = site.take()
+    site.snapshots.verify(taken.id)
+    assert site.restored(taken.id) == site.files()
 
 
 def test_a_snapshot_gives_back_every_byte_and_mode(site: SnapshotSite) -> None:

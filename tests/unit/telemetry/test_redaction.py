@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -140,6 +140,6 @@ def test_a_password_that_lies_across_the_cut_is_not_shown_where_masking_made_roo
 
 def test_masking_hostile_text_takes_no_quadratic_time() -> None:
     hostile = "@" + "://a:b" * 100_000 + "x-" * 100_000 + "authorization" * 50_000
-    started = datetime.now(UTC)
+    started = time.process_time()
     redact_text(hostile)
-    assert datetime.now(UTC) - started < timedelta(seconds=1)
+    assert time.process_time() - started < 5.0

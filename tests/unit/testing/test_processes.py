@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.testing import processes
 from stoker.testing.processes import PortTaken, Process, ProcessFailed, free_port, free_ports, on_free_ports
 from stoker.testing.wait_until import eventually
 
@@ -122,6 +123,22 @@ def test_a_server_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     thread.join()
     with started[0] as server:
         assert not server.wait(0.2)
+
+
+def test_a_port_is_given_to_one_process_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import sys\n"
+        "from stoker.testing.processes import free_port\n"
+        "print(free_port(), flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        monkeypatch.setattr(processes, "_PORTS", (port - 25, port + 25))
+        assert port not in free_ports(40)
 
 
 def test_free_ports_are_different_and_can_be_bound() -> None:

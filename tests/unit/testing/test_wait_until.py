@@ -13,7 +13,7 @@ def test_returns_the_first_truthy_value() -> None:
 
 
 def test_says_what_was_waited_for() -> None:
-    with pytest.raises(NeverHappened, match=r"^waited 0\.05 s in vain: the lamp is lit$"):
+    with pytest.raises(NeverHappened, match=r"^timed out after 0\.25 s waiting for: the lamp is lit$"):
         eventually(lambda: False, 0.05, "the lamp is lit")
 
 

@@ -1,1 +1,1 @@
-"""Programs that tests run but no package ships: found, downloaded or built, and kept in a cache."""
+"""Finds, downloads or builds programs that no Python package ships, from pinned Go modules."""

@@ -14,10 +14,13 @@ manager of different origin make faults that nobody wants to search. The downloa
 is tried only when it has all that is missing: the binaries share most of their
 packages, so building the controller manager costs as much as building the set.
 
-helm is looked for by itself, in its own cache folder and on PATH, and built in the
-same way; so are versitygw, which stands for an object store, and a registry of OCI
-artifacts. Gitea, which stands for a forge, is built as itself (`stoker.testing.assets.gitea_build`).
-Definitions of kinds of others are fetched, and not built (`stoker.testing.assets.third_party_crds`).
+helm comes with the development dependencies. versitygw, an object store, and a registry of
+OCI artifacts are built in the same way; Gitea, a forge, has a build of its own
+(`stoker.testing.assets.gitea_build`). CRDs of other projects are fetched, and not built
+(`stoker.testing.assets.third_party_crds`).
+
+With `STOKER_BUILD=never` nothing is downloaded or built: what is missing is an error. `make test`
+sets it.
 
 What runs pods on a real node (kubelet, containerd, network plug-ins, policies) is a set of its own
 that only `node` makes sure of.
@@ -36,16 +39,14 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from stoker.domain.errors import StokerError
-from stoker.testing.assets import go_build as asset_build
-from stoker.testing.assets import envtest_download as asset_download
-from stoker.testing.assets import third_party_crds as kinds_of_others
-from stoker.testing.assets import (gitea_build)
+from stoker.domain.errors import Stalled, StokerError
+from stoker.testing.assets import envtest_download, gitea_build, go_build, third_party_crds
 from stoker.testing.assets.cache import cache_folder, missing, node_folder, tool_folder
+from stoker.testing.assets.go_toolchain import refuse_when_never
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
 ALL = (*CONTROL_PLANE, "kube-controller-manager")
-NODE = (*asset_build.KUBELET, *asset_build.CONTAINERD, *asset_build.CNI, asset_build.POLICIES)
+NODE = (*go_build.KUBELET, *go_build.CONTAINERD, *go_build.CNI, go_build.POLICIES)
 """What runs pods, beside `ALL`; built only where a real node is asked for."""
 
 OLDEST_KUBERNETES = (1, 34, 0)
@@ -66,10 +67,11 @@ def ensure(names: Collection[str] = ALL) -> Path:
     found = find(names)
     if found is not None:
         return found
+    refuse_when_never()
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    if not asset_download.fetch(names, folder):
-        asset_build.build(names, folder)
+    if not envtest_download.fetch(names, folder):
+        go_build.build(names, folder)
     return folder
 
 
@@ -91,21 +93,19 @@ def node() -> Path:
     folder = node_folder()
     if missing(NODE, folder):
         folder.mkdir(parents=True, exist_ok=True)
-        asset_build.build(NODE, folder)
+        go_build.build(NODE, folder)
     return folder
 
 
 def helm() -> Path:
-    """The helm to test the chart with; made if there is none, which takes minutes."""
-    folder = tool_folder("helm")
-    if not missing(("helm",), folder):
-        return folder / "helm"
+    """The helm to test the chart with: of the development dependencies, or the machine's own."""
+    beside = Path(sys.executable).with_name("helm")
     own = shutil.which("helm")
-    if own is not None and _new_enough(Path(own)):
-        return Path(own)
-    folder.mkdir(parents=True, exist_ok=True)
-    asset_build.build(("helm",), folder)
-    return folder / "helm"
+    for program in (beside, *([Path(own)] if own is not None else [])):
+        if os.access(program, os.X_OK) and _new_enough(program):
+            return program
+    oldest = ".".join(map(str, OLDEST_HELM))
+    raise Stalled(f"helm {oldest} or newer was not found beside {sys.executable} nor on PATH; install it")
 
 
 def versitygw() -> Path:
@@ -122,7 +122,7 @@ def _tool(name: str) -> Path:
     folder = tool_folder(name)
     if missing((name,), folder):
         folder.mkdir(parents=True, exist_ok=True)
-        asset_build.build((name,), folder)
+        go_build.build((name,), folder)
     return folder / name
 
 
@@ -142,11 +142,10 @@ def _new_enough(binary: Path) -> bool:
 def main() -> int:
     try:
         folder = ensure()
-        helm()
         gitea_build.ensure()
         versitygw()
         registry()
-        kinds_of_others.ensure()
+        third_party_crds.ensure()
     except StokerError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1

@@ -1,4 +1,4 @@
-"""Building the cluster's binaries, and helm, from the Go modules pinned beside this file.
+"""Builds the cluster's binaries from the Go modules pinned beside this file.
 
 The last resort of `assets.ensure`, and the usual one: minutes the first time,
 nothing after. One process builds at a time, each binary appears under its name
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,16 @@ CNI = {"bridge": "main", "loopback": "main", "host-local": "ipam"}
 POLICIES = "kube-network-policies"
 """Has a node's kernel heed NetworkPolicies."""
 
+SECONDS = {
+    "etcd": 50,
+    "kube-apiserver": 250,
+    "kubectl": 25,
+    "kube-controller-manager": 55,
+    "versitygw": 55,
+    "registry": 105,
+}
+"""About how long a first build takes on two cores, in this order: later ones share packages with others."""
+
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -49,18 +60,6 @@ class Recipe:
         if name == "etcd":
             package = "go.etcd.io/etcd/server/v3"
             return cls("etcd", package, _pinned("etcd", package), "-s -w")
-        if name == "helm":
-            module = "helm.sh/helm/v3"
-            version, client = _pinned("helm", module), _pinned("helm", "k8s.io/client-go")
-            # Without these it renders for Kubernetes 1.20, which no chart of today supports.
-            stamps = {"internal/version.version": version}
-            for package in ("pkg/chartutil", "pkg/lint/rules"):
-                stamps |= {
-                    f"{package}.k8sVersionMajor": "1",
-                    f"{package}.k8sVersionMinor": client.split(".")[1],
-                }
-            flags = " ".join(f"-X {module}/{key}={value}" for key, value in stamps.items())
-            return cls("helm", f"{module}/cmd/helm", version, f"-s -w {flags}")
         if name == "versitygw":
             module = "github.com/versity/versitygw"
             return cls(name, f"{module}/cmd/versitygw", _pinned(name, module), "-s -w")
@@ -94,10 +93,20 @@ def build(names: Collection[str], folder: Path) -> None:
         if not wanted:
             return
         go = go_command(cache_root())
+        _announce(wanted)
         for number, name in enumerate(wanted, start=1):
             recipe = Recipe.of(name)
             label = f"[{number}/{len(wanted)}] building {name} {recipe.version} from Go modules"
             _build_one(go, recipe, folder / name, Progress(label))
+
+
+def _announce(names: Collection[str]) -> None:
+    """Say what is built and about how long it takes; each binary then has a progress line of its own."""
+    if not all(name in SECONDS for name in names):
+        return
+    minutes = -(-sum(SECONDS[name] for name in names) // 60)
+    listed = ", ".join(names)
+    sys.stderr.write(f"building {listed} once for this machine: about {minutes} min on two cores\n")
 
 
 @contextmanager

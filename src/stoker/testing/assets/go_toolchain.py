@@ -8,6 +8,7 @@ Python alone can build a cluster. No other toolchain is fetched by Go itself.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -27,10 +28,17 @@ PACKAGE_VERSION = "1.26.6"
 
 def go_command(cache: Path, installers: Sequence[Sequence[str]] | None = None) -> Path:
     """The `go` to build with, installed below `cache` by one of `installers` where the machine has none."""
+    refuse_when_never()
     own = shutil.which("go")
     if own is not None and version_of(Path(own)) >= OLDEST:
         return Path(own)
     return _installed(cache, tuple(found_installers()) if installers is None else installers)
+
+
+def refuse_when_never() -> None:
+    """Raise where `STOKER_BUILD=never` forbids to download or build anything."""
+    if os.environ.get("STOKER_BUILD") == "never":
+        raise Misconfigured("a program for this test was not found, and STOKER_BUILD=never; run: make assets")
 
 
 def version_of(go: Path) -> tuple[int, int]:

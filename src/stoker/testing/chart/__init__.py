@@ -1,1 +1,1 @@
-"""Chart."""
+"""The Helm chart in tests: installed by the real helm, its programs run as local processes."""

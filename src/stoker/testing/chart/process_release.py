@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.chart.helm import Helm
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.processes import Process, free_ports
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import eventually

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
 from stoker.testing.chart.process_release import HOME
+from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
 from stoker.testing.processes import Process, free_ports
 
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/stoker-reverser"

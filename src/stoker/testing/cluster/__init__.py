@@ -1,1 +1,1 @@
-"""A real control plane: started, asked as different users, with the chart installed; what it was asked."""
+"""A real control plane (etcd, kube-apiserver), its audit log, and evaluators of status and policies."""

@@ -22,13 +22,13 @@ from typing import Any
 import msgspec
 
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
-from stoker.kube.leader.elector import Elector
 from stoker.kube.client.errors import error_for
-from stoker.kube.leader.fencing import Leadership
-from stoker.kube.leader.lease import Terms
 from stoker.kube.client.resources import LEASES
 from stoker.kube.client.transport import Request, Response, Transport
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.leader.elector import Elector
+from stoker.kube.leader.fencing import Leadership
+from stoker.kube.leader.lease import Terms
 from stoker.testing.manual_clock import START
 
 LEASE, NAMESPACE = "stoker-controller-0", "stoker-system"

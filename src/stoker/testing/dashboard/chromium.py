@@ -1,6 +1,6 @@
 """A real Chromium without a window, for tests and benchmarks of the dashboard.
 
-The browser is the machine's own (`scripts/setup-browser` installs it on Debian); playwright
+The browser is the machine's own (`make assets` installs it on Debian); playwright
 speaks to it and brings none. Only for development: a machine that runs Stoker has neither.
 """
 
@@ -45,7 +45,7 @@ def chromium() -> str:
         found = shutil.which(name)
         if found is not None:
             return found
-    raise FileNotFoundError("no Chromium was found; scripts/setup-browser installs it")
+    raise FileNotFoundError("no Chromium was found; make assets installs it")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ What is shown can be changed while somebody looks, what somebody orders is on re
 done as far as it can be seen, and how far each visitor sees is a table. The values come
 from `stoker.testing.dashboard.sample_fleets`.
 
-    python -m stoker.testing.dashboard.fake_fleet_server [GATEWAYS]    serve one until told to stop; prints its address
+    python -m stoker.testing.dashboard.fake_fleet_server [GATEWAYS]    serve it; prints the address
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from typing import Self
 
 import msgspec
 
-from stoker.domain.clock import SystemClock, rfc3339
-from stoker.domain.secrets import Secret
-from stoker.testing.event_loop_thread import LoopThread
-from stoker.testing.dashboard import sample_fleets as fleet_values
-from stoker.testing.stoppable import Stopped
+from stoker.dashboard.change_log import Versions
+from stoker.dashboard.interfaces import CLUSTER, GatewayKey, Refused, Sight, Visitor
+from stoker.dashboard.server import Dashboard, Settings
 from stoker.dashboard.view_models import (
     Action,
     Changes,
@@ -33,9 +31,11 @@ from stoker.dashboard.view_models import (
     Rollback,
     Stop,
 )
-from stoker.dashboard.interfaces import CLUSTER, GatewayKey, Refused, Sight, Visitor
-from stoker.dashboard.server import Dashboard, Settings
-from stoker.dashboard.change_log import Versions
+from stoker.domain.clock import SystemClock, rfc3339
+from stoker.domain.secrets import Secret
+from stoker.testing.dashboard import sample_fleets
+from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.stoppable import Stopped
 
 EDITOR = "editor-token"
 VIEWER = "viewer-token"
@@ -59,7 +59,7 @@ class FleetScene:
         self._shown: Versions[ResourceNow | DestinationNow | Stop] = Versions()
         self._stopped = Stop()
         self._unseen: tuple[str, ...] = ()
-        self.pasts: Callable[[ResourceNow, str], GatewayPast | None] = fleet_values.past_of
+        self.pasts: Callable[[ResourceNow, str], GatewayPast | None] = sample_fleets.past_of
 
     @property
     def mode(self) -> str:
@@ -264,8 +264,8 @@ def _now() -> str:
 
 
 def main(arguments: list[str]) -> None:
-    values = fleet_values.large(int(arguments[0])) if arguments else fleet_values.mixed()
-    with ServedFleet.start(*values, *fleet_values.destinations()) as served:
+    values = sample_fleets.large(int(arguments[0])) if arguments else sample_fleets.mixed()
+    with ServedFleet.start(*values, *sample_fleets.destinations()) as served:
         sys.stdout.write(f"{served.url}/#token={EDITOR}\n")
         sys.stdout.flush()
         signal.sigwait({signal.SIGINT, signal.SIGTERM})

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from stoker.domain.secrets import Secret
-from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.chart.helm import Helm
+from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.namespace_objects import PlainObjects, require
 from stoker.testing.secret_leaks.tracked_credentials import known
 

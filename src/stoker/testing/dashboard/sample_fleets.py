@@ -10,7 +10,6 @@ import hashlib
 from datetime import timedelta
 from typing import Any
 
-from stoker.domain.clock import SystemClock, rfc3339
 from stoker.dashboard.view_models import (
     Approval,
     ChangedPath,
@@ -27,6 +26,7 @@ from stoker.dashboard.view_models import (
     SnapshotKept,
     Written,
 )
+from stoker.domain.clock import SystemClock, rfc3339
 
 PLACES = ("filler", "packer", "labeler", "capper", "palletizer")
 EACH = len(PLACES)

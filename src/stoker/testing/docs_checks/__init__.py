@@ -1,1 +1,1 @@
-"""The documentation held against the real thing: its pages, commands and manifests; stages to play on."""
+"""Checks of the documentation that run none of its commands: links, options, manifests, metrics."""

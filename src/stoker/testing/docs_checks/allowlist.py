@@ -20,6 +20,7 @@ ELSEWHERE = {
     "oras": "pushes to a registry; tests/integration/artifacts/test_registry.py makes what it makes",
     "skopeo": "pushes to a registry",
     "systemctl": "needs systemd; tests/unit/deploy/test_systemd_and_compose.py reads the unit",
+    "uv": "installs for the user; tests/integration/packaging/test_install.py does it in a folder",
 }
 
 FOREIGN = {

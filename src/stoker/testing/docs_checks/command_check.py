@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import click
 
-from stoker.testing.docs_checks import stoker_cli_check as stoker_commands
+from stoker.testing.docs_checks import stoker_cli_check
 from stoker.testing.docs_checks.allowlist import ELSEWHERE, UNIX, foreign_key
-from stoker.testing.docs_checks.yaml_fences import file_name
 from stoker.testing.docs_checks.markdown_page import ROOT, Fence, Page
 from stoker.testing.docs_checks.shell_parser import Command, commands, plain
 from stoker.testing.docs_checks.tool_help import Call, Tool, Wrong, bash_trouble, git_trouble, make_trouble
+from stoker.testing.docs_checks.yaml_fences import file_name
 
 OURS = re.compile(
     r"(?:charts|deploy|docs|examples|scripts|packaging|tests|config/(?:crd|samples|webhook))(?:/.*)?"
@@ -68,7 +68,7 @@ class Examiner:
         for span in page.spans:
             words = span.text.split()
             if words[:1] == ["stoker"] and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
-                said = stoker_commands.trouble(self._cli, words[1:], whole=False)
+                said = stoker_cli_check.trouble(self._cli, words[1:], whole=False)
                 if said:
                     yield Finding(f"{page.name}:{span.line}", f"`{span.text}`: {said}")
 
@@ -91,7 +91,7 @@ class Examiner:
                 yield f"the development environment has no {program}"
             return
         if program in _SHELLS or words[:2] == ["kubectl", "stoker"]:
-            said = stoker_commands.trouble(self._cli, rest[1:] if program == "kubectl" else rest)
+            said = stoker_cli_check.trouble(self._cli, rest[1:] if program == "kubectl" else rest)
             written.update(_after(words, "--output", "-o", "--to"))
         elif program in self._tools:
             said = self._of_tool(program, place, rest, written)

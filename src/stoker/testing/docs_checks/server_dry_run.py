@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.api.manifests.yaml import load_documents
-from stoker.testing.assets import third_party_crds as kinds_of_others
+from stoker.testing.assets import third_party_crds
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.wait_until import eventually
 
@@ -76,7 +76,7 @@ class Asked:
 
 def install_kinds_of_others(cluster: ClusterAccess, of: str = "") -> None:
     """The definitions that the pins have, all of them or those of a group, served when this returns."""
-    folder = kinds_of_others.ensure()
+    folder = third_party_crds.ensure()
     files = sorted(path for path in folder.glob(f"{of}*.yaml") if path.name != _MATCH)
     _install(cluster, [one for path in files for one in _definitions(path)])
 
@@ -85,7 +85,7 @@ def install_constraints(cluster: ClusterAccess, template: dict[str, Any]) -> Non
     """The kind that Gatekeeper would make of a template: what it selects, and the template's parameters."""
     made = template["spec"]["crd"]["spec"]
     kind = made["names"]["kind"]
-    (match,) = _definitions(kinds_of_others.ensure() / _MATCH)
+    (match,) = _definitions(third_party_crds.ensure() / _MATCH)
     dummy = match["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     spec = {
         "enforcementAction": {"type": "string"},

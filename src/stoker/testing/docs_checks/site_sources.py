@@ -53,7 +53,7 @@ def configuration(pages: Sequence[Page]) -> str:
     lines = [
         "[project]",
         'site_name = "Stoker"',
-        'site_description = "Configuration that flows both ways between Git and what runs"',
+        'site_description = "GitOps for Ignition gateways, and a cluster\'s resources recorded in Git"',
         'docs_dir = "docs"',
         'site_dir = "site"',
         "use_directory_urls = false",

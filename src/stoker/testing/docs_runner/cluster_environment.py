@@ -21,19 +21,19 @@ from typing import Any
 import yaml
 
 from stoker.testing.assets import ensure_binaries as assets
-from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
-from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.chart.helm import CHART
 from stoker.testing.chart.process_release import HOME, NAME, Release
 from stoker.testing.chart.reverser_process import start_reverser
+from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
+from stoker.testing.cluster.control_plane import ControlPlane
 from stoker.testing.docs_checks.server_dry_run import install_kinds_of_others
-from stoker.testing.docs_runner.reader_environment import EDIT, REPOSITORY, SHOWN, TOKEN, Desk
 from stoker.testing.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE, RESOURCE, objects, stoker
+from stoker.testing.docs_runner.reader_environment import EDIT, REPOSITORY, SHOWN, TOKEN, Desk
+from stoker.testing.environments.operator_environment import IGNITION
 from stoker.testing.gateway.simulated_gateway import KEY
 from stoker.testing.kubelet.process_containers import GatewayImage, Image, Program
 from stoker.testing.kubelet.process_kubelet import ProcessKubelet
 from stoker.testing.processes import Process
-from stoker.testing.environments.operator_environment import IGNITION
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import eventually
 
@@ -175,9 +175,10 @@ class Cluster(Stopped):
 
     def _furnish(self) -> None:
         """The reverser, and a namespace with a few objects."""
-        self._have_release("--set", "reverser.enabled=true")
         self._clear()
         self._make_namespace()
+        logins = f"reverser.credentialSecrets.{NAMESPACE}={{git-credentials}}"
+        self._have_release("--set", "reverser.enabled=true", "--set", logins)
         self._kubectl("create", "configmap", "settings", "--from-literal=greeting=hello")
         self._kubectl("create", "service", "clusterip", "gateway", "--tcp=8088")
         self._kubectl("create", "secret", "generic", "database", "--from-literal=password=nobody-knows")

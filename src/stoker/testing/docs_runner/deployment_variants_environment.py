@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from stoker.testing.chart.process_release import HOME
-from stoker.testing.docs_runner import deployment_variants_manifests as more_furniture
-from stoker.testing.docs_runner.health_check_service import AskedService
-from stoker.testing.docs_runner.reader_environment import REPOSITORY
+from stoker.testing.docs_runner import deployment_variants_manifests
+from stoker.testing.docs_runner.cluster_environment import PATIENCE, Cluster
 from stoker.testing.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE, RESOURCE
 from stoker.testing.docs_runner.deployment_variants_manifests import BOTTLING, CELLAR
-from stoker.testing.kubelet.image_pull import PulledImage
-from stoker.testing.docs_runner.cluster_environment import PATIENCE, Cluster
-from stoker.testing.kubelet.process_containers import Program
-from stoker.testing.services import oci_artifacts as published
-from stoker.testing.services.oci_registry import Registry
-from stoker.testing.repositories.sample_ignition_repository import plant
+from stoker.testing.docs_runner.health_check_service import AskedService
+from stoker.testing.docs_runner.reader_environment import REPOSITORY
 from stoker.testing.environments.sharding_environment import ShardProcess
+from stoker.testing.kubelet.image_pull import PulledImage
+from stoker.testing.kubelet.process_containers import Program
+from stoker.testing.repositories.sample_ignition_repository import plant
+from stoker.testing.services import oci_artifacts
+from stoker.testing.services.oci_registry import Registry
 from stoker.testing.wait_until import eventually
 
 MORE = ("canary", "shared-storage", "two-sites", "private-registry")
@@ -91,7 +91,7 @@ class MoreStages(Cluster):
     def share_a_volume(self) -> None:
         """Make a resource with a shared volume, of a repository that anybody may read."""
         git = {"repo": self.names[REPOSITORY], "ref": "main"}
-        self._apply(more_furniture.bottling(git, storage={"size": "1Gi"}))
+        self._apply(deployment_variants_manifests.bottling(git, storage={"size": "1Gi"}))
 
     # The states in which plays begin.
 
@@ -100,7 +100,7 @@ class MoreStages(Cluster):
         self._clear()
         self._make_namespace()
         self._make_secrets(NAMESPACE)
-        self._apply(more_furniture.shared_storage(self.names[REPOSITORY]))
+        self._apply(deployment_variants_manifests.shared_storage(self.names[REPOSITORY]))
         eventually(self._bottling_is_synced, 2 * PATIENCE, self.tell, interval=0.2)
 
     def _bottling_is_synced(self) -> bool:
@@ -115,7 +115,7 @@ class MoreStages(Cluster):
         self._fill()
         self.cluster.create_namespace(CELLAR)
         self._make_secrets(CELLAR)
-        self._apply(more_furniture.second_site(self.names[REPOSITORY]))
+        self._apply(deployment_variants_manifests.second_site(self.names[REPOSITORY]))
 
     def _stock_the_registry(self) -> None:
         """Nothing of ours but a registry with the image and the plant's files, which wants a login."""
@@ -124,8 +124,8 @@ class MoreStages(Cluster):
         self.cluster.kubectl("delete", "namespace", HOME, CELLAR, "--ignore-not-found", "--timeout=60s")
         registry = Registry.start(self._folder / "registry", auth="basic")
         self.registry = self._stack.enter_context(registry)
-        image = registry.push(IMAGE, "1.0.0", published.made_of(published.Layer(b"the product")))
-        files = registry.push(RESOURCE, "v12", published.flux(plant()))
+        image = registry.push(IMAGE, "1.0.0", oci_artifacts.made_of(oci_artifacts.Layer(b"the product")))
+        files = registry.push(RESOURCE, "v12", oci_artifacts.flux(plant()))
         self._pulled = PulledImage(Program(), self.cluster)
         self.images[f"{registry.host}/{IMAGE}@sha256:{image}"] = self._pulled
         self.environment["DIGEST"] = f"sha256:{image}"
@@ -136,7 +136,7 @@ class MoreStages(Cluster):
             PINNED: f"sha256:{files}",
             "username=robot": f"username={registry.username}",
         }
-        self._gateways_file.write_text(json.dumps(more_furniture.registry_gateways()))
+        self._gateways_file.write_text(json.dumps(deployment_variants_manifests.registry_gateways()))
 
     # What its cluster does besides.
 

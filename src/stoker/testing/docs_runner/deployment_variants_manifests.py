@@ -1,10 +1,17 @@
-"""What stands on the stages of `more_stages`: gateways as StatefulSets, their resource, and a volume."""
+"""Manifests of `deployment_variants_environment`: gateways as StatefulSets, their resource, and a volume."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from stoker.testing.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE, PROFILE, RESOURCE, VERSION, stoker
+from stoker.testing.docs_runner.cluster_manifests import (
+    GATEWAYS,
+    NAMESPACE,
+    PROFILE,
+    RESOURCE,
+    VERSION,
+    stoker,
+)
 from stoker.testing.environments.operator_environment import DATA, GATEWAY, IGNITION
 
 BOTTLING, CLASS = "bottling", "nfs-client"

@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stoker.testing.assets import ensure_binaries as assets
-from stoker.testing.docs_runner.reader_environment import REPOSITORY, TOKEN
-from stoker.testing.docs_runner.cluster_manifests import NAMESPACE, RESOURCE
 from stoker.testing.docs_runner.cluster_environment import LOOK_SECONDS, PATIENCE, Cluster
+from stoker.testing.docs_runner.cluster_manifests import NAMESPACE, RESOURCE
+from stoker.testing.docs_runner.reader_environment import REPOSITORY, TOKEN
 from stoker.testing.forges.gitea import Gitea, GiteaRepository
 from stoker.testing.services.alert_receivers import ROUTING_KEY, AlertServices
 from stoker.testing.wait_until import eventually

@@ -17,8 +17,8 @@ from stoker.testing.docs_checks.markdown_page import ROOT
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.repositories.sample_ignition_repository import plant
+from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.stoppable import Stopped
 
 TOKEN = planted("stage-token")

@@ -17,8 +17,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
-from stoker.testing.docs_checks.yaml_fences import file_name
 from stoker.testing.docs_checks.markdown_page import Fence, Page
+from stoker.testing.docs_checks.yaml_fences import file_name
 
 SIGN = "\x1e"
 RUNS_ON, EXIT, NOT_PLAYED, SHOWS, FIRST = "runs on", "exit", "not played", "shows", "first"

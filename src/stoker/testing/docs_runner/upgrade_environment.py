@@ -8,8 +8,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from stoker.testing.docs_runner.reader_environment import Standalone
 from stoker.testing.docs_checks.markdown_page import ROOT
+from stoker.testing.docs_runner.reader_environment import Standalone
 
 STAGE = "machine"
 SECONDS = 120.0

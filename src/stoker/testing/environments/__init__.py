@@ -1,1 +1,1 @@
-"""Whole scenes: an agent with its gateway, a controller with its cluster, a site with people and a forge."""
+"""Complete setups for integration tests: an agent with its gateway, controllers, the whole operator."""

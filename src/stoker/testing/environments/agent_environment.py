@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from stoker.agent.sidecar.startup import MARKER
-from stoker.api.to_intent import settle
 from stoker.api.agent_spec import AgentSpec, encode
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.stoker import Stoker
+from stoker.api.manifests.codec import from_wire
+from stoker.api.to_intent import settle
 from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.layout.protected_paths import STAGING
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.gateway.scan_loader import Loader
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.gateway.torn_reads.scan_recorder import Witness
 from stoker.testing.processes import free_port
 from stoker.testing.repositories.bare_repository import Files, Repository
-from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.repositories.sample_ignition_repository import VIEWS, view
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import eventually

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoker.controller.bidirectional.worker import Acceptor
-from stoker.controller.bidirectional.proposal import Carrier
 from stoker.controller.bidirectional.inbox_keys import parcels_in
-from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, Sender, Standing
+from stoker.controller.bidirectional.proposal import Carrier
+from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, RawChangeSet, Sender, Standing
+from stoker.controller.bidirectional.worker import Acceptor
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled
@@ -24,7 +24,7 @@ from stoker.domain.intent.policies import Bidirectional, GatewayPolicies
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.protocol import ChangesAnswer
-from stoker.domain.protocol.changes import chunk_key
+from stoker.domain.protocol.change_set_codec import chunk_key
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.forges import Forge
 from stoker.git.auth.credentials import Access
@@ -41,6 +41,10 @@ FOLDER = "site"
 TASKS = "accept "
 
 
+class ProcessEnded(BaseException):
+    """Stands for the kernel's OOM killer: nothing of the process runs after it."""
+
+
 @dataclass
 class PlayedController:
     """One resource with one gateway."""
@@ -52,6 +56,10 @@ class PlayedController:
     forge: PlayedForge = field(init=False)
     acceptor: Acceptor = field(init=False)
     maps: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    attempts: dict[str, str] = field(default_factory=dict)
+    """By map: the annotation that says which change set is being decoded."""
+    process_ends_when_marked: bool = False
+    processes: int = 0
     published: dict[str, ChangesAnswer] = field(default_factory=dict)
     commit: CommitId | None = None
     """What agents are told to be at."""
@@ -85,12 +93,20 @@ class PlayedController:
         if forgetful:
             self.standings = {}
 
-    async def read(self, key: ResourceKey, parcel: Parcel) -> list[bytes] | None:
+    async def read(self, key: ResourceKey, parcel: Parcel) -> RawChangeSet | None:
         """As `stoker.controller.bidirectional.inbox.Reader`."""
         try:
-            return [self.maps[name][place] for name, place in parcel.chunks]
+            parts = tuple(self.maps[name][place] for name, place in parcel.chunks)
         except KeyError:
             return None
+        return RawChangeSet(parts, self.attempts.get(parcel.chunks[0][0], ""))
+
+    async def mark(self, key: ResourceKey, parcel: Parcel, attempt: str) -> None:
+        """As `stoker.controller.bidirectional.inbox.Reader`."""
+        self.attempts[parcel.chunks[0][0]] = attempt
+        if self.process_ends_when_marked and attempt:
+            self.process_ends_when_marked = False
+            raise ProcessEnded
 
     def put(self, set_id: str, chunks: tuple[bytes, ...] | list[bytes]) -> None:
         """As an agent does."""
@@ -143,6 +159,7 @@ class PlayedController:
         )
 
     def _made(self) -> Acceptor:
+        self.processes += 1
         carrier = Carrier(
             self._git,
             self.folder / "cache",
@@ -151,6 +168,7 @@ class PlayedController:
             self,
             self.clock,
             opened=self._count,
+            process=f"process-{self.processes}",
         )
         ignored: Callable[[ResourceKey], None] = lambda key: None  # noqa: E731 - passes are played by hand
         return Acceptor(carrier, self.clock, found=ignored, random=lambda: 0.0)

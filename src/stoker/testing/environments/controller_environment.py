@@ -1,7 +1,7 @@
 """A namespace in which a real controller works, with pods that are objects and nothing more.
 
 There is no node: a pod's status is written as a kubelet would write it, and what its
-agent says as the real agent says it (`played_pods`). The controller runs as a process, or
+agent says as the real agent says it (`stub_gateway_pods`). The controller runs as a process, or
 two, and as an account that may do exactly what the chart lets it do.
 """
 
@@ -19,8 +19,8 @@ from stoker.domain.protocol import Metadata, metadata_map
 from stoker.testing.chart.controller_rbac import CONTROLLER, LEASE, controller_rules
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.namespace_objects import PlainObjects, condition_in
-from stoker.testing.processes import Process
 from stoker.testing.environments.stub_gateway_pods import PlayedPod, gateway_pod
+from stoker.testing.processes import Process
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import eventually
 

@@ -1,7 +1,7 @@
 """A namespace in a cluster with the whole operator: gateways as users write them, and what is seen.
 
 Who runs the pods, and how a test looks into them, is the business of those who derive from it:
-`operated_site` with processes, `node_site` with containers.
+`operator_process_environment` with processes, `operator_node_environment` with containers.
 """
 
 from __future__ import annotations

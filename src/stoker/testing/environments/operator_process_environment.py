@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.testing.chart.process_release import Release
+from stoker.testing.environments.operator_environment import GatewaySite
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.kubelet.process_containers import GatewayImage
 from stoker.testing.kubelet.process_kubelet import ProcessKubelet
-from stoker.testing.environments.operator_environment import GatewaySite
 
 
 @dataclass

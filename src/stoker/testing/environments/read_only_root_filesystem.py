@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.testing.processes import Process
 from stoker.testing.environments.agent_pod import AgentPod
+from stoker.testing.processes import Process
 
 WRITABLE = ("repo", "tmp", "ignition-data")
 _READ_ONLY = ("etc/stoker", "etc/podinfo")

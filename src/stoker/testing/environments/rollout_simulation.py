@@ -13,12 +13,12 @@ from datetime import UTC, datetime, timedelta
 
 from stoker.api.spec.status import GatewayStatus
 from stoker.api.spec.status import SyncStatus as Status
-from stoker.controller.rollout import Checked, Release, Situation, release
-from stoker.controller.rollout.approval import ahead
 from stoker.controller.cache.gateways import Fleet, Gateway
 from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.controller.rollout import Checked, Release, Situation, release
+from stoker.controller.rollout.approval import ahead
 from stoker.controller.status.gateway_conditions import pending
-from stoker.domain.intent.delivery import Approval, Deployment, RateLimit
+from stoker.domain.intent.delivery import Approval, Deployment, RateLimit, takes_approval
 from stoker.domain.intent.policies import GatewayAccess
 from stoker.domain.intent.requests import GivenApproval, Requests
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, PendingPlan, SyncStatus, Target
@@ -81,7 +81,9 @@ class PlayedFleet:
         found = self.published.targets.get(name)
         if found is not None or self.published.commit is None:
             return found or Target(commit(0))
-        return Target(self.published.commit)
+        # An agent whose changes take an approval demands a release of its own.
+        held = takes_approval(name, self.approval, self.deployment)
+        return Target(self.published.commit, Mode.PLAN if held else Mode.APPLY)
 
     def has_it(self) -> set[str]:
         """Who is told to apply the newest commit."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from stoker.testing.chart.controller_rbac import CONTROLLER, controller_rules
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.processes import Process, free_ports
 from stoker.testing.environments.controller_environment import Site
+from stoker.testing.processes import Process, free_ports
 from stoker.testing.stoppable import Stopped
 
 PORTS = ("metrics-bind-address", "health-probe-bind-address", "receiver-bind-address")

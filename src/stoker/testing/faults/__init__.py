@@ -1,1 +1,1 @@
-"""What goes wrong: processes that die at a named place, bad networks and disks; and who watches."""
+"""Fault injection: failpoints that end a process, and proxies that break TCP or HTTP."""

@@ -25,8 +25,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from stoker.testing.certificates import KeyPair
-from stoker.testing.faults.stream_faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
 from stoker.testing.event_loop_thread import SHUTDOWN_SECONDS, LoopThread, stop_accepting
+from stoker.testing.faults.stream_faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
 from stoker.testing.stoppable import Stopped
 
 _HOP_BY_HOP = (hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE)

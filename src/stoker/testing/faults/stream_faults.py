@@ -1,6 +1,6 @@
 """What can go wrong with a stream of bytes, and a stream to which it does.
 
-Shared by the two proxies: `fault_proxy` strikes at the bytes of a connection,
+Shared by the two proxies: `tcp_fault_proxy` strikes at the bytes of a connection,
 `http_fault_proxy` at those of an answer's body.
 """
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Self
 from urllib.parse import urlsplit
 
-from stoker.testing.faults.stream_faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
 from stoker.testing.event_loop_thread import LoopThread, stop_accepting
+from stoker.testing.faults.stream_faults import CutOff, Direction, Fault, FaultKind, FaultyStream, end
 from stoker.testing.stoppable import Stopped
 
 CHUNK_BYTES = 64 * 1024

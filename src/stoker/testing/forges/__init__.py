@@ -1,1 +1,1 @@
-"""Doubles of GitHub and GitLab that check what they are asked, and a real Gitea."""
+"""Forges for tests: a real Gitea process, doubles of GitHub and GitLab, and a forge in memory."""

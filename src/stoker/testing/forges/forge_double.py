@@ -23,10 +23,10 @@ from typing import Any, Self
 from aiohttp import web
 
 from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.http_listener import WebListener
 from stoker.testing.repositories.bare_repository import git_environment
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.stoppable import Stopped
-from stoker.testing.http_listener import WebListener
 
 
 class Complaint(Exception):

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 
 from aiohttp import hdrs, web
 from cryptography.exceptions import InvalidSignature
@@ -42,6 +43,8 @@ class GitHub(GitHttpServer):
         self.lifetime = 3600.0
         self.given: list[str] = []
         """Every token that was given out, in order."""
+        self.scopes: dict[str, dict[str, Any]] = {}
+        """By token: the repositories and permissions that it was asked for with; empty: the installation."""
         self.statements = 0
         """How often somebody asked for one."""
         self.answer: web.Response | None = None
@@ -73,19 +76,30 @@ class GitHub(GitHttpServer):
         scheme, _, credentials = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         if scheme.lower() == "basic":
             name, _, password = base64.b64decode(credentials).decode().partition(":")
-            return "app" if name == "x-access-token" and password in self.tokens else None
+            known_token = name == "x-access-token" and password in self.tokens
+            return "app" if known_token and self._covers(password, request) else None
         return None
+
+    def _covers(self, token: str, request: web.Request) -> bool:
+        """Whether the token was given for this repository, and to write where something is pushed."""
+        scope = self.scopes.get(token, {})
+        folder, _, _ = request.path.partition(".git/")
+        permission = scope.get("permissions", {}).get("contents", "write")
+        if "git-receive-pack" in request.path_qs and permission != "write":
+            return False
+        return "repositories" not in scope or folder.rpartition("/")[2] in scope["repositories"]
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         wanted = _TOKENS.fullmatch(request.path)
         if wanted is None or request.method != "POST":
             return await super()._answer(request)
         self.statements += 1
-        response = self.answer or self._give(request, int(wanted[1]))
+        scope = json.loads(await request.read() or b"{}")
+        response = self.answer or self._give(request, int(wanted[1]), scope)
         response.headers["Date"] = formatdate(self.now(), usegmt=True)
         return response
 
-    def _give(self, request: web.Request, installation: int) -> web.Response:
+    def _give(self, request: web.Request, installation: int, scope: dict[str, Any]) -> web.Response:
         scheme, _, statement = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
         try:
             app = self._app_of(statement) if scheme == "Bearer" else None
@@ -98,6 +112,7 @@ class GitHub(GitHttpServer):
         token = known("app-token", f"ghs_{secrets.token_hex(18)}")
         self.tokens.add(token)
         self.given.append(token)
+        self.scopes[token] = scope
         expires = datetime.fromtimestamp(self.now() + self.lifetime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return web.json_response({"token": token, "expires_at": expires}, status=201)
 

@@ -1,1 +1,1 @@
-"""A gateway with the nasty sides of a real one: its API, its scans, its locks, the people who work on it."""
+"""The test gateway: an Ignition gateway over a data folder with scans, locks, restarts, redundancy."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from http.client import HTTPConnection
 from typing import NamedTuple
 
-from stoker.testing.gateway.rest_api.request_checks import HEADER
 from stoker.testing.gateway.rest_api.control_routes import PREFIX
+from stoker.testing.gateway.rest_api.request_checks import HEADER
 
 PATIENCE_SECONDS = 10.0
 
@@ -52,7 +52,7 @@ def ask_with(url: str, key: str, method: str, path: str, body: bytes | None = No
 
 
 def pull(url: str, verb: str, **said: object) -> dict[str, object]:
-    """Pull one of the strings of `control`, from whichever process."""
+    """Pull one of the strings of `control_routes`, from whichever process."""
     reply = ask(url, "POST", f"{PREFIX}{verb}", body=json.dumps(said).encode())
     if reply.status != 200:
         raise ValueError(f"{verb}: {reply.status} {reply.body[:300].decode(errors='replace')}")

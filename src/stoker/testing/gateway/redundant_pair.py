@@ -9,7 +9,7 @@ What is assumed of a real pair, where no report says it exactly:
   is the activity: `RedundancyStatus` of gwinfo and `redundancy.activityLevel` of
   `overview` say `Active` or `Warm`.
 - A backup that is not active refuses scans and scan locks with 200 and `success:false`
-  (`gateway_scans`). An active one accepts them, or a failover could not be synced.
+  (`scan_routes`). An active one accepts them, or a failover could not be synced.
 - When the master comes back it works again, and what it has replaces what the backup had.
 """
 

@@ -1,6 +1,6 @@
 """What goes on inside the test gateway: its state, its scans, its restarts.
 
-No HTTP here; `gateway_routes` asks it. Everything runs in one event loop, only the
+No HTTP here; `rest_api` asks it. Everything runs in one event loop, only the
 reading of the folder is handed to a thread. A scan is asked for at once, reads the
 folder a while later and then publishes what it loaded, as the real one does.
 """
@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from stoker.testing.gateway.startup import Modules, commission, installed_modules
 from stoker.testing.gateway.atomic_write import put_file
+from stoker.testing.gateway.resource_reader import look_at
 from stoker.testing.gateway.scan_loader import LoadedProject, LoadedResource, Loader
 from stoker.testing.gateway.scan_lock import Held, Kind, Scanning
-from stoker.testing.gateway.resource_reader import look_at
 from stoker.testing.gateway.sessions import Browser, Designer, Sessions
 from stoker.testing.gateway.settings import Role, Settings
+from stoker.testing.gateway.startup import Modules, commission, installed_modules
 from stoker.testing.gateway.tag_providers import Tags, read_tags
 from stoker.testing.gateway.torn_reads.scan_recorder import Witness
 

@@ -1,11 +1,11 @@
 """A gateway to test against: Ignition's API over a data folder, in a thread or as a process.
 
 No real gateway can be had in a test, so this one behaves as users and the vendor's
-papers say the real one does, where it hurts first of all (`api`,
-`mind`, `gateway_loading`). It keeps every request on record, remembers every
-resource that it ever read wrong (`gateway_witness`), and with `observe` a witness reads
+papers say the real one does, where it hurts first of all (`rest_api`,
+`runtime`, `scan_loader`). It keeps every request on record, remembers every
+resource that it ever read wrong (`scan_recorder`), and with `observe` a witness reads
 all resources all the time (`gateway_observing`). Tests in other processes pull its
-strings over HTTP (`control`).
+strings over HTTP (`control_routes`).
 
     python -m stoker.testing.gateway.simulated_gateway --data-dir DIR --port 0 --key-file FILE
 
@@ -24,20 +24,20 @@ from typing import Self
 from aiohttp import web
 
 from stoker.testing.certificates import KeyPair
-from stoker.testing.gateway.rest_api.control_routes import PREFIX
-from stoker.testing.gateway.scan_lock import Kind
-from stoker.testing.gateway.runtime import GatewayMind, State
-from stoker.testing.gateway.torn_reads.polling_reader import Observer
-from stoker.testing.gateway.rest_api.request_log import GatewayRequest, recorded
+from stoker.testing.event_loop_thread import LoopThread
 from stoker.testing.gateway.rest_api.application import application
+from stoker.testing.gateway.rest_api.control_routes import PREFIX
+from stoker.testing.gateway.rest_api.request_log import GatewayRequest, recorded
+from stoker.testing.gateway.runtime import GatewayMind, State
+from stoker.testing.gateway.scan_lock import Kind
 from stoker.testing.gateway.sessions import Browser, Designer, Message
 from stoker.testing.gateway.settings import ApiKey, Settings
 from stoker.testing.gateway.torn_reads.observations import Sightings
+from stoker.testing.gateway.torn_reads.polling_reader import Observer
 from stoker.testing.gateway.torn_reads.scan_recorder import Mishap
-from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.http_listener import WebListener
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.stoppable import Stopped
-from stoker.testing.http_listener import WebListener
 
 SCAN_SECONDS = 0.05
 SECRET = planted("gateway-key")
@@ -168,7 +168,7 @@ class SimulatedGateway(Stopped):
         return list(self._mind.sessions.messages)
 
     def stale(self) -> list[str]:
-        """Resources that any scan ever read wrong (`gateway_witness`): what must never happen."""
+        """Resources that any scan ever read wrong (`scan_recorder`): what must never happen."""
         return self._loop.run(self._mind.stale())
 
     def mishaps(self) -> list[Mishap]:

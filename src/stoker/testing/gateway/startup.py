@@ -22,6 +22,8 @@ _OWN = {
     "config/resources/core/config-mode.json": b'{\n  "title": "core",\n  "description": ""\n}',
     "config/resources/local/config-mode.json": b'{\n  "title": "local",\n  "description": ""\n}',
     "config/resources/local/ignition/identity/config.json": b"{}",
+    "config/ignition/keys/gateway.key": b"made here",
+    "config/ignition/tags/valueStore.idb": b"SQLite format 3\x00",
     "db/config.idb": b"SQLite format 3\x00",
 }
 

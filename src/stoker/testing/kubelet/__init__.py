@@ -1,1 +1,1 @@
-"""A kubelet whose containers are processes of this machine: probes, volumes, restarts, a pod's life."""
+"""A kubelet whose containers are local processes: pod lifecycle, volumes, probes, image pulls."""

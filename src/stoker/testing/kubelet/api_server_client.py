@@ -14,8 +14,8 @@ from stoker.kube.client.client import Client
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.client.resources import LEASES, PODS, Resource
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.kubelet.process_containers import GATEWAY_PORT
 from stoker.testing.kubelet.pod_spec import Pod, Token
+from stoker.testing.kubelet.process_containers import GATEWAY_PORT
 from stoker.testing.processes import free_port
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)

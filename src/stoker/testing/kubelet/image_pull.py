@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.kubelet.process_containers import Image, ImagePullFailed, Place, Running
 from stoker.testing.kubelet.pod_spec import Container, Pod
+from stoker.testing.kubelet.process_containers import Image, ImagePullFailed, Place, Running
 from stoker.testing.services.oci_artifacts import OCI_MANIFEST
 
 PULL_SECRET = ".dockerconfigjson"  # noqa: S105 - the key in which a Secret of this type has its logins

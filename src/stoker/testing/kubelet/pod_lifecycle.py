@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from stoker.domain.errors import StokerError
-from stoker.testing.kubelet.process_containers import Image, ImagePullFailed, Place, Running
 from stoker.testing.kubelet.pod_spec import Container, Pod, Refused
 from stoker.testing.kubelet.prober import Observation, Prober
+from stoker.testing.kubelet.process_containers import Image, ImagePullFailed, Place, Running
 from stoker.testing.kubelet.volumes import Missing, Volumes
 from stoker.testing.wait_until import eventually_async
 

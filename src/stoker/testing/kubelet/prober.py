@@ -13,8 +13,8 @@ from typing import Any
 
 import aiohttp
 
-from stoker.testing.kubelet.process_containers import Running
 from stoker.testing.kubelet.pod_spec import Container, Probe, Refused
+from stoker.testing.kubelet.process_containers import Running
 
 
 @dataclass

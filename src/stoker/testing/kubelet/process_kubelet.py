@@ -4,7 +4,7 @@ The API server is real, and so is everything that a pod consists of for the prog
 volumes with the files of Secrets, tokens and the downward API, kept up to date by moving a
 link; variables; probes at real ports; a status that says what the probes say. The agent runs
 with the token of its pod's own account and with nothing else. What a pod asks for and this
-kubelet does not do is refused by name (`kubelet_pods`), never passed over.
+kubelet does not do is refused by name (`pod_spec`), never passed over.
 
     images = {"stoker:1": Program(), "ignition:8.3": GatewayImage()}
     with ProcessKubelet.start(cluster, folder, images) as kubelet:
@@ -27,18 +27,18 @@ import aiohttp
 import msgspec
 
 from stoker.kube.client.client import Client
+from stoker.kube.client.resources import CONFIG_MAPS, PODS, SECRETS
 from stoker.kube.config.config import load
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.client.resources import CONFIG_MAPS, PODS, SECRETS
 from stoker.kube.watch.store import Change, ObjectKey
 from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker.testing.event_loop_thread import LoopThread
 from stoker.testing.kubelet.api_server_client import KubeletApi
-from stoker.testing.kubelet.process_containers import Image
 from stoker.testing.kubelet.pod_lifecycle import Node, PodLife, refused
 from stoker.testing.kubelet.pod_spec import Pod, Refused, read_pod
 from stoker.testing.kubelet.prober import Prober
+from stoker.testing.kubelet.process_containers import Image
 from stoker.testing.kubelet.volumes import Volumes, decoded
-from stoker.testing.event_loop_thread import LoopThread
 from stoker.testing.stoppable import Stopped
 
 ROOT_CA = "kube-root-ca.crt"

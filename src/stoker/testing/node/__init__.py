@@ -1,1 +1,1 @@
-"""A whole Kubernetes node on this machine: containers, kubelet, proxy and network."""
+"""A real Kubernetes node on this machine, inside Linux namespaces: containerd, kubelet, kube-proxy, CNI."""

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 from stoker.testing.cluster.cluster_access import CommandFailed
-from stoker.testing.node import image_archives as images
-from stoker.testing.node import cni_network as network
+from stoker.testing.node import cni_network, image_archives
 from stoker.testing.processes import Process
 from stoker.testing.stoppable import Stopped
 
@@ -58,7 +57,7 @@ class Containerd(Stopped):
     def start(cls, folder: Path, binaries: Path) -> Containerd:
         """Start it in an empty folder, and return when it answers."""
         folder.mkdir(parents=True)
-        network.write_plugins(folder / "plugins", folder / "addresses")
+        cni_network.write_plugins(folder / "plugins", folder / "addresses")
         socket = folder / "containerd.sock"
         config = folder / "config.toml"
         config.write_text(
@@ -66,7 +65,7 @@ class Containerd(Stopped):
                 root=folder / "root",
                 state=folder / "state",
                 socket=socket,
-                pause=images.PAUSE,
+                pause=image_archives.PAUSE,
                 binaries=binaries,
                 plugins=folder / "plugins",
             )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from stoker.testing.node import cni_network as network
+from stoker.testing.node import cni_network
 from stoker.testing.node.real_node import RealNode
 
 REFUSED = ("REJECT", "--reject-with", "tcp-reset")
@@ -45,7 +45,7 @@ def network_stalled(*urls: str) -> Iterator[None]:
 @contextmanager
 def _treated(ports: Sequence[int], verdict: Sequence[str]) -> Iterator[None]:
     rules = [
-        ("INPUT", "--source", network.PODS, "--protocol", "tcp", "--dport", str(port), "--jump", *verdict)
+        ("INPUT", "--source", cni_network.PODS, "--protocol", "tcp", "--dport", str(port), "--jump", *verdict)
         for port in ports
     ]
     for rule in rules:

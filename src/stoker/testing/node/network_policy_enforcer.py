@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from stoker.testing.assets.go_build import POLICIES
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.node import cni_network as network
+from stoker.testing.node import cni_network
 from stoker.testing.processes import Process, free_ports
 
 USER = "admin"
@@ -23,7 +23,7 @@ _QUEUE = 100
 _RULES = (
     "-m owner --uid-owner 0 -j RETURN",
     *(
-        f"{way} {network.PODS} -m conntrack --ctstate NEW -j NFQUEUE --queue-num {_QUEUE}"
+        f"{way} {cni_network.PODS} -m conntrack --ctstate NEW -j NFQUEUE --queue-num {_QUEUE}"
         for way in ("--source", "--destination")
     ),
 )

@@ -10,8 +10,7 @@ from urllib.parse import quote, urlsplit
 from stoker.domain.errors import StokerError
 from stoker.testing.chart.helm import Helm
 from stoker.testing.chart.process_release import HOME, NAME, webhook_is_asked
-from stoker.testing.node import image_archives as images
-from stoker.testing.node import cni_network as network
+from stoker.testing.node import cni_network, image_archives
 from stoker.testing.node.real_node import RealNode
 from stoker.testing.wait_until import eventually
 
@@ -23,14 +22,14 @@ SCRAPER = "scrapes-stoker"
 
 def values(**more: object) -> dict[str, object]:
     """Those of a cluster that has our image and no registry."""
-    repository, _, tag = images.PRODUCT.partition(":")
+    repository, _, tag = image_archives.PRODUCT.partition(":")
     return {"image": {"repository": repository, "tag": tag, "pullPolicy": "Never"}, **more}
 
 
 def narrow_network(node: RealNode) -> dict[str, object]:
     """Policies that name who is where, as narrow as values can say it."""
     api_server = {
-        "cidrs": [f"{one}/32" for one in (network.ADDRESS, network.BRIDGE)],
+        "cidrs": [f"{one}/32" for one in (cni_network.ADDRESS, cni_network.BRIDGE)],
         "ports": [443, urlsplit(node.plane.url).port],
     }
     metrics = {"namespaceSelector": {"matchLabels": {SCRAPER: "true"}}}

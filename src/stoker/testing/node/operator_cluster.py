@@ -13,20 +13,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from stoker.testing.chart.process_release import Release
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.chart.process_release import Release
+from stoker.testing.environments.operator_environment import IGNITION, GatewaySite
+from stoker.testing.environments.operator_process_environment import OperatedSite
 from stoker.testing.kubelet.process_containers import GatewayImage, Image, Program
 from stoker.testing.kubelet.process_kubelet import ProcessKubelet
-from stoker.testing.node import image_archives as images
-from stoker.testing.node import cni_network as network
-from stoker.testing.node import (node_release)
-from stoker.testing.node.unshare import STATE
+from stoker.testing.node import cni_network, image_archives, node_release
 from stoker.testing.node.node_release import NodeRelease
 from stoker.testing.node.operator_node_environment import NodeSite
 from stoker.testing.node.real_node import RealNode
-from stoker.testing.environments.operator_environment import IGNITION, GatewaySite
-from stoker.testing.environments.operator_process_environment import OperatedSite
+from stoker.testing.node.unshare import STATE
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import eventually
 
@@ -80,7 +78,7 @@ class Stage(Stopped):
 class NodeStage(Stage):
     """A real node."""
 
-    address = network.ADDRESS
+    address = cni_network.ADDRESS
 
     def __init__(self, node: RealNode, release: NodeRelease) -> None:
         self.node = node
@@ -90,7 +88,7 @@ class NodeStage(Stage):
     @classmethod
     def open(cls, folder: Path, steps: Steps) -> NodeStage:
         with ExitStack() as failing:
-            archive = images.product_archive()
+            archive = image_archives.product_archive()
             with steps.step("starting the node, with our image on it"):
                 node = failing.enter_context(RealNode.start(folder, [archive]))
             values = node_release.values(**REVERSER, **node_release.narrow_network(node))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from stoker.testing.gateway.simulated_gateway import KEY
-from stoker.testing.node import image_archives as images
-from stoker.testing.node.node_release import NodeRelease
 from stoker.testing.environments.operator_environment import AGENT, DATA, GatewaySite
+from stoker.testing.gateway.simulated_gateway import KEY
+from stoker.testing.node import image_archives
+from stoker.testing.node.node_release import NodeRelease
 
 GATEWAY_USER = 2003
 """Whom the vendor's image runs as; nobody of this number is in our image's list of users."""
@@ -35,7 +35,7 @@ class NodeSite(GatewaySite):
         """The simulated gateway, from the product's own image."""
         return {
             **super().container(),
-            "image": images.PRODUCT,
+            "image": image_archives.PRODUCT,
             "imagePullPolicy": "Never",
             "args": ["testing", "gateway", "--port=8088", f"--data-dir={DATA}", "--key-file=/keys/apiKey"],
             "volumeMounts": [{"name": "data", "mountPath": DATA}, {"name": "keys", "mountPath": "/keys"}],

@@ -14,9 +14,7 @@ from typing import Any
 
 from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.node import image_archives as images
-from stoker.testing.node import cni_network as network
-from stoker.testing.node import network_policy_enforcer as policies
+from stoker.testing.node import cni_network, image_archives, network_policy_enforcer
 from stoker.testing.node.containerd import Containerd
 from stoker.testing.processes import Process, free_ports
 from stoker.testing.stoppable import Stopped
@@ -57,19 +55,19 @@ class RealNode(Stopped):
         return str(found["spec"]["clusterIP"])
 
     def _start(self, archives: Sequence[Path]) -> None:
-        network.prepare()
+        cni_network.prepare()
         self.plane = ControlPlane.start(
-            self.folder / "plane", controller_manager=True, address=network.ADDRESS
+            self.folder / "plane", controller_manager=True, address=cni_network.ADDRESS
         )
         self._running.append(self.plane)
         self.runtime = Containerd.start(self.folder / "runtime", self._binaries)
         self._running.append(self.runtime)
         pause = self.folder / "pause.tar"
-        images.write_pause(pause)
+        image_archives.write_pause(pause)
         for archive in (pause, *archives):
             self.runtime.load(archive)
         self._start_proxy()
-        self._running.append(policies.enforce(self.plane, NAME, self._binaries, self.folder))
+        self._running.append(network_policy_enforcer.enforce(self.plane, NAME, self._binaries, self.folder))
         self._start_scheduler()
         self._start_kubelet()
         eventually(self._is_ready, READY_SECONDS, self._tell, interval=0.2)
@@ -88,7 +86,7 @@ class RealNode(Stopped):
             f"--root-dir={folder}",
             f"--cert-dir={folder / 'certificates'}",
             f"--hostname-override={NAME}",
-            f"--node-ip={network.ADDRESS}",
+            f"--node-ip={cni_network.ADDRESS}",
         )
 
     def _start_proxy(self) -> None:
@@ -97,7 +95,7 @@ class RealNode(Stopped):
             "kube-proxy",
             f"--kubeconfig={self.plane.kubeconfig('system:kube-proxy')}",
             f"--hostname-override={NAME}",
-            f"--cluster-cidr={network.PODS}",
+            f"--cluster-cidr={cni_network.PODS}",
             "--proxy-mode=iptables",
             "--conntrack-max-per-core=0",
             "--conntrack-tcp-timeout-established=0",
@@ -143,7 +141,7 @@ def _kubelet_config(node: RealNode, folder: Path) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": network.ADDRESS,
+        "address": cni_network.ADDRESS,
         "port": port,
         "readOnlyPort": 0,
         "healthzPort": 0,

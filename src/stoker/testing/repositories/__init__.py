@@ -1,1 +1,1 @@
-"""Bare repositories, good and evil, and the servers of git over http and ssh."""
+"""Git repositories (bare, malicious, a sample Ignition project) and servers over HTTP and SSH."""

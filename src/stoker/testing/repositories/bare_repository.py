@@ -1,6 +1,6 @@
 """Bare repositories for tests and the demo, filled without a worktree.
 
-The servers of `git_http` and `git_ssh` serve folders of these. A commit is a
+The servers of `git_http_server` and `git_ssh_server` serve folders of these. A commit is a
 mapping of paths to contents, written by `git fast-import`; names, times and
 messages are fixed unless given, so that equal input makes equal commit ids on
 every machine. It reads no configuration but its own, and nothing of

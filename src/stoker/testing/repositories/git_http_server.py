@@ -5,7 +5,7 @@ because `git http-backend` does the talking; this module only carries requests t
 it and decides who may pass. Credentials can be changed while it runs, as an
 administrator would, and every request is on record.
 
-    python -m stoker.testing.repositories.git_http_server FOLDER    serve it until told to stop; prints the address
+    python -m stoker.testing.repositories.git_http_server FOLDER    serve it; prints the address
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from aiohttp import hdrs, web
 
 from stoker.testing.certificates import KeyPair
 from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.http_listener import WebListener
 from stoker.testing.repositories.bare_repository import git_environment
 from stoker.testing.stoppable import Stopped
-from stoker.testing.http_listener import WebListener
 
 CHUNK_BYTES = 64 * 1024
 ANONYMOUS = "anonymous"

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.folder import EVERYTHING, Keeper
+from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import StokerError
@@ -24,10 +24,10 @@ from stoker.domain.intent.files import FilesIntent, Mapping, WhenMissing
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker.testing.repositories.bare_repository import Repository
 

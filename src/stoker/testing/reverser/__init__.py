@@ -1,1 +1,1 @@
-"""Everything around reversers under test: replicas, people, random histories and the verdict on them."""
+"""Reverser processes under test: replicas behind fault proxies, random histories, commit checks."""

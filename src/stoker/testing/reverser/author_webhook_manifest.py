@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.reverser.authors.webhook_registration import WEBHOOK
 from stoker.http_server.tls.ca_bundle import VALIDATING
+from stoker.reverser.authors.webhook_registration import WEBHOOK
 
 
 def without_rules(name: str, url: str) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stoker.domain.git_objects import blob_of
-from stoker.reverser.authors.facts import User
 from stoker.reverser.authors.commit_identity import author_of
-from stoker.reverser.writer.ownership_marker import marker_path
+from stoker.reverser.authors.facts import User
 from stoker.reverser.writer.commit_message import UNKNOWN
+from stoker.reverser.writer.ownership_marker import marker_path
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.reverser.random_history import History, Life, all_lives
 

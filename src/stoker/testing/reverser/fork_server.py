@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.testing.faults.failpoints import Failure, arm
-from stoker.testing.processes import TAIL_BYTES
+from stoker.testing.processes import EGRESS_ALLOW, LOOPBACK, TAIL_BYTES
 from stoker.testing.stoppable import Stopped
 
 _LOADED = ("stoker.cli.run.reverser", "stoker.reverser.process", "stoker.reverser.authors.process")
@@ -92,6 +92,7 @@ class Nursery(Stopped):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
+            env={EGRESS_ALLOW: LOOPBACK, **os.environ},
         )
 
     def start(self, arguments: Sequence[str], *, log: Path, failures: Sequence[str] = ()) -> Replica:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from functools import partial
 
 from stoker.domain import failpoints
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.faults.http_fault_proxy import Answered
 from stoker.testing.faults.stream_faults import Direction, Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.reverser.replicas import SIZE, Fleet
 
 LONGER_THAN_A_LEASE = 3.0

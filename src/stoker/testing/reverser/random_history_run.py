@@ -22,12 +22,12 @@ from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.replicas import HOME, Fleet
-from stoker.testing.reverser.random_history import KINDS, LABEL, History
-from stoker.testing.reverser.fork_server import Nursery
 from stoker.testing.reverser.api_users import ADMIN, PEOPLE, Identity, Person, let_people_in
-from stoker.testing.reverser.random_faults import Storm
 from stoker.testing.reverser.branch_history_check import REVERSER, Judge, blobs_of, commits_of, differences
+from stoker.testing.reverser.fork_server import Nursery
+from stoker.testing.reverser.random_faults import Storm
+from stoker.testing.reverser.random_history import KINDS, LABEL, History
+from stoker.testing.reverser.replicas import HOME, Fleet
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import NeverHappened, eventually
 
@@ -176,6 +176,10 @@ class Voyage:
             "repoRef": {"name": self.name},
             "branch": history.branch,
             "baseFolder": history.base,
+            "secretPolicy": "Include",
+            "allowedNamespaces": list(history.namespaces),
+            # A history deletes most of what it made; the limits have tests of their own.
+            "deletionBudget": {"files": 100_000, "percent": 100},
             "batch": {"maxWait": history.chance.choice(("0s", "0s", "300ms")), "maxFiles": 5},
         }
         self._apply(admin, "gitdestinations", history.name, spec, HOME)

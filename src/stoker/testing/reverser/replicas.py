@@ -18,9 +18,9 @@ from pathlib import Path
 from stoker.reverser.authors.admission import PATH
 from stoker.testing.certificates import KeyPair
 from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.faults.http_fault_proxy import HttpFaultProxy
 from stoker.testing.faults.stream_faults import Fault, FaultKind
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.processes import free_ports
 from stoker.testing.reverser.author_webhook_manifest import without_rules
 from stoker.testing.reverser.fork_server import Nursery, Replica
@@ -40,6 +40,7 @@ FLAGS = (
     "--metrics-port=0",
     "--log-format=json",
     "--enable-author-webhook",
+    "--include-secrets",
     "--webhook-host=127.0.0.1",
     f"--webhook-configuration={CONFIGURATION}",
     "--webhook-cert-secret=reverser-tls",

@@ -1,1 +1,1 @@
-"""Credentials that tests hand out, and the look at the end of a run for any that was seen elsewhere."""
+"""Records every credential that tests hand out, and scans what a test run leaves for them."""

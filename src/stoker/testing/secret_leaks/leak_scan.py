@@ -1,7 +1,7 @@
-"""All that a run of tests has left, searched for what was planted in it (`stoker.testing.secret_leaks.tracked_credentials`).
+"""Scans what a test run left for the credentials that it handed out (`tracked_credentials`).
 
 Files below some folders, names included; every object of every repository among them; and
-what was kept of programs that are gone (`stoker.testing.secret_leaks.captured_output`). grep does the reading:
+the output of programs that have ended (`captured_output`). grep does the reading:
 there are gigabytes. What is found is told by name and place, never by value. Credentials
 lie by right where they were handed out and only there: mounted as a Secret, in the folders
 and files that `BY_RIGHT_…` names, and alone in a file right in the folder of a test.

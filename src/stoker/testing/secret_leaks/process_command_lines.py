@@ -17,6 +17,17 @@ MOST = 200_000
 _PROC = Path("/proc")
 
 
+def running() -> dict[str, str]:
+    """The command line of each process by its id, arguments with a space between."""
+    lines = {}
+    for process in os.listdir(_PROC):  # noqa: PTH208 - Path.glob fails when a process ends meanwhile
+        if process.isdecimal():
+            with suppress(OSError):  # it has ended
+                text = (_PROC / process / "cmdline").read_bytes()
+                lines[process] = text.replace(b"\0", b" ").decode(errors="replace")
+    return lines
+
+
 class CommandLines:
     """All that were seen, until `stop`."""
 

@@ -24,9 +24,9 @@ from typing import Any
 import click.testing
 import pytest
 
-from stoker.testing.secret_leaks.process_command_lines import CommandLines, program_of
 from stoker.testing.secret_leaks.captured_output import keep
 from stoker.testing.secret_leaks.leak_scan import LastLook
+from stoker.testing.secret_leaks.process_command_lines import CommandLines, program_of
 from stoker.testing.secret_leaks.tracked_credentials import RUN
 
 WORTH_TELLING = 1.0
@@ -47,7 +47,7 @@ if _IS_FIRST:
     os.environ[RUN] = tempfile.mkdtemp(prefix="stoker-run-")
 _RUN = Path(os.environ[RUN])
 _LINES = CommandLines()
-_LINK = re.compile(r"(dashboard of the \w+: http://127\.0\.0\.1:\d+/#token=)[\w-]+")
+_LINK = re.compile(r"(dashboard: http://127\.0\.0\.1:\d+/#token=)[\w-]+")
 
 
 def pytest_configure() -> None:

@@ -1,1 +1,1 @@
-"""Services of others: object stores, alert receivers, sops."""
+"""Third-party services: object stores, OCI registry, alert receivers, OTLP collector, syslog, proxy."""

@@ -21,9 +21,9 @@ from aiohttp import web
 
 from stoker.testing.certificates import KeyPair
 from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.http_listener import WebListener
 from stoker.testing.secret_leaks.tracked_credentials import known, mark, planted
 from stoker.testing.stoppable import Stopped
-from stoker.testing.http_listener import WebListener
 
 ROUTING_KEY = known("pagerduty", mark() * 2)
 PATHS = {

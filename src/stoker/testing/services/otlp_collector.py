@@ -18,10 +18,10 @@ from typing import Any, Self
 from aiohttp import web
 
 from stoker.testing.event_loop_thread import LoopThread
+from stoker.testing.http_listener import WebListener
 from stoker.testing.secret_leaks.tracked_credentials import planted
 from stoker.testing.stoppable import Stopped
 from stoker.testing.wait_until import eventually
-from stoker.testing.http_listener import WebListener
 
 PATIENCE = 30.0
 

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.bidirectional import holds as holding
-from stoker.agent.bidirectional import state as remembering
+from stoker.agent.bidirectional import holds as hold_rules
+from stoker.agent.bidirectional import state
+from stoker.agent.bidirectional.local_changes import MOST_MODES, UNREAD, Sight
 from stoker.agent.bidirectional.outbox_packing import Unfit, packed
 from stoker.agent.bidirectional.state import Captured, Refused, Sent
-from stoker.agent.bidirectional.local_changes import MOST_MODES, UNREAD, Sight
-from stoker.agent.bidirectional.types import next_id
 from stoker.agent.bidirectional.status import Standing
-from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.bidirectional.types import next_id
 from stoker.agent.status.fields import held_projects, standing
+from stoker.agent.sync.sync_report import SyncReport
+from stoker.domain.git_objects import FileVersion, Held, blob_of
 from stoker.domain.intent.files import Excludes
 from stoker.domain.paths import RelPath
 from stoker.domain.protocol import (
@@ -28,13 +29,12 @@ from stoker.domain.protocol import (
     OwnChanges,
     SyncStatus,
 )
-from stoker.domain.protocol.changes import Chunk, decode
+from stoker.domain.protocol.change_set_codec import Chunk, decode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.ledger import Ledger, record
-from stoker.domain.git_objects import FileVersion, Held, blob_of
-from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
 from stoker.engine.layout.reverse_map import Allowed
+from stoker.engine.plan.ledger import Ledger, record
+from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
 from stoker.fs.apply_plan import Applied
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.exec_bit_support import keeps_modes
@@ -94,18 +94,18 @@ def test_what_is_no_longer_a_change_is_forgotten() -> None:
 
 def test_what_is_remembered_is_read_again_and_what_is_damaged_counts_as_nothing(tmp_path: Path) -> None:
     with DataFolder.opened(tmp_path) as folder:
-        assert remembering.load(folder) == Captured()
+        assert state.load(folder) == Captured()
         memory = replace(SENT, refused={"ü": Refused("1", "too large")}, settings="x", over="20260101-000000")
-        remembering.save(folder, memory)
-        assert remembering.load(folder) == memory
-        place = tmp_path / ".sync-state" / remembering.NAME
+        state.save(folder, memory)
+        assert state.load(folder) == memory
+        place = tmp_path / ".sync-state" / state.NAME
         assert place.stat().st_mode & 0o777 == 0o600
         for text in (b"", b"{", b"[]", b'{"edition": 2}', b'{"edition": 1, "sent": 3}', b"\xff"):
             place.write_bytes(text)
-            assert remembering.load(folder) == Captured()
+            assert state.load(folder) == Captured()
         place.unlink()
         os.mkfifo(place)
-        assert remembering.load(folder) == Captured()
+        assert state.load(folder) == Captured()
 
 
 def test_ids_only_grow() -> None:
@@ -157,19 +157,19 @@ def test_a_change_is_held_until_git_has_exactly_that(
     held: bool,
 ) -> None:
     memory = Captured(recorded={"p/a": recorded})
-    found = holding.held_in(plan(action), {"p/a": there}, LEDGER, holds, memory.has)
+    found = hold_rules.held_in(plan(action), {"p/a": there}, LEDGER, holds, memory.has)
     assert bool(found) is held
     assert all(one.reason is Reason.CHANGE_HELD for one in found)
-    assert holding.still_held(found, {"p/a": there}, holds, memory.has)
+    assert hold_rules.still_held(found, {"p/a": there}, holds, memory.has)
     if held and not holds:
-        assert not holding.still_held(found, {}, (), memory.has)
+        assert not hold_rules.still_held(found, {}, (), memory.has)
 
 
 def test_what_nobody_changed_is_not_held_and_a_resource_is_held_whole() -> None:
     memory = Captured()
     writes = [Write(RelPath(f"v/{name}"), GITS, True) for name in ("resource.json", "view.json")]
-    assert holding.held_in(plan(WRITE, *writes), {}, LEDGER, (), memory.has) == ()
-    (held,) = holding.held_in(plan(WRITE, *writes), {"v/view.json": MINE}, LEDGER, (), memory.has)
+    assert hold_rules.held_in(plan(WRITE, *writes), {}, LEDGER, (), memory.has) == ()
+    (held,) = hold_rules.held_in(plan(WRITE, *writes), {"v/view.json": MINE}, LEDGER, (), memory.has)
     assert held.place == "v"
     assert plan(WRITE, *writes).holding([held], LEDGER).writes == (WRITE,)
 
@@ -277,5 +277,5 @@ async def test_what_cannot_be_read_is_known_as_such_until_it_can(tmp_path: Path)
         await sight.look(folder, ledger, Noticed(frozenset({"p/a", "p/pipe", "p/../x", "q/a"})))
         assert sight.unread == set()
         assert sight.changes(ledger) == {}
-    held = holding.held_in(plan(WRITE), {"p/a": UNREAD}, LEDGER, (), Captured().has)
+    held = hold_rules.held_in(plan(WRITE), {"p/a": UNREAD}, LEDGER, (), Captured().has)
     assert [one.place for one in held] == ["p/a"]

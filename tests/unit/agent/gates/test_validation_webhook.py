@@ -10,15 +10,15 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.gates.validation_webhook import LONGEST_REASON, MOST_PATHS, Validating, question
+from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.sync.hooks import Change
 from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.intent.policies import Validation
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.engine.plan.plan import Delete, Plan, Write
 from stoker.testing.processes import free_port
 

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from stoker.agent.loop.local_webhook import MAX_FAILURES, WebhookServer
-from stoker.http_server.request_signatures import MAX_BODY
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
+from stoker.http_server.request_signatures import MAX_BODY
 
 SECRET = Secret("s3cret")
 BODY = b'{"ref": "refs/heads/main"}'

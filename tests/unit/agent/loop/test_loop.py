@@ -12,16 +12,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stoker.agent.loop.loop import LONGEST_PAUSE, Assignment, Watcher
 from stoker.agent.sync.outcomes import Result, Waiting
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.loop.loop import LONGEST_PAUSE, Assignment, Watcher
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.git_objects import BlobId, FileVersion, Note
 from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.plan.drift import Drift as Drifted
-from stoker.domain.git_objects import BlobId, FileVersion, Note
 from stoker.engine.plan.plan import Plan, Write
 from stoker.fs.apply_plan import Applied
 from stoker.kube.runtime.backoff import Backoff

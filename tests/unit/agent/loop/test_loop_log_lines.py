@@ -8,11 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.agent.sync.sync_report import SyncReport
+from stoker.agent.loop.log_dedup import Story
 from stoker.agent.loop.loop import Assignment, Watcher
+from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import Retry
+from stoker.domain.git_objects import Note
 from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.plan import Facts, Plan
+from stoker.engine.plan.skipped import Skipped
+from stoker.fs.apply_plan import Applied
 from stoker.telemetry.logs import configure, get_logger
 from stoker.testing.virtual_time_loop import in_virtual_time, pass_time
 
@@ -56,3 +62,21 @@ async def test_a_failure_is_told_in_its_pass(capsys: pytest.CaptureFixture[str])
     )
     assert failed["pass_id"] == asked["pass_id"]
     assert failed["trigger"] == "start"
+
+
+def test_skipped_content_is_logged_once_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
+    def report(*names: str) -> SyncReport:
+        skipped = Skipped.of([Note(name, "is a symlink") for name in names])
+        plan = Plan(facts=Facts(skipped=skipped.texts, skipped_total=skipped.total))
+        return SyncReport(CommitId("1" * 40), GitRef("main"), plan, Applied())
+
+    story = Story()
+    for told in (report("a"), report("a"), report("a", "b"), report("a", "b"), report(), report()):
+        story.passed(told)
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    about = [(one["event"], one.get("skipped")) for one in said if "skipped" in one["event"]]
+    assert about == [
+        ("sync.skipped", ["a: is a symlink"]),
+        ("sync.skipped", ["a: is a symlink", "b: is a symlink"]),
+        ("sync.nothing_skipped", None),
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.rollback import ledger_facts as remembering
+from stoker.agent.rollback import ledger_facts
 from stoker.agent.rollback.ledger_facts import facts_of, read, written
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
@@ -80,6 +80,6 @@ def test_what_we_did_not_write_is_refused_by_name(content: bytes) -> None:
 def test_what_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     content = packed(said(foreign=[f"d/{number}" for number in range(1000)]))
     assert len(read(content, "s1").foreign) == 1000
-    monkeypatch.setattr(remembering, "MAX_BYTES", 5000)
+    monkeypatch.setattr(ledger_facts, "MAX_BYTES", 5000)
     with pytest.raises(Stalled, match="larger than anything"):
         read(content, "s1")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.rollback.ledger_facts import written
 from stoker.agent.rollback.restore import Restored, restored
+from stoker.agent.sync.jobs import SyncJob
 from stoker.domain.errors import Stalled
+from stoker.domain.git_objects import Blob, FileVersion, blob_of
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.domain.git_objects import Blob, FileVersion, blob_of
 from stoker.engine.plan.plan import Facts, Plan
 from stoker.fs.apply_plan import apply
 from stoker.fs.data_folder import DataFolder

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.identity import Places
-from stoker.agent.sync.credentials import access_reader
 from stoker.agent.sidecar.mounted_secrets import MAX_BYTES, MountedSecrets, metadata_key
+from stoker.agent.sync.credentials import access_reader
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason

@@ -9,20 +9,21 @@ import pytest
 
 from stoker.agent.desired_state import Address, Direction, direct
 from stoker.agent.identity import AgentIdentity, Places
+from stoker.agent.status.status_report import Board, Posting
 from stoker.agent.sync.outcomes import Waiting
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.agent.status.status_report import Board, Posting
-from stoker.api.to_intent import PodFacts
 from stoker.api.agent_spec import agent_spec_of
+from stoker.api.to_intent import PodFacts
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.git_objects import BlobId, FileVersion, Held, Note
 from stoker.domain.paths import RelPath
 from stoker.domain.protocol import GatewayReport, HeldProject, HistoryEntry, Metadata, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.plan.drift import Drift
 from stoker.engine.plan.ledger import Ledger
-from stoker.domain.git_objects import BlobId, FileVersion, Held, Note
-from stoker.engine.plan.plan import Plan, Write
+from stoker.engine.plan.plan import Facts, Plan, Write
+from stoker.engine.plan.skipped import Skipped
 from stoker.fs.apply_plan import Applied
 from stoker.ignition.sync.gateway_hook import GatewayOutcome
 from stoker.testing.manual_clock import ManualClock
@@ -88,6 +89,16 @@ def test_what_is_not_whole_has_its_reason(
     whole = reason is not Reason.SYNC_PARTIAL
     assert written.last.synced_commit == (SECOND if whole else FIRST), "what is not whole is not synced"
     assert written.last.errors
+
+
+def test_skipped_content_is_reported_by_name_and_counted(written: Written) -> None:
+    skipped = Skipped.of([Note(f"link-{number:02}", "is a symlink") for number in range(12)])
+    plan = Plan(facts=Facts(skipped=skipped.texts, skipped_total=skipped.total))
+    written.board.passed(replace(DONE, plan=plan), None, Ledger())
+    assert (written.last.sync_status, written.last.skipped_total) == (SyncStatus.SYNCED, 12)
+    assert written.last.skipped == tuple(f"link-{number:02}: is a symlink" for number in range(10))
+    written.board.passed(NOTHING, None, Ledger())
+    assert (written.last.skipped, written.last.skipped_total) == ((), 0)
 
 
 def test_held_places_leave_the_commit_as_it_was_and_are_told_once(written: Written) -> None:

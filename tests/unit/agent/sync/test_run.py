@@ -10,29 +10,31 @@ from pathlib import Path
 
 import pytest
 
+from stoker.agent.sync.folder import Keeper, verify
 from stoker.agent.sync.hooks import Change
 from stoker.agent.sync.jobs import SyncJob, Wish
-from stoker.agent.sync.folder import Keeper, verify
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Waiting
 from stoker.domain.clock import SystemClock
-from stoker.domain.errors import Retry, StokerError
-from stoker.domain.intent.files import FilePatch, FilesIntent, Mapping, Transforms
+from stoker.domain.errors import Retry, Stalled, StokerError
+from stoker.domain.git_objects import Held, Note
+from stoker.domain.intent.files import DeletionPolicy, FilePatch, FilesIntent, Mapping, Orphans, Transforms
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.domain.git_objects import Held, Note
+from stoker.engine.plan.drift import Drift
 from stoker.fs.apply_plan import Applied
 from stoker.fs.ledger_store import MANIFEST
 from stoker.fs.stat_stamp import let_rest
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
 from stoker.testing.repositories.bare_repository import WHEN, Repository
 
 FILES = FilesIntent((Mapping("s", "p"),))
+MIRRORED = FILES._replace(deletion=DeletionPolicy(orphans=Orphans.MIRROR))
 CLOSED = Waiting(Reason.WAITING_FOR_WINDOW)
 
 
@@ -254,21 +256,88 @@ async def test_another_branch_need_not_follow_the_commit_of_the_one_before(plant
 # --- what is written, what is left, what is told ------------------------------------------------------------
 
 
-async def test_another_mapping_at_the_same_commit_moves_the_files(plant: Plant) -> None:
+@pytest.mark.parametrize("orphans", Orphans)
+async def test_a_destination_that_no_mapping_covers_any_more_is_emptied_only_by_its_approved_plan(
+    plant: Plant, orphans: Orphans
+) -> None:
     plant.repository.commit({"s/a": "1", "t/b": "2"})
-    await plant.keeper().sync(Wish(walk=False))
-    more = FilesIntent((*FILES.mappings, Mapping("t", "q")))
+    files = FILES._replace(deletion=DeletionPolicy(orphans=orphans))
+    await plant.keeper(files=files).sync(Wish(walk=False))
+    more = files._replace(mappings=(*FILES.mappings, Mapping("t", "q")))
     await plant.keeper(files=more).sync(Wish(walk=False))
     assert plant.files() == {"p/a": "1", "q/b": "2"}
-    await plant.keeper().sync(Wish(walk=False))
+    keeper = plant.keeper(files=files)
+    with pytest.raises(Stalled, match="no mapping has the destination of q/b any more") as held:
+        await keeper.sync(Wish(walk=False))
+    assert held.value.reason is Reason.DESTINATION_UNMAPPED
+    assert plant.files() == {"p/a": "1", "q/b": "2"}, "nothing was changed"
+    planned = await keeper.sync(Wish(dry_run=True))
+    assert planned.plan.digest in held.value.message
+    with pytest.raises(Stalled, match=planned.plan.digest):
+        await keeper.sync(Wish(approved=frozenset({"0" * 64})))
+    await keeper.sync(Wish(walk=False, approved=frozenset({planned.plan.digest})))
     assert plant.files() == {"p/a": "1"}
+    again = await keeper.sync(Wish(approved=frozenset({planned.plan.digest})))
+    assert not again.plan.actions, "a used approval that is still there is harmless"
+
+
+async def test_a_mapping_that_goes_elsewhere_holds_everything(plant: Plant) -> None:
+    plant.repository.commit({"s/a": "1"})
+    await plant.keeper().sync()
+    elsewhere = plant.keeper(files=FilesIntent((Mapping("s", "q"),)))
+    with pytest.raises(Stalled) as held:
+        await elsewhere.sync()
+    assert held.value.reason is Reason.DESTINATION_UNMAPPED
+    assert plant.files() == {"p/a": "1"}
+
+
+async def test_an_approval_for_one_sync_alone_must_name_the_plan_that_there_is(plant: Plant) -> None:
+    wrong = Wish(approved=frozenset({"0" * 64}), approval_must_match=True)
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper()
+    digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
+    with pytest.raises(Stalled, match=digest) as stale:
+        await keeper.sync(wrong)
+    assert stale.value.reason is Reason.APPROVAL_STALE
+    assert plant.files() == {}
+    assert (await keeper.sync(wrong._replace(dry_run=True))).stalled is not None
+    await keeper.sync(wrong._replace(approved=frozenset({digest})))
+    assert plant.files() == {"p/a": "1"}
+    with pytest.raises(Stalled, match="nothing to do"):
+        await keeper.sync(wrong)
+    with pytest.raises(Stalled, match="nothing to do"):
+        await keeper.sync(wrong._replace(approved=frozenset({digest})))
+
+
+async def test_with_owned_a_file_of_others_is_named_counts_as_drift_and_is_never_deleted(
+    plant: Plant,
+) -> None:
+    (plant.data / "p").mkdir()
+    (plant.data / "p/before").write_text("theirs")
+    plant.repository.commit({"s/a": "1"})
+    keeper = plant.keeper()
+    first = await keeper.sync()
+    assert first.plan.not_ours == ("p/before",)
+    assert not first.drift
+    await plant.settle(keeper)
+    (plant.data / "p/mine").write_text("theirs")
+    for _ in range(2):
+        report = await keeper.sync()
+        assert not report.plan.actions
+        assert report.plan.not_ours == ("p/before", "p/mine")
+        assert report.drift == report.drift_left == Drift(extra=("p/mine",))
+        assert (await keeper.verify()).drift.extra == ("p/mine",)
+    plant.repository.commit({"s/a": "2"})
+    report = await keeper.sync(Wish(approved=frozenset({"0" * 64})))
+    assert report.drift_left == Drift(extra=("p/mine",))
+    assert plant.files() == {"p/a": "2", "p/before": "theirs", "p/mine": "theirs"}
 
 
 async def test_a_strangers_file_alone_is_reason_enough_to_act_where_the_source_is_mirrored(
     plant: Plant,
 ) -> None:
     plant.repository.commit({"s/a": "1"})
-    keeper = plant.keeper()
+    keeper = plant.keeper(files=MIRRORED)
     await keeper.sync()
     await plant.settle(keeper)
     (plant.data / "p/mine").write_text("theirs")
@@ -282,7 +351,7 @@ async def test_a_kept_file_that_its_owner_took_away_is_not_told_of_any_more(plan
     for name in ("stays", "goes"):
         (plant.data / "p" / name).write_text("theirs")
     plant.repository.commit({"s/a": "1"})
-    keeper = plant.keeper()
+    keeper = plant.keeper(files=MIRRORED)
     assert (await keeper.sync()).plan.orphans_kept == ("p/goes", "p/stays")
     await plant.settle(keeper)
     (plant.data / "p/goes").unlink()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stoker.api.manifests.codec import decode, encode, from_wire, to_wire
 from stoker.api.kinds.stoker import Stoker, StokerSpec
+from stoker.api.manifests.codec import decode, encode, from_wire, to_wire
 from stoker.api.meta import Condition, ObjectMeta
 from stoker.domain.errors import InvalidValue
 

@@ -36,7 +36,7 @@ def test_one_file_may_hold_several_kinds() -> None:
     assert stoker.spec.git.ref == "main"
     assert stoker.metadata.labels == {"a": "b"}
     assert isinstance(profile, SyncProfile)
-    assert profile.spec.mappings[0].type == "dir"
+    assert profile.spec.mappings[0].type is None
 
 
 def test_the_refusal_names_file_document_and_field() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping as ReadOnlyMap
 import msgspec
 import pytest
 
-from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.to_intent.contents import Content, content_for
 from stoker.api.defaults import with_defaults
 from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.contents import Content, content_for
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.files import FilePatch, Mapping, MappingKind, WhenMissing
 from stoker.domain.reasons import Reason
@@ -42,8 +42,8 @@ def content(
 def test_a_service_path_means_projects_and_core() -> None:
     found = content(service_path="services/filler")
     assert found.mappings == (
-        Mapping("services/filler/projects", "projects"),
-        Mapping(f"services/filler/{CORE}", CORE),
+        Mapping("services/filler/projects", "projects", service_path="services/filler"),
+        Mapping(f"services/filler/{CORE}", CORE, service_path="services/filler"),
     )
     assert found.service_path == "services/filler"
 
@@ -61,6 +61,7 @@ def test_the_deployment_mode_lies_over_core_and_must_exist() -> None:
         CORE,
         when_missing=WhenMissing.FAIL,
         gives_way=("config-mode.json",),
+        service_path="services/filler",
     )
 
 
@@ -73,13 +74,15 @@ def test_mappings_of_a_profile_keep_their_order_and_meaning() -> None:
             mappings=[
                 {"source": "s/{{.Vars.line}}", "destination": "projects", "required": True},
                 {"source": "p.json", "destination": "p.json", "type": "file", "template": True},
+                {"source": "icons", "destination": "icons", "type": "dir"},
             ]
         ),
         named="line",
     )
     assert found.mappings == (
-        Mapping("s/{{.Vars.line}}", "projects", when_missing=WhenMissing.FAIL),
+        Mapping("s/{{.Vars.line}}", "projects", kind=None, when_missing=WhenMissing.FAIL),
         Mapping("p.json", "p.json", kind=MappingKind.FILE, template=True),
+        Mapping("icons", "icons", kind=MappingKind.DIR),
     )
     assert found.profile == "line"
     assert found.service_path == ""
@@ -147,7 +150,7 @@ def test_a_profile_that_waits_for_itself_stalls_the_gateway() -> None:
 
 def test_a_profile_wins_over_a_service_path_and_that_is_said() -> None:
     found = content(profile(), named="line", service_path="services/filler", deployment_mode="prd")
-    assert found.mappings == (Mapping("a", "b"),)
+    assert found.mappings == (Mapping("a", "b", kind=None),)
     assert [notice.reason for notice in found.notices] == [Reason.ANNOTATION_IGNORED] * 2
     assert "service-path" in found.notices[0].message
     assert "deployment-mode" in found.notices[1].message

@@ -7,9 +7,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.to_intent import PodFacts, Surroundings, gateway_intent_for, settle
 from stoker.api.to_intent.pod_facts import Key
-from stoker.api.kinds.stoker import Stoker, SyncProfile
 
 RESOURCE = {
     "metadata": {"name": "sync", "namespace": "plant"},

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 from msgspec.inspect import StructType, Type, VarTupleType
 
-from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncSpec
 from stoker.api.kinds.stoker import Stoker, StokerSpec, SyncProfile, SyncProfileSpec
 from stoker.api.schema import fields_of, unwrapped
+from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.domain.intent.intent import GatewayIntent, ResourceIntent
 
 Leaves = dict[str, object]
@@ -37,6 +37,7 @@ FIELDS: dict[str, Pair] = {
     "gateway.tls": (True, False),
     "gateway.apiKeyHeader": ("X-Ignition-API-Token", "X-Other-Token"),
     "gateway.insecureSkipVerify": (True, False),
+    "gateway.filesOnly": (False, True),
     "gateway.scanOrder": ("projectsFirst", "configFirst"),
     "polling.enabled": (True, False),
     "polling.interval": ("60s", "61s"),
@@ -124,12 +125,14 @@ FIELDS: dict[str, Pair] = {
     "shared.modules.enabled": (True, False),
     "shared.modules.order": (["a"], ["b"]),
     "additionalFiles[].type": ("file", "dir"),
+    "additionalFiles[].orphans": ("owned", "mirror"),
 }
 
 PROFILE_FIELDS: dict[str, Pair] = {
     "mappings[].type": ("dir", "file"),
     "mappings[].required": (False, True),
     "mappings[].template": (False, True),
+    "mappings[].orphans": ("owned", "mirror"),
     "patches[].set": ({".a": "1"}, {".a": "2"}),
     "vars": ({"a": "1"}, {"a": "2"}),
     "excludePatterns": (["a"], ["b"]),

@@ -7,8 +7,9 @@ from collections.abc import Mapping as ReadOnlyMap
 import msgspec
 import pytest
 
-from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.api.kinds.ignitionsync import IgnitionSync
+from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FieldTemplate, ProviderName
 from stoker.domain.intent.intent import GatewayIntent
@@ -43,6 +44,18 @@ def gateway(
 def test_excluded_tag_providers_become_excludes() -> None:
     patterns = gateway(exclude_tag_providers="mqtt-engine,MQTT Engine").files.excludes.patterns
     assert patterns[-2:] == ("**/tag-*/mqtt-engine/", "**/tag-*/MQTT Engine/")
+
+
+@pytest.mark.parametrize("source", [".", "./", "./."])
+def test_a_mapping_of_the_whole_repository_is_refused_where_changes_flow_back(source: str) -> None:
+    mapping = {"source": source, "destination": "projects"}
+    wire = {"metadata": {"name": "all", "namespace": "site1"}, "spec": {"mappings": [mapping]}}
+    around = Surroundings({"all": msgspec.convert(wire, SyncProfile)})
+    assert gateway(None, around, sync_profile="all").files.mappings[0].source == source
+    back = {"bidirectional": {"enabled": True, "watchPaths": ["projects/**"]}}
+    with pytest.raises(InvalidValue, match="maps the whole repository") as refused:
+        gateway(back, around, sync_profile="all")
+    assert refused.value.reason is Reason.INVALID_SPEC
 
 
 def test_a_pattern_that_is_excluded_twice_is_listed_once() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping as ReadOnlyMap
 import msgspec
 import pytest
 
-from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import SyncProfile
+from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.domain.intent.delivery import SharedVolume
 from stoker.domain.intent.files import Mapping, MappingKind, Orphans, WhenMissing
 from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Identity
@@ -85,13 +85,14 @@ def gateway(
 def test_the_site_of_the_worked_example_gets_its_files_in_the_papers_order() -> None:
     intent = gateway_intent_for(known(PROVE_IT), pod(SITE, prefix="ignition-sync.io/"))
     assert intent.files.mappings == (
-        Mapping("services/site/projects", "projects"),
-        Mapping(f"services/site/{CORE}", CORE),
+        Mapping("services/site/projects", "projects", service_path="services/site"),
+        Mapping(f"services/site/{CORE}", CORE, service_path="services/site"),
         Mapping(
             "services/site/config/resources/prd-cloud",
             CORE,
             when_missing=WhenMissing.FAIL,
             gives_way=("config-mode.json",),
+            service_path="services/site",
         ),
         Mapping(
             "shared/ignition-gateway/config/resources/external",
@@ -179,10 +180,10 @@ def test_modules_share_their_folder_with_those_of_others() -> None:
     assert intent.policies.ignition.module_order == ("base.modl", "line.modl")
 
 
-def test_additional_files_are_files_unless_they_say_otherwise() -> None:
+def test_additional_files_are_what_the_commit_has_unless_they_say_otherwise() -> None:
     files = [{"source": "a", "dest": "a"}, {"source": "fonts", "dest": "fonts", "type": "dir"}]
     assert gateway({"additionalFiles": files}).files.mappings[2:] == (
-        Mapping("a", "a", kind=MappingKind.FILE),
+        Mapping("a", "a", kind=None),
         Mapping("fonts", "fonts", kind=MappingKind.DIR),
     )
 

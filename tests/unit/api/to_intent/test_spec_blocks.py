@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from stoker.api.to_intent import Settled, intent_for, settle
 from stoker.api.kinds.stoker import Stoker
+from stoker.api.to_intent import Settled, intent_for, settle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.delivery import AlertKind, RateLimit, RollbackTrigger, Stage
 from stoker.domain.intent.intent import Notice, ResourceIntent

@@ -7,6 +7,8 @@ from collections.abc import Mapping as ReadOnlyMap
 import msgspec
 import pytest
 
+from stoker.api.kinds.resource import Resource
+from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.to_intent import (
     MODELS,
     PodFacts,
@@ -17,8 +19,6 @@ from stoker.api.to_intent import (
     intent_for,
     settle,
 )
-from stoker.api.kinds.resource import Resource
-from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import Mapping, WhenMissing
 from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Identity
@@ -66,7 +66,7 @@ def test_a_profile_becomes_the_files_of_a_gateway() -> None:
     )
     assert intent.resource == Identity(FrontDoor.STOKER, "east", "dairy")
     assert intent.files.mappings == (
-        Mapping("services/{{.Vars.line}}", "projects", when_missing=WhenMissing.FAIL),
+        Mapping("services/{{.Vars.line}}", "projects", kind=None, when_missing=WhenMissing.FAIL),
         Mapping(
             "prod", "config/resources/core", when_missing=WhenMissing.FAIL, gives_way=("config-mode.json",)
         ),

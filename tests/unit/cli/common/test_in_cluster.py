@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stoker.cli.exit_codes import Exit
 from stoker.cli.commands import cli
+from stoker.cli.exit_codes import Exit
 from stoker.testing.cluster.stub_api_server import kubeconfig_for, played_api
 from stoker.testing.wait_until import eventually
 

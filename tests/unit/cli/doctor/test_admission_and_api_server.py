@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.cli.doctor.admission import refused, unanswered
-from stoker.cli.doctor.checks import ClientConfig, Service, Webhook
 from stoker.cli.doctor.api_server import difference
+from stoker.cli.doctor.checks import ClientConfig, Service, Webhook
 from stoker.domain.findings import Mark
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import Forbidden, ServerError

@@ -22,20 +22,20 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from stoker.api.to_intent import NO_DEFAULTS, intent_for, settle
-from stoker.api.spec.status import SyncStatus as Status
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.meta import Condition
+from stoker.api.spec.status import SyncStatus as Status
+from stoker.api.to_intent import NO_DEFAULTS, intent_for, settle
+from stoker.cli.commands import cli
+from stoker.cli.common.in_cluster import Place
+from stoker.cli.doctor.api_server import GROUND
 from stoker.cli.doctor.checks import Case, Chain, Operator, Subject, follow
 from stoker.cli.doctor.gateways import GATEWAYS
-from stoker.cli.doctor.tls_handshake import Untrusted, shown_by
 from stoker.cli.doctor.operator import FINDING, OPERATOR
 from stoker.cli.doctor.resources import RESOURCE
-from stoker.cli.doctor.api_server import GROUND
 from stoker.cli.doctor.source import SOURCE
+from stoker.cli.doctor.tls_handshake import Untrusted, shown_by
 from stoker.cli.exit_codes import Exit
-from stoker.cli.common.in_cluster import Place
-from stoker.cli.commands import cli
 from stoker.controller.cache.gateways import fleet_of
 from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey, keep_object, read
 from stoker.controller.cache.pods import AgentState, SeenPod
@@ -45,8 +45,8 @@ from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
 from stoker.testing.certificates import Authority, Certificate, KeyPair, private_pem
-from stoker.testing.manual_clock import ManualClock
 from stoker.testing.cluster.stub_api_server import kubeconfig_for, played_api
+from stoker.testing.manual_clock import ManualClock
 
 VERSION = {"major": "1", "minor": "31+", "gitVersion": "v1.31.2"}
 PLACE = "/apis/stoker.io/v1alpha1/namespaces/plant/stokers"

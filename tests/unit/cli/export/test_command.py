@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stoker.cli.export.options import HERE, Wanted, digest_keys, job_from, repository_of
 from stoker.cli.commands import cli
+from stoker.cli.export.options import HERE, Wanted, digest_keys, job_from, repository_of
+from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
-from stoker.reverser.export.types import Budget
-from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef
+from stoker.reverser.manifest.named_secrets import SecretRef
+from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.selection.explain import Target
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import DestinationRef
@@ -127,18 +128,18 @@ def test_without_rules_it_is_the_preset_with_secrets_redacted() -> None:
     assert {rule.namespaced for rule in job.rules} == {True, False}
     assert GroupResource("", "secrets") in job.excluded
     assert GroupResource("", "pods") in job.excluded, "the floor stays"
-    assert (job.budget, job.prune, warnings) == (Budget(7, 8), True, ())
+    assert (job.budget, job.prune, warnings) == (DeletionLimits(7, 8), True, ())
 
 
 def test_a_destination_in_the_files_says_what_it_says_in_a_cluster(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULE + DESTINATION)
     job, _ = job_from(Wanted(rules=(str(file),)), "home")
-    assert job.targets == {PROD: Target("clusters/prod", SecretPolicy.INCLUDE)}
+    assert job.targets == {PROD: Target("clusters/prod", SecretPolicy.EXCLUDE)}
     assert {rule.destination for rule in job.rules} == {PROD}
     assert job.own == {SecretRef("home", "login")}
-    job, _ = job_from(Wanted(rules=(str(file),), base_folder="b", secret_policy="Exclude"), "home")
-    assert job.targets == {PROD: Target("b/clusters/prod", SecretPolicy.EXCLUDE)}
+    job, _ = job_from(Wanted(rules=(str(file),), base_folder="b", secret_policy="Redact"), "home")
+    assert job.targets == {PROD: Target("b/clusters/prod", SecretPolicy.REDACT)}
 
 
 def test_a_destination_that_is_not_in_the_files_is_the_export_itself(tmp_path: Path) -> None:
@@ -184,10 +185,3 @@ def test_the_key_for_digests_is_made_once_for_its_owner_alone(tmp_path: Path) ->
         digest_keys(path)
     with pytest.raises(Misconfigured, match="cannot be made"):
         digest_keys(tmp_path / "no" / "key")
-
-
-@pytest.mark.parametrize(
-    ("deletions", "files", "held"), [(50, 50, False), (51, 102, False), (51, 101, True), (60, 60, True)]
-)
-def test_a_budget_is_exceeded_by_many_and_by_a_great_part(deletions: int, files: int, held: bool) -> None:
-    assert Budget().exceeded(deletions, files) is held

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from stoker.api.to_intent.pod_facts import PREFIX, Key
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.files import read_manifests
+from stoker.api.to_intent.pod_facts import PREFIX, Key
 from stoker.cli.migrate.gateway_sync import from_gateway_sync
 from stoker.cli.migrate.git_sync import from_git_sync
 from stoker.cli.migrate.inputs import from_file, text_of

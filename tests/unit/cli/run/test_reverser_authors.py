@@ -10,8 +10,8 @@ import pytest
 from stoker.cli.run.reverser import reverser_command
 from stoker.cli.run.reverser_authors import CERT_DIR, _settings, author_seams
 from stoker.domain.errors import Misconfigured
-from stoker.reverser.authors.attribution import Authors
 from stoker.http_server.tls.setup import SelfMade
+from stoker.reverser.authors.attribution import Authors
 
 
 def options(*words: str) -> dict[str, Any]:

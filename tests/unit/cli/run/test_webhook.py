@@ -8,8 +8,8 @@ import click
 import pytest
 
 from stoker.api.to_intent import NO_DEFAULTS
-from stoker.cli.run.webhook import _folder, _selector, _self_made, defaults_in, secret_key_in
 from stoker.cli.commands import cli
+from stoker.cli.run.webhook import _folder, _selector, _self_made, defaults_in, secret_key_in
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.source import SecretKey
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.api.to_intent.pod_facts import Key
 from stoker.api.codegen.generate import crd_yaml
 from stoker.api.registry import KINDS
+from stoker.api.to_intent.pod_facts import Key
 from stoker.cli.sync.cluster_only_fields import (
     ANNOTATIONS,
     GATES,
@@ -144,7 +144,7 @@ def test_what_is_switched_off_asks_for_nothing() -> None:
         "maintenanceWindows": [],
         "ignition": {"binaryPolicy": "requireSigned", "designerSessionPolicy": "proceed"},
         "snapshots": {"enabled": False},
-        "webhook": {"allowedRefs": ["*"]},
+        "webhook": {"allowedRefs": []},
         "drift": {"mode": "restore"},
     }
     refuse_gates(spec)

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from stoker.api.to_intent import Settled, intent_for, settle
-from stoker.api.spec.status import GatewayStatus, Quarantine, SyncStatus
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.stoker import Stoker
+from stoker.api.manifests.codec import from_wire
 from stoker.api.meta import Condition
+from stoker.api.spec.status import GatewayStatus, Quarantine, SyncStatus
+from stoker.api.to_intent import Settled, intent_for, settle
 from stoker.controller.alerting.alerter import Alerter
 from stoker.controller.alerting.queue import BURST, PAUSES, WINDOW, Outbox
 from stoker.controller.alerting.send import Sender
-from stoker.controller.context import Context
 from stoker.controller.cache.objects import ResourceKey, keep_object
-from stoker.controller.status.events import events_of
+from stoker.controller.context import Context
 from stoker.controller.spec.load import Understood
+from stoker.controller.status.events import events_of
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import EventRecorder

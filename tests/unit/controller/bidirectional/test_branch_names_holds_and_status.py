@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from stoker.api.spec.status import GatewayStatus, OwnChanges, SyncStatus
-from stoker.controller.bidirectional.three_way_decision import Verdict
-from stoker.controller.bidirectional.holds import MAX_BYTES, check_room, holds_after, never_fits
 from stoker.controller.bidirectional.branch_name import branch_for
+from stoker.controller.bidirectional.holds import MAX_BYTES, check_room, holds_after, never_fits
 from stoker.controller.bidirectional.inbox_keys import parcels_in, strays_in
+from stoker.controller.bidirectional.messages import Origin, commit_of, description_of
 from stoker.controller.bidirectional.status import changes_of, conflicting, standings_in, watching
 from stoker.controller.bidirectional.step import behind
+from stoker.controller.bidirectional.three_way_decision import Verdict
 from stoker.controller.bidirectional.types import Accepted, Standing
-from stoker.controller.bidirectional.messages import Origin, commit_of, description_of
-from stoker.controller.owned.rbac import rules_for
 from stoker.controller.cache.gateways import Fleet, Gateway
 from stoker.controller.cache.objects import ResourceKey, keep_map
 from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.controller.owned.rbac import rules_for
 from stoker.domain import protocol
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.domain.intent.files import FilesIntent
@@ -67,6 +67,17 @@ def test_names_that_no_branch_can_have_are_made_fit_and_stay_apart() -> None:
     assert len(set(odd)) == len(odd)
     assert odd[1] == "x/Presse-1"
     assert all(GitRef(name) for name in odd)
+
+
+@pytest.mark.parametrize("name", ["[skip ci]", "x [CI SKIP] y", "***NO_CI***", "closes #1", "@plant/owners"])
+def test_no_name_is_a_command_to_a_forge_or_a_ci_service(name: str) -> None:
+    made = ChangedFile(f"projects/{name}", f"site/{name}", Action.WRITTEN, "", "", b"x")
+    changes = ChangeSet("20260101-000001", "press", CommitId("1" * 40), (made,), "2026-01-01T00:00:00Z")
+    verdict = Verdict({made.repo_path: b"x"}, (made,), (), ())
+    message = commit_of(changes, verdict, Origin(IDENTITY, name)).message
+    for sign in ("[", "]", "#", "@", "***"):
+        assert sign not in message
+    assert "site/" in message
 
 
 def test_the_followed_ref_is_written_only_where_that_is_said_plainly() -> None:

@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from stoker.controller.bidirectional.worker import FIRST_PAUSE, STALE
 from stoker.controller.bidirectional.rebase import carried
 from stoker.controller.bidirectional.types import Accepted, Sender
+from stoker.controller.bidirectional.worker import FIRST_PAUSE, STALE
 from stoker.domain.errors import Retry, Stalled
+from stoker.domain.git_objects import BlobId, FileVersion, TreeChange, blob_of
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import Bidirectional, ConflictStrategy
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.protocol import Action, ChangedFile, ChangesAnswer, ChangeSet, ChangesResult
-from stoker.domain.protocol.changes import chunk_key, encode
+from stoker.domain.protocol.change_set_codec import chunk_key, encode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
-from stoker.domain.git_objects import BlobId, FileVersion, TreeChange, blob_of
 from stoker.forges import PullRequest, PullRequestDraft, RequestState
 from stoker.git.commit.proposal_branch import Ground, Proposals, Proposed, PutTogether, Upon
 from stoker.git.commit.types import NewCommit
+from stoker.testing.environments.bidirectional_environment import BRANCH, KEY, PlayedController, working
 from stoker.testing.manual_clock import ManualClock
 from stoker.testing.repositories.bare_repository import Entry, Repository, executable
-from stoker.testing.environments.bidirectional_environment import BRANCH, KEY, PlayedController, working
 
 VIEW, OTHER = "projects/hmi/view.json", "projects/hmi/other.json"
 LINES = "one\ntwo\nthree\nfour\nfive\n"
@@ -270,6 +270,18 @@ async def test_files_that_may_not_flow_back_are_refused_by_name_and_the_rest_goe
         assert len(it.standings["press"].refused) == 7
 
 
+async def test_what_a_ci_service_runs_is_refused_by_name_whatever_the_agent_says(tmp_path: Path) -> None:
+    paths = ["projects/Jenkinsfile", "projects/.woodpecker.yml", "projects/.forgejo/workflows/ci.yaml"]
+    async with world(tmp_path) as it:
+        it.send(*(it.edit(path, "run: evil") for path in paths), it.edit("projects/hmi/a", "1"))
+        await it.rounds()
+        assert sorted(it.published["press"].refused) == sorted(paths)
+        assert set(it.repository.files(BRANCH)) == {
+            f"site/{VIEW}", f"site/{OTHER}", "site/projects/hmi/a",
+        }  # fmt: skip
+        assert "site/projects/Jenkinsfile is named jenkinsfile" in it.standings["press"].message
+
+
 async def test_a_set_that_waits_for_room_goes_when_what_took_it_was_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,6 +424,43 @@ async def test_damaged_and_foreign_sets_are_refused_and_taken_out(tmp_path: Path
         await it.rounds()
         assert "another gateway" in it.published["press"].message
         assert not it.repository.has_branch(BRANCH)
+
+
+async def test_a_set_that_ended_the_process_is_refused_by_the_next_leader_and_named(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        name = it.send(it.edit(VIEW, "new\n"))
+        it.process_ends_when_marked = True
+        it.look()
+        await working()
+        assert it.attempts["map-0"], "the attempt is stored before anything is decoded"
+        assert not it.published
+        await it.restart()
+        await it.rounds()
+        assert (it.published["press"].id, it.published["press"].result) == (name, ChangesResult.REFUSED)
+        assert it.standings["press"].reason is Reason.CHANGE_REFUSED
+        assert f"change set {name} of gateway press is not decoded again" in it.standings["press"].message
+        assert not any(it.maps.values()), "the next leader finds nothing of it"
+        assert not it.repository.has_branch(BRANCH)
+        later = it.send(it.edit(VIEW, "newer\n"))
+        await it.rounds()
+        assert it.published["press"] == ChangesAnswer(later), "another set of that gateway is taken"
+
+
+async def test_a_set_that_was_decoded_and_waits_for_git_is_taken_by_the_next_leader(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        name = it.send(it.edit(VIEW, "new\n"))
+        it.commit = it.repository.tip()
+        refs = it.repository.path / "refs"
+        away = refs.rename(tmp_path / "refs")
+        it.look()
+        await working()
+        assert it.attempts == {"map-0": ""}, "it was decoded, whatever else failed"
+        assert not it.published
+        away.rename(refs)
+        await it.restart()
+        await it.rounds()
+        assert it.published["press"].id == name
+        assert it.published["press"].result is ChangesResult.RECORDED
 
 
 async def test_half_a_set_waits_and_is_taken_out_in_the_end(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import msgspec
 from stoker.controller.cache.objects import SeenMap, keep_map
 from stoker.controller.cache.store import Shelf
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
 from stoker.kube.client.errors import NotFound
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import Change, ObjectKey
 
 KEY = ObjectKey("plant", "map")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from stoker.api.to_intent import Settled, intent_for, settle
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.stoker import Stoker
+from stoker.api.manifests.codec import from_wire
+from stoker.api.to_intent import Settled, intent_for, settle
+from stoker.controller.cache.gateways import Fleet
 from stoker.controller.owned.metadata import Delivery, Installation, delivery, instructions
 from stoker.controller.rollout import Release
-from stoker.controller.cache.gateways import Fleet
 from stoker.controller.spec.load import Understood
 from stoker.domain.protocol import Metadata
 from stoker.domain.refs import CommitId, GitRef, RepoUrl

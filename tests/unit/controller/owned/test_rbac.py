@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.controller.owned.rbac import rules_for
 from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.owned.rbac import rules_for
 from stoker.kube.watch.store import ObjectKey
 
 KEY = ResourceKey("Stoker", ObjectKey("line", "plant"))

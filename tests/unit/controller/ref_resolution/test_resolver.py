@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.ref_resolution.lookup import PER_HOST
 from stoker.controller.ref_resolution.resolver import GIT_TIMEOUT, PATIENCE, Question, Resolver
-from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason

@@ -11,10 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.ref_resolution.lookup import Answer
 from stoker.controller.ref_resolution.resolver import Question, Resolver
-from stoker.controller.ref_resolution.shared_lookup import LONGEST_WAIT, MAX_NAMES, Found, Looks, Wanted, alike
-from stoker.controller.cache.objects import ResourceKey
+from stoker.controller.ref_resolution.shared_lookup import (
+    LONGEST_WAIT,
+    MAX_NAMES,
+    Found,
+    Looks,
+    Wanted,
+    alike,
+)
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, Source
 from stoker.domain.reasons import Reason

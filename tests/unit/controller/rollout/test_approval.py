@@ -72,7 +72,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
     }
     fleet.sync()
     fleet.decide()
-    assert fleet.last.targets == {}
+    assert fleet.last.targets == {name: Target(commit(1)) for name in "ab"}, "agents demand a release"
     assert request(fleet).state == "Approved", "who did it stays to be read"
     status = fleet.status
     fleet.decide(after=7200)
@@ -166,7 +166,7 @@ def test_a_plan_that_changes_after_the_approval_voids_it_for_that_gateway() -> N
     fleet.decide()
     fleet.sync("b")
     fleet.decide()
-    assert fleet.last.targets == {}
+    assert fleet.last.targets == {name: Target(commit(1)) for name in "ab"}
 
 
 def test_an_agent_that_restarts_while_its_plan_waits_changes_nothing() -> None:
@@ -212,7 +212,7 @@ def test_a_pod_that_has_said_nothing_only_plans_as_it_may_have_files() -> None:
     assert fleet.has_it() == set()
     fleet.reports["b"] = GatewayReport("b", sync_status=SyncStatus.SYNCED, synced_commit=commit(1))
     fleet.decide()
-    assert "b" not in fleet.last.targets, "its agent knew that it was its first sync"
+    assert fleet.last.targets["b"] == Target(commit(1)), "its agent knew that it was its first sync"
 
 
 def test_nobody_is_asked_for_pods_of_which_nothing_is_known() -> None:
@@ -224,7 +224,8 @@ def test_nobody_is_asked_for_pods_of_which_nothing_is_known() -> None:
     for name in "ab":
         fleet.reports[name] = GatewayReport(name, sync_status=SyncStatus.SYNCED, synced_commit=commit(1))
     fleet.decide()
-    assert (fleet.last.approval, fleet.last.targets) == (None, {})
+    released = {name: Target(commit(1)) for name in "ab"}
+    assert (fleet.last.approval, fleet.last.targets) == (None, released)
 
 
 def test_a_stage_that_takes_an_approval_takes_it_of_a_silent_pod_as_well() -> None:
@@ -254,6 +255,25 @@ def test_a_ref_of_its_own_is_no_way_around_an_approval() -> None:
     fleet.approval = Approval()
     fleet.decide()
     assert "b" not in fleet.last.targets
+
+
+def test_a_stage_that_takes_an_approval_takes_it_of_a_ref_of_its_own_as_well() -> None:
+    stages = (Stage("first", ("a",)), Stage("second", ("b",), require_approval=True))
+    fleet = PlayedFleet(("a", "b"), Deployment(Strategy.CANARY, stages))
+    fleet.overrides |= {"a": "try-this", "b": "try-this"}
+    fleet.decide()
+    assert fleet.last.targets == {"b": Target(commit(1), Mode.PLAN)}
+
+
+def test_an_order_for_a_commit_that_a_gateway_has_is_not_kept_while_it_is_away() -> None:
+    fleet = pending("a", "b")
+    fleet.approve()
+    fleet.decide()
+    fleet.sync()
+    fleet.decide()
+    fleet.names = ("a",)
+    fleet.decide()
+    assert fleet.last.targets == {"a": Target(commit(1))}
 
 
 def test_a_new_commit_makes_a_new_request() -> None:

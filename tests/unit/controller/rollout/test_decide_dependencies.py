@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from stoker.controller.rollout import Release, Situation, all_before
-from stoker.controller.rollout import release as decide
 from stoker.controller.cache.gateways import Fleet, Gateway, Neighbour
 from stoker.controller.cache.pods import AgentState, SeenPod
+from stoker.controller.rollout import Release, Situation, all_before
+from stoker.controller.rollout import release as decide
 from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.domain.refs import CommitId
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.controller.rollout.sync_concurrency import Room, places_at_once, recent, room
 from stoker.controller.rollout.gateways import Member, told_to
 from stoker.controller.rollout.stages import ASKED_EVERY
+from stoker.controller.rollout.sync_concurrency import Room, places_at_once, recent, room
 from stoker.domain.intent.delivery import Approval, Deployment, OrderEntry, RateLimit, Stage, Strategy
 from stoker.domain.intent.policies import GatewayAccess
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, Quarantine, SyncStatus, Target

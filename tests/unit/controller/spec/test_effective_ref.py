@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.api.to_intent.requests import requests_of
 from stoker.api.spec.status import RequestedRef
+from stoker.api.to_intent.requests import requests_of
 from stoker.controller.spec.effective_ref import (
     Effective,
     asked_by,
     asked_in,
     effective_ref,
+    why_followed,
     without_request,
 )
 from stoker.domain.intent.requests import RefRequest
@@ -102,3 +103,14 @@ def test_what_takes_a_request_away_leaves_nothing_of_it() -> None:
     assert set(without_request("stoker.io")) == {
         f"stoker.io/requested-{one}" for one in ("ref", "at", "by", "source")
     }
+
+
+def test_the_status_says_who_made_the_resource_follow_another_ref() -> None:
+    followed = effective_ref(MAIN, RefRequest(V2, EIGHT, "webhook", "github"), None)
+    assert followed.recorded == RequestedRef(ref="v2", at=AT, by="webhook", source="github", spec_ref="main")
+    assert why_followed(followed.recorded) == (
+        f"requested by webhook (github) at {AT}; spec.git.ref main is not followed until a request names it "
+        "or spec.git.ref changes"
+    )
+    assert why_followed(None) == ""
+    assert why_followed(record("main", "main")) == "", "the spec's own ref needs no explanation"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from stoker.api.spec.status import GatewayStatus, Quarantine, SyncStatus
 from stoker.api.meta import Condition
-from stoker.controller.context import Context
+from stoker.api.spec.status import DriftRestored, GatewayStatus, Quarantine, RequestedRef, SyncStatus
 from stoker.controller.cache.objects import ResourceKey, keep_object
+from stoker.controller.context import Context
 from stoker.controller.status.events import events_of
 from stoker.kube.watch.store import ObjectKey
 
@@ -71,6 +71,16 @@ def test_a_commit_is_told_once() -> None:
     assert told(old, new) == [("Normal", "RefUpdated")]
 
 
+def test_another_ref_than_the_specs_is_told_when_it_begins_and_ends() -> None:
+    requested = status(requested_ref=RequestedRef(ref="v2", by="webhook", spec_ref="main"))
+    own = status(requested_ref=RequestedRef(ref="main", by="webhook", spec_ref="main"))
+    assert told(status(), requested) == [("Normal", "RefRequested")]
+    assert told(requested, requested) == []
+    assert told(requested, status()) == [("Normal", "RefRequested")]
+    assert told(requested, own) == [("Normal", "RefRequested")]
+    assert told(status(), own) == []
+
+
 def test_gateways_are_told_of_when_they_arrive_and_when_they_fail() -> None:
     def step(before: GatewayStatus | None, after: GatewayStatus) -> list[tuple[str, str]]:
         first = status(discovered_gateways=(before,) if before is not None else None)
@@ -83,6 +93,23 @@ def test_gateways_are_told_of_when_they_arrive_and_when_they_fail() -> None:
     assert step(gateway(), gateway(sync_status="Error", reason="SourceEmpty")) == failed
     assert step(gateway(sync_status="Error", reason="A"), gateway(sync_status="Error", reason="B")) == failed
     assert step(gateway(sync_status="Error", reason="A"), gateway()) == completed
+
+
+def test_skipped_content_is_told_by_name_when_it_changes() -> None:
+    def messages(before: GatewayStatus, after: GatewayStatus) -> list[str]:
+        kept = keep_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
+        context = Context(KEY, kept, status(discovered_gateways=(before,)))
+        return [one.message for one in events_of(context, status(discovered_gateways=(after,)))]
+
+    links = gateway(skipped=("s/a: is a symlink", "s/b: is a symlink"), skipped_total=3)
+    (message,) = messages(gateway(), links)
+    assert message.startswith("Gateway g skipped 3 of what the repository or its mappings name: ")
+    assert message.endswith(": s/a: is a symlink; s/b: is a symlink; and 1 more")
+    assert messages(links, links) == []
+    assert messages(links, gateway()) == []
+    assert told(status(discovered_gateways=(gateway(),)), status(discovered_gateways=(links,))) == [
+        ("Warning", "ContentSkipped")
+    ]
 
 
 def test_conditions_are_told_of_when_they_turn() -> None:
@@ -108,6 +135,17 @@ def test_the_whole_fleet_is_told_of_once() -> None:
     assert told(after, after) == []
     empty = status(("AllGatewaysSynced", "True", "NoGateways"), last_sync_commit=OLD)
     assert told(before, empty) == []
+
+
+def test_files_that_were_put_back_are_told_once_each_time() -> None:
+    def restored(at: str) -> SyncStatus:
+        done = DriftRestored(files=1, paths=("projects/filler/project.json",), restored_at=at)
+        return status(discovered_gateways=(gateway(drift_restored=done),))
+
+    well, once = status(discovered_gateways=(gateway(),)), restored("2026-03-02T08:15:00Z")
+    assert told(well, once) == [("Warning", "DriftRestored")]
+    assert told(once, once) == []
+    assert told(once, restored("2026-03-02T09:15:00Z")) == [("Warning", "DriftRestored")]
 
 
 def test_a_commit_that_was_taken_back_is_told_once() -> None:

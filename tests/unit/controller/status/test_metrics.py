@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stoker.api.spec.status import GatewayStatus, Quarantine, SyncStatus
 from stoker.api.meta import Condition
+from stoker.api.spec.status import GatewayStatus, Quarantine, SyncStatus
 from stoker.controller.cache.objects import ResourceKey
 from stoker.controller.status.metrics import Meter
 from stoker.kube.watch.store import ObjectKey

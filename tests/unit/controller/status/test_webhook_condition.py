@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from stoker.controller.status.webhook_condition import Standing, standing
 from stoker.domain.intent.delivery import Receiver
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.controller.status.webhook_condition import Standing, standing
 
 KEY = SecretKey("hook", "hmac-key")
 TOKEN = SecretKey("hook", "token")

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from stoker.dashboard.cluster.destinations import joined, seen_config, seen_destination
+from stoker.dashboard.cluster.emergency_stop import seen_stop
 from stoker.dashboard.cluster.history import past_of
 from stoker.dashboard.cluster.resources import Seen, seen
-from stoker.dashboard.cluster.emergency_stop import seen_stop
 from stoker.dashboard.view_models import Release, Rollback
 
 COMMIT = "a" * 40
@@ -30,6 +30,22 @@ def test_before_anybody_has_looked_nothing_is_known() -> None:
 
 def test_a_resource_without_a_source_of_its_own_has_no_ref_yet() -> None:
     assert resource({"inheritsFrom": {"name": "common"}}).now.ref == ""
+
+
+@pytest.mark.parametrize("state", [None, "Approved", "Expired"])
+def test_a_plan_that_a_gateway_holds_is_shown_for_approval(state: str | None) -> None:
+    plan = {"digest": "d" * 64, "reason": "DestinationUnmapped", "filesAdded": 1, "filesDeleted": 7}
+    kept = {"digest": "c" * 64, "reason": "OrphansKept", "filesDeleted": 9}
+    gateways = [
+        {"name": "filler", "podName": "filler-0", "errorMessage": "held", "pendingPlan": plan},
+        {"name": "packer", "podName": "packer-0", "pendingPlan": kept},
+    ]
+    request = {"approval": {"commit": COMMIT, "state": state}} if state else {}
+    now = resource({}, {"discoveredGateways": gateways, **request}).now
+    assert now.approval is not None
+    assert (now.approval.state, now.approval.digest) == ("Pending", "d" * 64)
+    assert (now.approval.added, now.approval.deleted, now.approval.message) == (1, 7, "held")
+    assert [one.name for one in now.approval.gateways] == ["filler"]
 
 
 @pytest.mark.parametrize(

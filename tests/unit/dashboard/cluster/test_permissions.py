@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stoker.dashboard.cluster.permissions import Reach, Rights, buttons, sees, sees_any
-from stoker.dashboard.view_models import Action
 from stoker.dashboard.interfaces import Sight
+from stoker.dashboard.view_models import Action
 
 HERE = Reach(namespaces=frozenset({"plant"}))
 EVERYWHERE = Reach(everywhere=True)

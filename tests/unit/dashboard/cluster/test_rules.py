@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
-from stoker.kube.watch.store import Change, ObjectKey
-from stoker.testing.manual_clock import ManualClock
 from stoker.dashboard.cluster.destinations import seen_destination
 from stoker.dashboard.cluster.permissions import Reach, Rights
 from stoker.dashboard.cluster.rules import HIDDEN, DestinationKey, RuleBook, SeenRule, seen_rule, troubles_of
 from stoker.dashboard.cluster.view import ClusterScene
+from stoker.kube.client.client import Client
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.watch.store import Change, ObjectKey
+from stoker.testing.manual_clock import ManualClock
 
 HERE = DestinationKey("plant", "site")
 

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
+from stoker.dashboard.cluster.destinations import SeenConfig, SeenDestination, seen_destination
+from stoker.dashboard.cluster.permissions import Reach, Rights
+from stoker.dashboard.cluster.staleness import BLIND_SECONDS
+from stoker.dashboard.cluster.view import ClusterScene
+from stoker.dashboard.interfaces import GatewayKey, Sight
 from stoker.domain.errors import Retry
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.store import Change, ObjectKey
 from stoker.testing.manual_clock import ManualClock
 from stoker.testing.wait_until import eventually_async
-from stoker.dashboard.cluster.staleness import BLIND_SECONDS
-from stoker.dashboard.cluster.destinations import SeenConfig, SeenDestination, seen_destination
-from stoker.dashboard.cluster.permissions import Reach, Rights
-from stoker.dashboard.cluster.view import ClusterScene
-from stoker.dashboard.interfaces import GatewayKey, Sight
 
 EVERYTHING = Sight(
     everything=True, namespaces=frozenset(), may=lambda action, namespace: False, may_stop=True

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
+from stoker.dashboard.standalone.actions import PATIENCE_SECONDS, LocalHands
+from stoker.dashboard.standalone.pending_actions import Desk
+from stoker.dashboard.standalone.token_check import EVERYTHING, LocalGate, OwnToken, long_enough
+from stoker.dashboard.standalone.view import Held, LocalScene, Subject
+from stoker.dashboard.view_models import Action, Order
 from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.protocol import DriftFound, GatewayReport, HeldProject, PendingPlan, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.sync.state_files import Marks
 from stoker.testing.manual_clock import ManualClock
-from stoker.dashboard.view_models import Action, Order
-from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
-from stoker.dashboard.standalone.pending_actions import Desk
-from stoker.dashboard.standalone.token_check import EVERYTHING, LocalGate, OwnToken, long_enough
-from stoker.dashboard.standalone.actions import PATIENCE_SECONDS, LocalHands
-from stoker.dashboard.standalone.view import Held, LocalScene, Subject
 
 SUBJECT = Subject("local", "Folder", "filler", "filler", "main")
 ME = {"namespace": "local", "kind": "Folder", "name": "filler"}

@@ -1,6 +1,5 @@
 """What was changed on a gateway travels whole or not at all."""
 
-import base64
 import hashlib
 import json
 import random
@@ -11,8 +10,17 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import Action, ChangedFile, ChangeSet
-from stoker.domain.protocol.changes import CHUNK_BYTES, MAX_UNPACKED, Chunk, complete, decode, encode
+from stoker.domain.protocol.change_set_codec import (
+    CHUNK_BYTES,
+    MAX_UNPACKED,
+    Chunk,
+    complete,
+    decode,
+    encode,
+    unpacked_size,
+)
 from stoker.domain.refs import CommitId
+from stoker.testing.memory_peak import peak_of
 
 BASE = CommitId("a" * 40)
 
@@ -53,8 +61,29 @@ def test_what_is_large_goes_in_chunks_that_each_fit_into_a_map() -> None:
 
 def test_more_than_eight_maps_hold_is_refused() -> None:
     noise = random.Random(3).randbytes(8_000_000)  # noqa: S311 - as above
-    with pytest.raises(InvalidValue, match="more than 8 maps can hold"):
+    with pytest.raises(InvalidValue, match="more than 8 ConfigMaps can hold"):
         encode(ChangeSet("20260101-101500", "site", BASE, (file_of(noise),)))
+
+
+HEAD = {"id": "20260101-101500", "gateway": "site", "baseCommit": "a" * 40, "files": 1}
+
+
+def described(content: bytes, **change: object) -> bytes:
+    """One file on the wire."""
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324 - git's own
+    fields: dict[str, object] = {
+        "path": "projects/a.json",
+        "repoPath": "site/projects/a.json",
+        "action": "written",
+        "blob": blob,
+        "mode": "100644",
+        "size": len(content),
+    }
+    return json.dumps(fields | change).encode() + b"\n" + content
+
+
+def with_head(*files: bytes, **change: object) -> Chunk:
+    return packed(json.dumps(HEAD | {"files": len(files)} | change).encode() + b"\n" + b"".join(files))
 
 
 @pytest.mark.parametrize(
@@ -64,39 +93,104 @@ def test_more_than_eight_maps_hold_is_refused() -> None:
         ({"repoPath": "/etc/passwd"}, "path"),
         ({"action": "moved"}, "neither written nor deleted"),
         ({"mode": "120000"}, "another mode"),
-        ({"blob": "d" * 40}, "not what its id says"),
-        ({"base": "main"}, "no id"),
-        ({"content": "€"}, "cannot be read"),
-        ({"content": base64.b64encode(b"other").decode()}, "not what its id says"),
-        ({"path": 7}, "not described in words"),
+        ({"baseMode": "120000"}, "had another mode"),
+        ({"blob": "d" * 40}, "not what its blob id says"),
+        ({"base": "main"}, "no blob id"),
+        ({"path": 7}, "not text"),
+        ({"size": 1}, "not what its blob id says"),
+        ({"size": 3}, "cut off"),
+        ({"size": -1}, "how large"),
+        ({"size": "2"}, "how large"),
+        ({"size": True}, "how large"),
+        ({"size": MAX_UNPACKED + 1}, "how large"),
+        ({"action": "deleted"}, "how large"),
     ],
 )
 def test_a_file_that_is_not_what_it_says_is_refused(change: dict[str, object], why: str) -> None:
-    whole = json.loads(
-        zlib.decompress(sent(ChangeSet("20260101-101500", "site", BASE, (file_of(b"{}"),)))[0].packed)
-    )
-    whole["files"][0] |= change
+    assert decode([with_head(described(b"{}"))]).files[0].content == b"{}"
     with pytest.raises(InvalidValue, match=why):
-        decode([packed(json.dumps(whole).encode())])
+        decode([with_head(described(b"{}", **change))])
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("change", "why"),
     [
-        b"[]",
-        b"{",
-        b'{"id":"20260101-101500"}',
-        b'{"id":"20260101-101500","gateway":"a","baseCommit":"x","files":[]}',
+        ({"id": "20260101-101501"}, "does not name its id"),
+        ({"gateway": None}, "does not name its id"),
+        ({"gateway": "g" * 254}, "too long"),
+        ({"baseCommit": "x"}, "x"),
+        ({"files": []}, "how many"),
+        ({"files": 5001}, "how many"),
+        ({"files": 2}, "without end"),
+        ({"files": 0}, "more than it says"),
     ],
 )
+def test_a_head_that_does_not_fit_is_refused(change: dict[str, object], why: str) -> None:
+    with pytest.raises(InvalidValue, match=why):
+        decode([with_head(described(b"{}"), **change)])
+
+
+@pytest.mark.parametrize("text", [b"", b"\n", b"[]\n", b"{\n", b"{", b'{"id":"20260101-101500"}\n'])
 def test_what_is_no_set_is_refused(text: bytes) -> None:
     with pytest.raises(InvalidValue):
         decode([packed(text)])
 
 
-def test_a_bomb_is_not_unpacked() -> None:
-    with pytest.raises(InvalidValue, match="unpacks to more than"):
-        decode([packed(b" " * (MAX_UNPACKED + 1))])
+def test_what_follows_the_compressed_stream_is_refused() -> None:
+    whole = with_head(described(b"{}")).packed
+    for tail in (b"x", b"x" * 100_000):
+        more = whole + tail
+        with pytest.raises(InvalidValue, match="more than it says"):
+            decode([Chunk("20260101-101500", 0, 1, hashlib.sha256(more).hexdigest(), more)])
+    cut = whole[:-1]
+    with pytest.raises(InvalidValue, match="cut off"):
+        decode([Chunk("20260101-101500", 0, 1, hashlib.sha256(cut).hexdigest(), cut)])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b'{"files":[' + b"{}," * 1_300_000 + b"{}]}\n", "line"),
+        (json.dumps(HEAD).encode() + b"\n" + b'{"a":[' + b"[]," * 1_300_000 + b"[]]}\n", "line"),
+        (json.dumps(HEAD).encode() + b"\n" + b"[" * 5_000_000, "line"),
+        (b" " * (MAX_UNPACKED + 1), "line"),
+        (json.dumps(HEAD).encode() + b"\n" + described(bytes(MAX_UNPACKED)), "unpacks to more than"),
+    ],
+    ids=["objects", "lists", "depth", "blanks", "content"],
+)
+def test_a_bomb_costs_no_more_memory_than_a_set_may_have(text: bytes, why: str) -> None:
+    bomb = packed(text)
+    assert len(bomb.packed) < 20_000, "it costs the sender next to nothing"
+
+    def refused() -> None:
+        with pytest.raises(InvalidValue, match=why):
+            decode([bomb])
+
+    limit = 3 * MAX_UNPACKED if why.startswith("unpacks") else 2 << 20
+    assert peak_of(refused) < limit
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param([("f", 15 << 20)], id="one large file"),
+        pytest.param([(f"projects/{n:04}", 3000) for n in range(5000)], id="as many files as may be"),
+        pytest.param([(f"{n:04}", 0) for n in range(5000)], id="empty files with short names"),
+        pytest.param(
+            [("/".join(["x" * 250] * 6) + f"/{n:04}", 0) for n in range(1000)], id="the longest names"
+        ),
+    ],
+)
+def test_the_most_that_is_taken_costs_a_few_times_its_own_size(files: list[tuple[str, int]]) -> None:
+    changes = ChangeSet(
+        "20260101-101500",
+        "site",
+        BASE,
+        tuple(replace(file_of(b"x" * size, path), repo_path=path) for path, size in files),
+    )
+    size = unpacked_size(changes.files)
+    chunks = sent(changes)
+    assert peak_of(lambda: decode(chunks)) < 4 * size
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,18 @@ def test_both_shapes_of_the_papers_are_read() -> None:
     assert newer.errors == ("3 errors",)
 
 
+def test_ten_names_of_skipped_content_fit_beside_a_history() -> None:
+    names = tuple(f"services/filler/projects/{'p' * 400}/{number}: is a symlink" for number in range(12))
+    history = tuple(HistoryEntry(f"2026-01-0{n}", COMMIT, "main") for n in range(1, 10))
+    text = GatewayReport(gateway="filler", skipped=names, skipped_total=12, history=history).json()
+    assert len(text.encode()) <= 4096
+    kept = GatewayReport.parse(text)
+    assert (len(kept.skipped), kept.skipped_total, kept.omitted) == (10, 12, ())
+    crowded = replace(kept, errors=("x" * 500,) * 8, skipped=kept.skipped)
+    kept = GatewayReport.parse(crowded.json())
+    assert kept.skipped_total == 12, "the count stays where the names do not fit"
+
+
 def test_what_is_least_wanted_goes_first_and_is_named() -> None:
     full = GatewayReport(
         gateway="filler",

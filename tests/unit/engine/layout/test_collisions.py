@@ -2,9 +2,9 @@
 
 import pytest
 
-from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.layout.incremental_collisions import MANY, may_clash
 from stoker.domain.git_objects import FileVersion, blob_of
+from stoker.engine.layout.incremental_collisions import MANY, may_clash
+from stoker.engine.plan.ledger import Ledger, record
 
 VERSION = FileVersion(blob_of(b"1"))
 

@@ -3,14 +3,14 @@
 import pytest
 
 from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
 from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind, WhenMissing
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.layout import Layout
 from stoker.engine.layout.builtin_files import CONFIG_MODE
 from stoker.engine.layout.desired_files import Desired, Managed
-from stoker.domain.git_objects import FileVersion, Note, Refusal, RefusalKind, Tree, blob_of
+from stoker.engine.layout.layout import Layout
 
 
 def version(content: str, *, executable: bool = False) -> FileVersion:
@@ -120,19 +120,30 @@ def test_at_the_root_only_what_the_repository_has_there_is_managed() -> None:
 def test_what_the_gateway_keeps_for_itself_is_never_delivered(path: str) -> None:
     desired = mapped(tree({path: "1", "projects/ok": "2"}), Mapping(".", "."))
     assert paths(desired) == ["projects/ok"]
-    assert desired.skipped == (Note(path, "is a place that the gateway keeps for itself"),)
+    assert [note.path for note in desired.skipped] == [path]
+    assert desired.skipped[0].why.startswith("is never written: ")
 
 
-@pytest.mark.parametrize("destination", ["db", "logs/x", ".sync-state", "config/resources/local", "DB"])
+@pytest.mark.parametrize(
+    "destination", ["db", "logs/x", ".sync-state", "config/resources/local", "DB", "ignition.conf", "var/x"]
+)
 def test_a_destination_that_the_gateway_keeps_for_itself_is_refused(destination: str) -> None:
-    with pytest.raises(InvalidValue, match="keeps for itself"):
+    with pytest.raises(InvalidValue, match="is never written: "):
         mapped(tree({"s/a": "1"}), Mapping("s", destination))
+
+
+@pytest.mark.parametrize("destination", ["projects:x", "projects/ab:c", "{{.Vars.place}}"])
+def test_a_destination_with_a_colon_is_refused(destination: str) -> None:
+    values = TemplateValues(vars={"place": "projects:x"})
+    with pytest.raises(InvalidValue, match="holds a ':'"):
+        Layout(FilesIntent((Mapping("s", destination),)), values)
 
 
 def test_excludes_are_taken_out_and_named() -> None:
     desired = mapped(tree({"s/a.bak": "1", "s/b": "2"}), Mapping("s", "d"), excludes=("**/*.bak",))
     assert paths(desired) == ["d/b"]
-    assert desired.skipped == (Note("d/a.bak", "is excluded"),)
+    assert desired.excluded == (Note("d/a.bak", "is excluded"),)
+    assert desired.skipped == ()
 
 
 def test_a_mandatory_exclude_in_what_would_be_written_fails_the_pass() -> None:
@@ -297,3 +308,35 @@ def test_a_file_that_gives_way_stands_only_where_no_earlier_mapping_has_one() ->
     later = Mapping("last.json", "d/mode.json", MappingKind.FILE)
     named = tree({"core/mode.json": "core", "prod/mode.json": "prod", "last.json": "last"})
     assert mapped(named, core, over, later).files["d/mode.json"] == version("last")
+
+
+# --- mappings without a type --------------------------------------------------------------------------------
+
+
+def test_without_a_type_the_commit_decides_what_the_source_is() -> None:
+    desired = mapped(
+        tree({"f.json": "1", "s/a": "2"}),
+        Mapping("f.json", "d/f.json", kind=None),
+        Mapping("s", "e", kind=None),
+    )
+    assert paths(desired) == ["d/f.json", "e/a"]
+    assert desired.managed == Managed.of(["d/f.json", "e/"])
+    assert desired.skipped == ()
+
+
+@pytest.mark.parametrize("destination", [".", "d/"])
+def test_a_file_needs_its_whole_path_as_destination(destination: str) -> None:
+    with pytest.raises(InvalidValue, match="is a file at this commit; write the whole path"):
+        mapped(tree({"f.json": "1"}), Mapping("f.json", destination, kind=None))
+    assert paths(mapped(tree({"f.json/a": "1"}), Mapping("f.json", destination, kind=None)))
+
+
+def test_a_file_where_the_type_says_folder_is_named() -> None:
+    desired = mapped(tree({"f.json": "1", "s/a": "2"}), Mapping("f.json", "f.json"), Mapping("s", "e"))
+    (note,) = desired.skipped
+    assert note.path == "f.json -> f.json"
+    assert "is a file, not a folder" in note.why
+
+
+def test_the_repository_itself_is_a_folder() -> None:
+    assert paths(mapped(tree({"a": "1", "b/c": "2"}), Mapping(".", "d", kind=None))) == ["d/a", "d/b/c"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from stoker.domain.git_objects import FileVersion, Note, RefusalKind, Tree, TreeChange, blob_of
 from stoker.domain.intent.files import (
     DeletionPolicy,
     Excludes,
@@ -20,10 +21,9 @@ from stoker.domain.intent.files import (
     WhenMissing,
 )
 from stoker.domain.intent.template_values import TemplateValues
+from stoker.engine.layout.desired_files import Desired, Recipe
 from stoker.engine.layout.layout import Layout
 from stoker.engine.plan.ledger import Ledger, record
-from stoker.engine.layout.desired_files import Desired, Recipe
-from stoker.domain.git_objects import FileVersion, Note, RefusalKind, Tree, TreeChange, blob_of
 from stoker.engine.transform.transform import Transforming
 
 VALUES = TemplateValues(gateway_name="gw", ref="main", commit="c" * 40, vars={"line": "1"})
@@ -91,7 +91,7 @@ BASE = FilesIntent(
         ),
         BASE._replace(excludes=Excludes()),
         BASE._replace(excludes=Excludes(("*.bak",), ("x",))),
-        BASE._replace(deletion=DeletionPolicy(orphans=Orphans.OWNED)),
+        BASE._replace(deletion=DeletionPolicy(orphans=Orphans.MIRROR)),
     ],
 )
 def test_settings_differ_with_everything_that_shapes_the_files(other: FilesIntent) -> None:
@@ -203,6 +203,9 @@ class Doubling:
 
     def recipe(self, destination: str, *, template: bool) -> Recipe | None:
         return self if template or destination.endswith(".json") else None
+
+    def patches(self, destination: str) -> bool:
+        return False
 
     def unused_patches(self, delivered: Collection[str]) -> Sequence[str]:
         return ()

@@ -4,8 +4,8 @@ import pytest
 
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import Excludes
+from stoker.engine.layout.protected_paths import Protection, why_reserved
 from stoker.engine.match.globs import Batch
-from stoker.engine.layout.protected_paths import Protection
 
 NOTHING_SAID = Protection(Excludes())
 API_KEY = "config/resources/core/ignition/api-token/mine/config.json"
@@ -29,6 +29,18 @@ THE_GATEWAYS_OWN = [
     "jar-cache/x",
     "config/local/x",
     "config/resources/local/x",
+    "config/ignition/keys/x",
+    "config/ignition/tags/valueStore.idb",
+    "config/ignition/tags/valueStore.idb-wal",
+    "projects/history.idb",
+    "var/ignition/modl/x.modl",
+    "modules.json",
+    "redundancy.xml",
+    "redundancy.xml.bak",
+    "commissioning.json",
+    "ignition.conf",
+    "gateway.xml",
+    "gateway.xml_clean",
 ]
 
 
@@ -39,18 +51,33 @@ def test_what_the_gateway_keeps_for_itself_is_neither_delivered_nor_touched(
 ) -> None:
     place = spelt(path)
     places = Batch([place, "projects/a"])
-    assert NOTHING_SAID.undelivered(places) == {place: "is a place that the gateway keeps for itself"}
+    left_out = NOTHING_SAID.undelivered(places)
+    assert left_out == {place: f"is never written: {why_reserved(place)}"}
+    assert why_reserved(place)
     assert NOTHING_SAID.covering(places) == NOTHING_SAID.sparing(places) == {place}
     assert NOTHING_SAID.covers(place)
     assert NOTHING_SAID.spares(place)
 
 
-@pytest.mark.parametrize("path", ["projects/logs/x", "projects/x.log", "config/resources/core/x", "db.json"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "projects/logs/x",
+        "projects/x.log",
+        "config/resources/core/x",
+        "config/resources/core/ignition/x",
+        "db.json",
+        "projects/modules.json",
+        "projects/var/x",
+        "projects/ignition.conf",
+    ],
+)
 def test_a_name_like_one_of_the_gateways_elsewhere_is_anybodys(path: str) -> None:
     places = Batch([path])
     assert not NOTHING_SAID.undelivered(places)
     assert not NOTHING_SAID.covering(places)
     assert not NOTHING_SAID.covers(path)
+    assert not why_reserved(path)
 
 
 def test_what_is_excluded_stays_and_is_said_to_be_excluded() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.files import Excludes, FilesIntent, Mapping, MappingKind
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.engine.layout.layout import Layout
-from stoker.engine.plan.ledger import Ledger, record
-from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.engine.layout.reverse_map import Allowed, Origins, commit_of, own_changes
+from stoker.engine.plan.ledger import Ledger, record
 
 ONE, TWO = (FileVersion(blob_of(text)) for text in (b"1", b"2"))
 ALLOWED = Allowed(

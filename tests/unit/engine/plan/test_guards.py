@@ -2,21 +2,31 @@
 
 import pytest
 
-from stoker.domain.intent.files import DeletionPolicy, Excludes
+from stoker.domain.git_objects import FileVersion, Tree, blob_of
+from stoker.domain.intent.files import (
+    DeletionPolicy,
+    Excludes,
+    FilesIntent,
+    Mapping,
+    MappingKind,
+    Orphans,
+)
+from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.guards import why_stalled
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.layout.layout import Layout
+from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.plan.guards import stale_approval, why_stalled
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.layout.desired_files import Desired, Managed
-from stoker.domain.git_objects import FileVersion, blob_of
-from stoker.engine.plan.planner import plan
 from stoker.engine.plan.plan import Plan
-from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.plan.planner import plan
 
-POLICY = DeletionPolicy()
+POLICY = DeletionPolicy(orphans=Orphans.MIRROR)
 VERSION = FileVersion(blob_of(b"1"))
 QUIET = Live(walked=True)
+EVERYWHERE = Managed(folders=frozenset({RelPath("")}))
 
 
 def desired(
@@ -24,6 +34,7 @@ def desired(
     delivered: tuple[str, ...] = ("s -> d",),
     undelivered: tuple[str, ...] = (),
     missed: tuple[str, ...] = (),
+    destinations: Managed = EVERYWHERE,
 ) -> Desired:
     return Desired(
         files=dict.fromkeys(sorted(paths), VERSION),
@@ -32,6 +43,7 @@ def desired(
         delivered=frozenset(delivered),
         undelivered=frozenset(undelivered),
         missed={place: f"t -> {place}" for place in missed},
+        destinations=destinations,
     )
 
 
@@ -60,12 +72,91 @@ def test_more_deletions_than_the_budget_stall_until_exactly_this_plan_is_approve
     made, message, reason = judged(wanted, ledger)
     assert reason is Reason.DELETION_BUDGET_EXCEEDED
     assert f"approve plan {made.digest}" in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved="0" * 64) is not None
-    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is None
+    assert why_stalled(made, wanted, ledger, POLICY, approved={"0" * 64}) is not None
+    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
 
 
-@pytest.mark.parametrize(("deleted", "kept"), [(50, 0), (51, 51), (51, 50), (100, 100)])
-def test_few_files_or_a_small_part_of_them_stay_within_the_budget(deleted: int, kept: int) -> None:
+@pytest.mark.parametrize(("deleted", "kept"), [(51, 1000), (11, 9), (40, 0)])
+def test_either_limit_alone_holds(deleted: int, kept: int) -> None:
+    staying = [f"d/stay{number}" for number in range(kept)] + ["d/a"]
+    made, message, reason = judged(desired(*staying), wrote(*many(deleted), *staying))
+    assert reason is Reason.DELETION_BUDGET_EXCEEDED
+    assert f"approve plan {made.digest}" in message
+
+
+def test_a_destination_that_no_mapping_covers_any_more_is_held_whatever_its_size() -> None:
+    ledger = wrote("d/a", "e/ours", "f.json")
+    wanted = desired("d/a", destinations=Managed(frozenset({RelPath("d")}), frozenset({RelPath("f.json")})))
+    made, message, reason = judged(wanted, ledger)
+    assert reason is Reason.DESTINATION_UNMAPPED
+    assert "e/ours" in message
+    assert f"approve plan {made.digest}" in message
+    stale = why_stalled(made, wanted, ledger, POLICY, approved={"0" * 64})
+    assert stale is not None
+    assert "0" * 64 in stale.message
+    assert made.digest in stale.message
+    assert why_stalled(made, wanted, ledger, POLICY, approved={"0" * 64, made.digest}) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "held"),
+    [
+        ((Mapping("s/projects", "projects"),), (Mapping("s/projects", "."),), True),
+        ((Mapping("s", "a/b"),), (Mapping("s", "a"),), True),
+        (
+            (Mapping("s/projects", "projects"), Mapping("t", "projects/t")),
+            (Mapping("s/projects", "projects"),),
+            True,
+        ),
+        (
+            (Mapping("s/projects", "projects"), Mapping("t/x", "projects/x.json", MappingKind.FILE)),
+            (Mapping("s/projects", "projects"),),
+            True,
+        ),
+        ((Mapping("s", "."),), (Mapping("t", "."),), True),
+        ((Mapping("s/projects", "projects"),), (Mapping("s", "."),), False),
+        ((Mapping("s", "."),), (Mapping("s", "."),), False),
+    ],
+)
+def test_a_destination_is_not_emptied_unasked_because_a_wider_one_covers_it(
+    before: tuple[Mapping, ...], now: tuple[Mapping, ...], held: bool
+) -> None:
+    first, then = (
+        Tree(dict.fromkeys(("s/projects/P/view.json", *more, "t/x"), VERSION))
+        for more in (("s/projects/Q/view.json", "s/fonts/f"), ())
+    )
+    layout = Layout(FilesIntent(before), TemplateValues())
+    given = layout.map(first)
+    ledger = Ledger(
+        {path: record(VERSION) for path in given.files},
+        mappings=given.delivered,
+        folders=frozenset(given.managed.folders),
+        given=given.given,
+        settings=layout.settings,
+        complete=True,
+    )
+    wanted = Layout(FilesIntent(now), TemplateValues()).map(then)
+    made, _, reason = judged(wanted, ledger)
+    assert made.removals
+    assert reason is (Reason.DESTINATION_UNMAPPED if held else None)
+    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
+
+
+def test_an_approval_for_one_sync_must_name_its_plan() -> None:
+    made, _, _ = judged(desired("d/a"), wrote("d/a", "d/b"))
+    assert stale_approval(made, {made.digest}) is None
+    stale = stale_approval(made, {"0" * 64})
+    assert stale is not None
+    assert stale.reason is Reason.APPROVAL_STALE
+    assert made.digest in stale.message
+    nothing = stale_approval(Plan(), {"0" * 64})
+    assert nothing is not None
+    assert "nothing to do" in nothing.message
+    assert Plan().digest not in nothing.message
+
+
+@pytest.mark.parametrize(("deleted", "kept"), [(10, 0), (50, 50), (11, 10), (50, 100)])
+def test_few_files_or_a_small_part_of_them_stay_within_the_limits(deleted: int, kept: int) -> None:
     staying = [f"d/stay{number}" for number in range(kept)] + ["d/a"]
     made, message, _ = judged(desired(*staying), wrote(*many(deleted), *staying))
     assert len(made.removals) == deleted
@@ -85,7 +176,7 @@ def test_a_mapping_that_gives_nothing_loses_nothing_at_its_destination_unless_th
     assert reason is Reason.SOURCE_EMPTY
     assert "t -> e gives no file" in message
     assert "e/ours" in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is None
+    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
 
 
 def test_what_another_mapping_manages_may_go_from_the_destination_of_one_that_gives_nothing() -> None:
@@ -101,7 +192,7 @@ def test_a_mapping_that_gave_files_before_and_gives_none_now_stalls_until_that_i
     assert reason is Reason.SOURCE_EMPTY
     assert "t -> e gave files before" in message
     assert made.digest in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is None
+    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
     assert "t -> e" not in made.facts.mappings, "the next pass asks no more"
 
 
@@ -117,7 +208,7 @@ def test_a_source_that_gives_nothing_at_all_changes_nothing_whoever_approves(led
     made, message, reason = judged(wanted, ledger)
     assert reason is Reason.SOURCE_EMPTY
     assert "give no file" in message
-    assert why_stalled(made, wanted, ledger, POLICY, approved=made.digest) is not None
+    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is not None
 
 
 def test_where_nothing_was_written_there_is_nothing_to_lose() -> None:

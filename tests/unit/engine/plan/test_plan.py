@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from stoker.domain.git_objects import FileVersion, Held, Note, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import STAT, Ledger, record
-from stoker.domain.git_objects import FileVersion, Held, Note, blob_of
 from stoker.engine.plan.plan import Delete, Facts, Plan, SetMode, Write
 
 ONE = FileVersion(blob_of(b"1"))

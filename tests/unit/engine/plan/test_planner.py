@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from stoker.domain.git_objects import FileVersion, Note, blob_of
 from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.desired_files import Desired, Managed
+from stoker.engine.layout.protected_paths import Protection
 from stoker.engine.plan.drift import drift
 from stoker.engine.plan.ledger import STAT, UNSEEN, Ledger, record
 from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.engine.layout.desired_files import Desired, Managed
-from stoker.domain.git_objects import FileVersion, Note, blob_of
-from stoker.engine.plan.planner import plan
 from stoker.engine.plan.plan import Plan
-from stoker.engine.layout.protected_paths import Protection
+from stoker.engine.plan.planner import plan
 
-POLICY = DeletionPolicy()
+POLICY = DeletionPolicy(orphans=Orphans.MIRROR)
 OWNED = DeletionPolicy(orphans=Orphans.OWNED)
 FOLDER = LiveEntry(LiveKind.FOLDER)
 SYMLINK = LiveEntry(LiveKind.SYMLINK)
@@ -212,7 +212,7 @@ def test_kept_files_stay_until_the_plan_that_deletes_them_is_approved() -> None:
     approved = made.with_orphans()
     assert actions(approved) == ["modify d/wanted", "delete d/before", "delete d/new"]
     assert approved.facts.kept == frozenset()
-    assert approved.digest != made.digest
+    assert approved.digest == made.digest, "one digest, for all that the approval does"
 
 
 def test_kept_files_that_nobody_looked_for_stay_kept() -> None:
@@ -278,10 +278,10 @@ def test_the_ledger_calls_mirrored_only_what_is() -> None:
     assert made.facts.mirrored == {"d"}
 
 
-def test_a_strangers_file_is_no_drift_where_the_deepest_folder_lets_it_be() -> None:
+def test_a_file_of_others_is_drift_also_where_it_stays() -> None:
     ledger = wrote({"d/a": "1", "d/e/b": "1"}, folders=frozenset({"d", "d/e"}), mirrored=OURS)
     there = on_disk({"d/a": "1", "d/e/b": "1", "d/x": "2", "d/e/x": "2"}, ledger)
-    assert drift(ledger, there).extra == ("d/x",)
+    assert drift(ledger, there).extra == ("d/e/x", "d/x")
 
 
 def test_what_is_no_file_is_never_deleted_and_is_named() -> None:
@@ -559,9 +559,12 @@ def test_a_file_whose_stat_data_was_never_seen_is_not_remembered_without_need() 
     assert not made.remembered
 
 
-def test_the_digest_names_exactly_the_actions() -> None:
-    made = plan(desired({"d/a": "1"}), on_disk({}), None, POLICY)
-    same = plan(desired({"d/a": "1"}), on_disk({"d/stranger": "x"}), None, POLICY)
+def test_the_digest_names_exactly_what_an_approval_does() -> None:
+    made = plan(desired({"d/a": "1"}), on_disk({}), None, OWNED)
+    same = plan(desired({"d/a": "1"}), on_disk({"d/stranger": "x"}), None, OWNED)
+    kept = plan(desired({"d/a": "1"}), on_disk({"d/stranger": "x"}), None, POLICY)
+    assert actions(kept) == actions(made)
+    assert kept.digest != made.digest, "an approval would delete d/stranger as well"
     other = plan(desired({"d/a": "2"}), on_disk({}), None, POLICY)
     assert made.digest == same.digest
     assert made.digest != other.digest
@@ -593,3 +596,35 @@ def test_contents_that_are_refused_keep_what_lies_there() -> None:
     made = plan(wanted, Live(walked=True), ledger, POLICY)
     assert not made.actions
     assert made.refused == (Note("d/big", "is a pointer"),)
+
+
+# --- orphans: owned -----------------------------------------------------------------------------------------
+
+
+def test_with_owned_files_of_others_are_named_and_never_deleted() -> None:
+    ledger = wrote({"d/a": "1", "d/gone": "1"}, mirrored=frozenset())
+    there = on_disk({"d/a": "1", "d/gone": "1", "d/theirs": "2", "d/link": SYMLINK}, ledger)
+    made = plan(desired({"d/a": "1"}), there, ledger, OWNED)
+    assert actions(made) == ["delete d/gone"]
+    assert made.not_ours == ("d/link", "d/theirs")
+    assert not made.orphans_kept
+    assert actions(made.with_orphans()) == actions(made), "no approval deletes them"
+
+
+def test_with_owned_what_was_there_first_is_remembered_and_no_drift() -> None:
+    first = plan(desired({"d/a": "1"}), on_disk({"d/before": "x"}), None, OWNED)
+    assert first.not_ours == ("d/before",)
+    assert first.facts.kept == {"d/before"}
+    ledger = wrote({"d/a": "1"}, mirrored=frozenset(), kept=first.facts.kept)
+    there = on_disk({"d/a": "1", "d/before": "x", "d/new": "x"}, ledger)
+    assert drift(ledger, there).extra == ("d/new",)
+    later = plan(desired({"d/a": "1"}), there, ledger, OWNED)
+    assert later.not_ours == ("d/before", "d/new")
+    assert later.facts.kept == {"d/before"}
+
+
+def test_with_owned_what_was_there_first_is_remembered_also_where_the_folder_was_not_walked() -> None:
+    ledger = wrote({"d/a": "1"}, mirrored=frozenset(), kept=frozenset({"d/before"}))
+    made = plan(desired({"d/b": "1"}, removed=()), Live(), ledger, OWNED)
+    assert made.facts.kept == {"d/before"}
+    assert not made.orphans_kept

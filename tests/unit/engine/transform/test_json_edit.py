@@ -8,8 +8,8 @@ import time
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.engine.transform.json_path import JsonPath
 from stoker.engine.transform.json_edit import set_value
+from stoker.engine.transform.json_path import JsonPath
 
 ODD = (
     b'\xef\xbb\xbf{ "b" : 1.50e+2,\r\n\t"systemName":\t"old \\u0041" ,"a":[ {"host":"h\\/1"}, 2 ],\r\n'

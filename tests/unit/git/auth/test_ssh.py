@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
-from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.auth.credentials import Access, SshKey
 from stoker.git.auth.known_hosts import MAX_BYTES, known_keys, name_of, offered_key
 from stoker.git.auth.ssh import (
@@ -25,7 +24,8 @@ from stoker.git.auth.ssh import (
     ssh_environment,
     without_chatter,
 )
-from stoker.git.process import passwd as nameless
+from stoker.git.errors import HostKeyNotTrusted
+from stoker.git.process import passwd
 from stoker.git.process.runner import GitRunner
 from stoker.testing.repositories.ssh_keys import make_ssh_key
 
@@ -216,7 +216,7 @@ async def test_a_user_without_an_entry_in_passwd_is_told_what_ssh_would_not_say(
 ) -> None:
     """ssh itself ends with "No user exists for uid", whatever it is told."""
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    monkeypatch.setattr(nameless, "library", lambda: None)
+    monkeypatch.setattr(passwd, "library", lambda: None)
     url, access = RepoUrl("git@127.0.0.1:r.git"), Access(SshKey(Secret(PLAIN[4])))
     with pytest.raises(Misconfigured, match=f"ssh refuses to run for user id {os.getuid()}"):
         await GitRunner(tmp_path / "cache").run(["ls-remote"], [url], url=url, access=access)
@@ -226,7 +226,7 @@ def test_a_user_without_an_entry_gets_one_that_only_ssh_sees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    monkeypatch.setattr(nameless, "library", lambda: Path("/lib/wrapper.so"))
+    monkeypatch.setattr(passwd, "library", lambda: Path("/lib/wrapper.so"))
     login = SshKey(Secret(PLAIN[4]))
     environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), login, False)
     assert "LD_PRELOAD" not in environment  # git itself runs without it

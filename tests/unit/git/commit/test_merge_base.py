@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access
-from stoker.git.process.runner import GitRunner
-from stoker.git.signature.ancestry import DEPTHS
 from stoker.git.commit.merge_base import fork_of
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
+from stoker.git.signature.ancestry import DEPTHS
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.git.errors import GitFailed
 from stoker.git.commit.packfile import Pack
+from stoker.git.errors import GitFailed
 from stoker.testing.repositories.bare_repository import Repository
 
 # Sizes at which the head of an object grows by a byte, and one that takes several.

@@ -7,7 +7,6 @@ import pytest
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
 from stoker.git.commit.push import (
     OtherIds,
     PushBehind,
@@ -18,6 +17,7 @@ from stoker.git.commit.push import (
     push_error,
     reasons_of_writing,
 )
+from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
 
 URL = RepoUrl("https://git.example.test/plant.git")
 

@@ -7,7 +7,6 @@ import io
 import re
 import resource
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
@@ -20,13 +19,13 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.engine.artifact_source import ArtifactFile
-from stoker.git.source.artifact import ImportedSource
+from stoker.git.auth.credentials import Access, always
+from stoker.git.mirror.artifact_import import MAX_KEPT, commit_of, write_all
+from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import Limits
 from stoker.git.remote.remote import Remote
-from stoker.git.mirror.artifact_import import MAX_KEPT, commit_of, write_all
-from stoker.git.auth.credentials import Access, always
-from stoker.git.process.runner import GitRunner
 from stoker.git.signature.policy import Rules
+from stoker.git.source.artifact import ImportedSource
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.wait_until import eventually_async
 
@@ -217,7 +216,7 @@ async def test_whoever_is_cancelled_waits_for_no_file_that_never_comes(tmp_path:
     class Idle(Taken):
         def files(self) -> Iterator[ArtifactFile]:
             began.set()
-            if self.stopped.wait(30):
+            if self.stopped.wait(600):
                 raise Retry("given up")
             yield ArtifactFile(RelPath("late"), 0, iter(()))
 
@@ -229,11 +228,9 @@ async def test_whoever_is_cancelled_waits_for_no_file_that_never_comes(tmp_path:
     async with reader.held():
         fetching = asyncio.create_task(reader.fetch(id_of(1), REF))
         await eventually_async(began.is_set)
-        at = time.monotonic()
         fetching.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await fetching
-        assert time.monotonic() - at < 15
+            await asyncio.wait_for(fetching, 300)
         assert commit_of(reader.repository, id_of(1)) is None
 
 

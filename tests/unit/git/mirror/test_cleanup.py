@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.git.remote.remote import Remote
-from stoker.git.mirror import cleanup as housekeeping
+from stoker.git.auth.credentials import Access, always
+from stoker.git.mirror import cleanup
 from stoker.git.mirror.cleanup import EVERY, UNUSED_SECONDS, is_due, tend
 from stoker.git.mirror.mirror import Mirror, try_lock
-from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
 from stoker.testing.repositories.bare_repository import Repository
 
 MAIN = GitRef("main")
@@ -66,7 +66,7 @@ async def test_the_longest_unused_go_first_when_all_together_are_too_large(
 ) -> None:
     mirrors = [await cache.used(f"r{age}", days_ago=age) for age in range(4)]
     size = sum(file.stat().st_size for file in (mirrors[0] / "objects/pack").iterdir())
-    monkeypatch.setattr(housekeeping, "MAX_BYTES", int(2.5 * size))
+    monkeypatch.setattr(cleanup, "MAX_BYTES", int(2.5 * size))
     tend(cache.path, now())
     assert [mirror.exists() for mirror in mirrors] == [True, True, False, False]
 

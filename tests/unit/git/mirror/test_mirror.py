@@ -14,14 +14,14 @@ import pytest
 
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
+from stoker.git.auth.credentials import Access, Login, Password, always
 from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable
-from stoker.git.remote.fetch import Limits
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.layout import TIPS
 from stoker.git.mirror.mirror import HOLD_TIMEOUT, Mirror
 from stoker.git.mirror.tree import read_tree
-from stoker.git.auth.credentials import Access, Login, Password, always
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.remote import Remote
 from stoker.testing.manual_clock import ManualClock
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer

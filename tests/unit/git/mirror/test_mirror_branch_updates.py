@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import GitRef, RepoUrl
+from stoker.git.auth.credentials import Access, always
+from stoker.git.mirror.mirror import Mirror
+from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import Limits
 from stoker.git.remote.remote import Remote
-from stoker.git.mirror.mirror import Mirror
-from stoker.git.auth.credentials import Access, always
-from stoker.git.process.runner import GitRunner
 from stoker.git.source.git import GitSource
 from stoker.testing.repositories.bare_repository import Repository
 

@@ -13,15 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.refs import CommitId
 from stoker.domain.git_objects import BlobId, FileVersion, RefusalKind, TreeChange, blob_of
+from stoker.domain.refs import CommitId
 from stoker.git.errors import GitFailed, SourceTooLarge
-from stoker.git.mirror import tree as reading
+from stoker.git.mirror import tree as git_tree
 from stoker.git.mirror.objects import Objects
 from stoker.git.mirror.tree import committed_at, look_up, read_changes, read_tree
-from stoker.git.process import pipe as piping
+from stoker.git.process import pipe
 from stoker.git.process.runner import GitRunner
-from stoker.testing.repositories.bare_repository import WHEN, Entry, Repository, executable, submodule, symlink
+from stoker.testing.repositories.bare_repository import (
+    WHEN,
+    Entry,
+    Repository,
+    executable,
+    submodule,
+    symlink,
+)
 from stoker.testing.wait_until import eventually_async
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
@@ -131,7 +138,7 @@ async def test_odd_names_are_refused_and_the_others_stay(runner: GitRunner, repo
 async def test_a_bomb_of_trees_is_too_large_and_no_damage(
     runner: GitRunner, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_FILES", 50_000)
+    monkeypatch.setattr(git_tree, "MAX_FILES", 50_000)
     blob = repository.git("hash-object", "-w", "--stdin", stdin=b"1").decode().strip()
     tree = tree_of(repository, *(("100644", b"f%d" % n, blob) for n in range(10)))
     for _ in range(9):
@@ -143,7 +150,7 @@ async def test_a_bomb_of_trees_is_too_large_and_no_damage(
 async def test_names_of_many_megabytes_are_too_large(
     runner: GitRunner, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_TREE_BYTES", 1 << 20)
+    monkeypatch.setattr(git_tree, "MAX_TREE_BYTES", 1 << 20)
     blob = repository.git("hash-object", "-w", "--stdin", stdin=b"1").decode().strip()
     tree = tree_of(repository, ("100644", b"x" * (2 << 20), blob))
     with pytest.raises(SourceTooLarge, match="need more than 1048576 bytes"):
@@ -251,7 +258,7 @@ async def test_too_many_changes_are_not_told(
 ) -> None:
     before = repository.commit({"a": "1"})
     after = repository.commit({f"f{n}": "1" for n in range(100)})
-    monkeypatch.setattr(reading, "MAX_CHANGES_BYTES", 1000)
+    monkeypatch.setattr(git_tree, "MAX_CHANGES_BYTES", 1000)
     assert await read_changes(runner, repository.path, before, after) is None
 
 
@@ -400,7 +407,7 @@ def test_a_repository_that_is_none_is_a_broken_mirror(runner: GitRunner, tmp_pat
 def test_a_git_that_says_nothing_is_given_up(
     runner: GitRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piping, "SILENCE_TIMEOUT", 0.2)
+    monkeypatch.setattr(pipe, "SILENCE_TIMEOUT", 0.2)
     silent = tmp_path / "bin/git"
     silent.parent.mkdir()
     silent.write_text("#!/bin/sh\nsleep 60\n")

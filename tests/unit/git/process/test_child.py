@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from stoker.git.process.child import MAX_STDERR, Ended, converse
+from stoker.testing.secret_leaks.process_command_lines import running
 from stoker.testing.wait_until import eventually_async
 
 
-async def sh(script: str, *, stdin: bytes = b"", max_output: int = 1 << 20, timeout: float = 20) -> Ended:
+async def sh(
+    script: str,
+    *,
+    stdin: bytes = b"",
+    max_output: int = 1 << 20,
+    timeout: float = 20,
+    hidden: Sequence[str] = (),
+) -> Ended:
     return await converse(
         ["/bin/sh", "-c", script],
         environment={"PATH": os.defpath},
@@ -21,6 +29,7 @@ async def sh(script: str, *, stdin: bytes = b"", max_output: int = 1 << 20, time
         stdin=stdin,
         max_output=max_output,
         timeout=timeout,
+        hidden=hidden,
     )
 
 
@@ -50,11 +59,7 @@ async def test_too_much_output_ends_it() -> None:
 
 
 def alive(marker: str) -> bool:
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if marker.encode() in (process / "cmdline").read_bytes():
-                return True
-    return False
+    return any(marker in line for line in running().values())
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel", "cancel twice"])
@@ -92,3 +97,26 @@ async def test_no_descriptor_is_left_open() -> None:
 async def test_a_program_that_is_not_there_is_an_error_at_once() -> None:
     with pytest.raises(FileNotFoundError):
         await converse(["/nowhere"], environment={}, cwd=Path("/"), stdin=b"x", max_output=1, timeout=1)
+
+
+@pytest.mark.parametrize("over", [0, 1, 7, 15, 16, 17, 40])
+async def test_a_secret_that_the_cut_goes_through_is_hidden(over: int) -> None:
+    """Only the end of a long complaint is kept; the secret stands where it begins."""
+    secret = "s3cret-0123456789"
+    after = MAX_STDERR - len(secret) + over
+    script = f"printf '{secret}' >&2; head -c {after} /dev/zero | tr '\\0' x >&2; exit 1"
+    ended = await sh(script, hidden=(secret, "x9"))
+    assert len(ended.complaint) <= MAX_STDERR + len("<secret>")
+    for length in range(4, len(secret) + 1):
+        assert secret[-length:].encode() not in ended.complaint
+    assert ended.complaint.endswith(b"x" * (after - len(secret) - over))
+
+
+async def test_many_hidden_secrets_bring_nothing_back_that_was_cut() -> None:
+    secret = "s3cret-" + "0123456789" * 40
+    lines = 2 * MAX_STDERR // len(secret)
+    ended = await sh(
+        f"for n in $(seq {lines}); do printf '%s' '{secret}' >&2; done; exit 1", hidden=(secret,)
+    )
+    assert b"0123456789" not in ended.complaint
+    assert b"<secret>" in ended.complaint

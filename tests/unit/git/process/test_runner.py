@@ -19,6 +19,8 @@ import pytest
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
+from stoker.git.auth.askpass import askpass_environment, install_askpass
+from stoker.git.auth.credentials import Access, Password, SshKey
 from stoker.git.errors import (
     FilterRefused,
     GitFailed,
@@ -28,13 +30,12 @@ from stoker.git.errors import (
     SourceUnreachable,
     error_for,
 )
-from stoker.git.auth.credentials import Access, Password, SshKey
-from stoker.git.auth.askpass import askpass_environment, install_askpass
 from stoker.git.private_files import private_folder
 from stoker.git.process.runner import GitRunner
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker.testing.secret_leaks.process_command_lines import running
 from stoker.testing.wait_until import eventually_async
 
 TOKEN = "t0ken-that-nobody-may-see"
@@ -65,16 +66,6 @@ async def tcp_server(handler: Handler) -> AsyncIterator[int]:
         for writer in open_writers:
             writer.close()
         server.close()
-
-
-def command_lines() -> list[str]:
-    lines = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            lines.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            continue
-    return lines
 
 
 async def test_prints_what_git_printed(runner: GitRunner) -> None:
@@ -158,7 +149,7 @@ async def test_a_silent_server_is_given_up_and_no_process_stays(tmp_path: Path) 
         with pytest.raises(SourceUnreachable, match=r"within 0\.5 s"):
             await runner.run(["ls-remote"], [url], url=url)
         await eventually_async(
-            lambda: not any(f"127.0.0.1:{port}" in line for line in command_lines()),
+            lambda: not any(f"127.0.0.1:{port}" in line for line in running().values()),
             message="git and its helpers have ended",
         )
 
@@ -174,12 +165,12 @@ async def test_a_cancelled_call_takes_git_and_its_helpers_with_it(runner: GitRun
         url = RepoUrl(f"http://127.0.0.1:{port}/r.git")
         call = asyncio.ensure_future(runner.run(["ls-remote"], [url], url=url))
         await asyncio.wait_for(connected.wait(), 10)
-        assert any(f"127.0.0.1:{port}" in line for line in command_lines())
+        assert any(f"127.0.0.1:{port}" in line for line in running().values())
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         await eventually_async(
-            lambda: not any(f"127.0.0.1:{port}" in line for line in command_lines()),
+            lambda: not any(f"127.0.0.1:{port}" in line for line in running().values()),
             message="git and its helpers have ended",
         )
 
@@ -210,7 +201,7 @@ async def test_git_does_not_wait_for_ever_when_the_one_who_started_it_was_killed
         starter.kill()
         await starter.wait()
         await eventually_async(
-            lambda: not any(f"127.0.0.1:{port}" in line for line in command_lines()),
+            lambda: not any(f"127.0.0.1:{port}" in line for line in running().values()),
             timeout=20,
             message="git has given up by itself",
         )
@@ -245,9 +236,9 @@ async def test_the_token_is_sent_and_stands_in_no_command_line_file_or_message(
         url = RepoUrl(f"http://127.0.0.1:{port}/r.git")
         call = asyncio.ensure_future(runner.run(["ls-remote"], [url], url=url, access=ACCESS))
         await asyncio.wait_for(authorized.wait(), 10)
-        running = command_lines()
-        assert any(f"127.0.0.1:{port}" in line for line in running)
-        assert not any(TOKEN in line for line in running)
+        lines = running().values()
+        assert any(f"127.0.0.1:{port}" in line for line in lines)
+        assert not any(TOKEN in line for line in lines)
         files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
         assert files
         assert not any(TOKEN.encode() in path.read_bytes() for path in files)

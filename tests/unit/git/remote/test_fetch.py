@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.git_objects import BlobId, blob_of
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.git.auth.credentials import Access, always
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
-from stoker.git.remote.fetch import MAX_TIPS, Limits
-from stoker.git.remote.remote import Remote
 from stoker.git.mirror.layout import STALE, TIPS
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.tree import read_tree
-from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
+from stoker.git.remote.fetch import MAX_TIPS, Limits
+from stoker.git.remote.remote import Remote
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 

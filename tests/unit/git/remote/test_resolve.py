@@ -11,14 +11,14 @@ import pytest
 
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.git.auth.credentials import Access, always
 from stoker.git.errors import RefAmbiguous, RefNotFound, SourceTooLarge, SourceUnreachable
-from stoker.git.remote import probe as probing
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote import probe
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import find, resolve
-from stoker.git.auth.credentials import Access, always
-from stoker.git.process.runner import GitRunner
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.faults.stream_faults import Direction
+from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 
@@ -268,7 +268,7 @@ async def test_a_server_without_filters_is_searched_too(
 async def test_only_commits_are_fetched_for_a_shortened_id_and_nothing_stays(
     remote: Remote, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "MAX_HISTORY", 20_000)
+    monkeypatch.setattr(probe, "MAX_HISTORY", 20_000)
     old = repository.commit({f"f{n}": f"{n}" for n in range(2000)} | {"big": os.urandom(300_000)})
     repository.commit({"a": "2"})
     assert await resolve(remote, GitRef(old[:9])) == old
@@ -278,7 +278,7 @@ async def test_only_commits_are_fetched_for_a_shortened_id_and_nothing_stays(
 async def test_a_history_beyond_the_limit_is_refused(
     remote: Remote, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probing, "MAX_HISTORY", 50_000)
+    monkeypatch.setattr(probe, "MAX_HISTORY", 50_000)
     repository.git("config", "uploadpack.allowFilter", "false")
     old = repository.commit({"big": os.urandom(300_000)})
     repository.commit({"a": "2"})

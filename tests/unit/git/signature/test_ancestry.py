@@ -11,11 +11,11 @@ from aiohttp import web
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.errors import SourceTooLarge, SourceUnreachable
-from stoker.git.remote.remote import Remote
 from stoker.git.auth.credentials import Access
+from stoker.git.errors import SourceTooLarge, SourceUnreachable
 from stoker.git.process.runner import GitRunner
-from stoker.git.signature import ancestry as history
+from stoker.git.remote.remote import Remote
+from stoker.git.signature import ancestry
 from stoker.git.signature.ancestry import demand_descent, descends
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
@@ -180,7 +180,7 @@ async def test_only_commits_are_fetched_where_the_server_filters(
     commits = world.line(6)
     world.first_fetch(commits[-1])
     kinds: list[bytes] = []
-    known = history._known
+    known = ancestry._known
 
     async def looking(*args: object) -> bool | None:
         place = args[1]
@@ -190,13 +190,13 @@ async def test_only_commits_are_fetched_where_the_server_filters(
             kinds.extend(Repository(place).git(*every).split())
         return await known(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(history, "_known", looking)
+    monkeypatch.setattr(ancestry, "_known", looking)
     assert await world.descends(commits[0], commits[-1])
     assert kinds == [b"commit"] * 6
 
 
 async def test_history_is_deepened_step_by_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "DEPTHS", (2, 4, 2**31 - 1))
+    monkeypatch.setattr(ancestry, "DEPTHS", (2, 4, 2**31 - 1))
     commits = world.line(12)
     world.first_fetch(commits[-1])
     steps = []
@@ -330,7 +330,7 @@ async def test_an_answer_that_does_not_come_is_no_answer(
 ) -> None:
     commits = world.line(3)
     world.first_fetch(commits[-1])
-    monkeypatch.setattr(history, "MAX_SECONDS", 0.01)
+    monkeypatch.setattr(ancestry, "MAX_SECONDS", 0.01)
     with pytest.raises(SourceUnreachable, match="did not give out the history"):
         await world.descends(commits[0], commits[-1])
 
@@ -345,7 +345,7 @@ async def test_without_the_server_nothing_is_guessed(world: World, tmp_path: Pat
 
 
 async def test_a_history_beyond_the_bound_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 4096)
+    monkeypatch.setattr(ancestry, "MAX_HISTORY_BYTES", 4096)
     messages = "".join(f"{number} {number * 7919}\n" for number in range(20_000))
     first = world.repository.commit({"a": "1"}, message=messages)
     last = world.repository.commit({"a": "2"})

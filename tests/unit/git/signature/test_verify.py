@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -15,16 +14,17 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.intent.source import SignatureMode
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
-from stoker.git.remote.remote import Remote
-from stoker.git.remote.tags import TagObject, fetch_tag_object, tag_name
 from stoker.git.auth.credentials import Access
 from stoker.git.process.runner import GitRunner
-from stoker.git.signature import programs as checkers
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.tags import TagObject, fetch_tag_object, tag_name
+from stoker.git.signature import programs
 from stoker.git.signature.verify import MAX_KEYS_BYTES, Signed, TrustedKeys, check_signature, verify
 from stoker.testing.repositories.bare_repository import WHEN, Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
+from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.ssh_keys import KeyKind
+from stoker.testing.secret_leaks.process_command_lines import running
 from stoker.testing.wait_until import eventually_async
 
 YEAR = 365 * 86400
@@ -275,15 +275,6 @@ async def test_a_user_without_a_name_is_told_why_ssh_signatures_cannot_be_checke
         await world.commit(commit, allow(alice))
 
 
-def running() -> dict[str, bytes]:
-    """The command lines of all processes by their ids."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found[path.parent.name] = path.read_bytes()
-    return found
-
-
 def program_on_path(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = folder / "bin"
     place.mkdir()
@@ -298,7 +289,7 @@ async def test_a_check_that_hangs_is_ended_and_leaves_nothing(
     alice = ssh_signer(tmp_path, "alice")
     commit = alice.commit(world.repository, {"a": "1"})
     program_on_path(tmp_path, "ssh-keygen", "sleep 60", monkeypatch)
-    monkeypatch.setattr(checkers, "TIMEOUT", 0.2)
+    monkeypatch.setattr(programs, "TIMEOUT", 0.2)
     with pytest.raises(Retry, match="took longer"):
         await world.commit(commit, allow(alice))
     assert world.left_over() == []
@@ -349,7 +340,7 @@ async def test_no_agent_is_started_and_no_home_is_used(
     with pytest.raises(Stalled, match="none of the GPG keys"):  # although GNUPGHOME knows the key
         await world.commit(commit, TrustedKeys(gpg_keys=alice.public))
     assert list(home.iterdir()) == []
-    assert not [line for line in running().values() if b"gpg-agent" in line and bytes(tmp_path) in line]
+    assert not [line for line in running().values() if "gpg-agent" in line and str(tmp_path) in line]
 
 
 class TagWorld(World):

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Stalled
-from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.git_objects import FileVersion, TreeChange, blob_of
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.source_protocol import SourceReader
+from stoker.git.auth.credentials import Access, always
 from stoker.git.errors import GitFailed, RefNotFound, SourceTooLarge
+from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import Limits
 from stoker.git.remote.remote import Remote
-from stoker.git.auth.credentials import Access, always
-from stoker.git.process.runner import GitRunner
 from stoker.git.source.git import GitSource
 from stoker.testing.repositories.bare_repository import WHEN, Repository
 

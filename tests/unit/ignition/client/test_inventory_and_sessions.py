@@ -6,6 +6,13 @@ import json
 
 import pytest
 
+from stoker.ignition.client.designer_sessions import (
+    DesignerSession,
+    PerspectiveSession,
+    designers_in,
+    designers_of,
+    perspective_in,
+)
 from stoker.ignition.client.inventory import (
     GatewayInfo,
     ModuleHealth,
@@ -20,13 +27,6 @@ from stoker.ignition.client.inventory import (
     types_in,
 )
 from stoker.ignition.client.parse import LONGEST_NAME, LONGEST_TEXT, MOST_ITEMS, items_in, names_in
-from stoker.ignition.client.designer_sessions import (
-    DesignerSession,
-    PerspectiveSession,
-    designers_in,
-    designers_of,
-    perspective_in,
-)
 
 HOSTILE: tuple[object, ...] = (
     None,

@@ -7,11 +7,18 @@ import zipfile
 
 import pytest
 
-from stoker.domain.paths import RelPath
 from stoker.domain.git_objects import FileVersion, blob_of
+from stoker.domain.paths import RelPath
 from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
 from stoker.ignition.content.module_file import MAX_DESCRIPTION, read_module
-from stoker.ignition.content.modules import Known, ModuleFile, install_order, known, known_among, modules_changed
+from stoker.ignition.content.modules import (
+    Known,
+    ModuleFile,
+    install_order,
+    known,
+    known_among,
+    modules_changed,
+)
 
 MODULES = "user-lib/modules"
 

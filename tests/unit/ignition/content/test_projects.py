@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.paths import RelPath
 from stoker.domain.git_objects import FileVersion, blob_of
+from stoker.domain.paths import RelPath
 from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
 from stoker.ignition.content.projects import Touched, is_module, tag_provider_folders, with_heirs
 from stoker.ignition.sync.scan_and_lock import LONGEST_HOLD, hold_seconds

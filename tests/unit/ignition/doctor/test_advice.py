@@ -7,11 +7,11 @@ import pytest
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
-from stoker.ignition.doctor import advice as diagnosing
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import GatewayState, Presence
-from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth
 from stoker.ignition.client.designer_sessions import DesignerSession
+from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth
+from stoker.ignition.client.responses import GatewayState, Presence
+from stoker.ignition.doctor import advice
 
 PLAIN = GatewayAddress("gw.plant.example", 8088, tls=False)
 SECURE = GatewayAddress("gw.plant.example", 8043, tls=True)
@@ -57,7 +57,7 @@ def untrusted(why: str) -> Retry:
     ],
 )
 def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayAddress, mend: str) -> None:
-    found = diagnosing.trouble("check", error, address)
+    found = advice.trouble("check", error, address)
     assert found.mark is Mark.WRONG
     assert found.reason is error.reason
     assert found.said == error.message
@@ -66,8 +66,8 @@ def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayA
 
 
 def test_only_what_the_command_was_given_is_wrong_input() -> None:
-    assert diagnosing.trouble("key", InvalidValue("x"), PLAIN).of_input
-    assert not diagnosing.trouble("login", Stalled("x"), PLAIN).of_input
+    assert advice.trouble("key", InvalidValue("x"), PLAIN).of_input
+    assert not advice.trouble("login", Stalled("x"), PLAIN).of_input
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_only_what_the_command_was_given_is_wrong_input() -> None:
 def test_how_the_connection_is_protected_is_said(
     address: GatewayAddress, trust: str, mark: Mark, words: str
 ) -> None:
-    found = diagnosing.transport(address, trust)
+    found = advice.transport(address, trust)
     assert (found.mark, words in found.said) == (mark, True)
 
 
@@ -98,44 +98,44 @@ def test_how_the_connection_is_protected_is_said(
     ],
 )
 def test_another_program_is_told_from_ignition(here: Presence, mark: Mark) -> None:
-    assert diagnosing.is_ignition(here, PLAIN).mark is mark
+    assert advice.is_ignition(here, PLAIN).mark is mark
 
 
 def test_an_old_version_is_wrong_and_an_unknown_one_is_not() -> None:
-    assert diagnosing.version(Presence(GatewayState.RUNNING, "8.1.44")).mark is Mark.WRONG
-    assert diagnosing.version(Presence(GatewayState.RUNNING, "")).mark is Mark.WELL
+    assert advice.version(Presence(GatewayState.RUNNING, "8.1.44")).mark is Mark.WRONG
+    assert advice.version(Presence(GatewayState.RUNNING, "")).mark is Mark.WELL
 
 
 def test_notes_name_what_a_sync_will_meet() -> None:
-    quarantined = diagnosing.modules(ModuleHealth(frozenset({"a"}), {"b": "no licence", "c": ""}))
+    quarantined = advice.modules(ModuleHealth(frozenset({"a"}), {"b": "no licence", "c": ""}))
     assert (quarantined.mark, quarantined.said) == (Mark.NOTE, "quarantined: b (no licence), c")
-    open_now = diagnosing.designers(
+    open_now = advice.designers(
         [DesignerSession("1", "anna", "Line 1", ""), DesignerSession("2", "", "", "")]
     )
     assert open_now.said == "open: Line 1 by anna, no project by somebody"
-    backup = diagnosing.redundancy(GatewayInfo("gw", "8.3.7", "Backup"))
+    backup = advice.redundancy(GatewayInfo("gw", "8.3.7", "Backup"))
     assert backup.mark is Mark.NOTE
-    due = diagnosing.restarts(("Module Enabled: a",))
+    due = advice.restarts(("Module Enabled: a",))
     assert due.said.endswith("Module Enabled: a")
 
 
 def test_what_a_gateway_does_not_offer_is_not_called_well() -> None:
-    for found in (diagnosing.modules(None), diagnosing.designers(None), diagnosing.restarts(None)):
+    for found in (advice.modules(None), advice.designers(None), advice.restarts(None)):
         assert found.mark is Mark.UNTRIED
 
 
 def test_nothing_unusual_is_called_well() -> None:
     for found in (
-        diagnosing.modules(ModuleHealth(frozenset({"a"}), {})),
-        diagnosing.designers(()),
-        diagnosing.restarts(()),
-        diagnosing.redundancy(GatewayInfo("gw", "8.3.7", "Independent")),
+        advice.modules(ModuleHealth(frozenset({"a"}), {})),
+        advice.designers(()),
+        advice.restarts(()),
+        advice.redundancy(GatewayInfo("gw", "8.3.7", "Independent")),
     ):
         assert found.mark is Mark.WELL
 
 
 def test_long_lists_are_cut() -> None:
-    assert diagnosing.some([str(n) for n in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert advice.some([str(n) for n in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
 def test_a_finding_is_one_line_and_its_mend_another() -> None:

@@ -11,7 +11,14 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.gateway import Gateway
-from stoker.ignition.sync.readiness import BOOT_SECONDS, GRACE_SECONDS, PAUSES, Patience, Readiness, persistently
+from stoker.ignition.sync.readiness import (
+    BOOT_SECONDS,
+    GRACE_SECONDS,
+    PAUSES,
+    Patience,
+    Readiness,
+    persistently,
+)
 from stoker.testing.manual_clock import ManualClock
 from stoker.testing.virtual_time_loop import in_virtual_time
 

@@ -23,10 +23,8 @@ from aiohttp.test_utils import TestServer, unused_port
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
-from stoker.kube.client import network_errors as faults
+from stoker.kube.client import network_errors
 from stoker.kube.client.client import Client, Rate
-from stoker.kube.config.config import ClusterConfig
-from stoker.kube.config.credentials import Fixed, FromFiles, Identity, bearer_from_file
 from stoker.kube.client.errors import (
     Gone,
     Invalid,
@@ -39,6 +37,8 @@ from stoker.kube.client.errors import (
 )
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS, SECRETS
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.config.credentials import Fixed, FromFiles, Identity, bearer_from_file
 from stoker.kube.config.tls import Trust
 from stoker.testing.certificates import Authority
 from stoker.testing.manual_clock import ManualClock
@@ -273,7 +273,7 @@ async def test_a_proxy_that_fails_is_named_without_its_password() -> None:
     ],
 )
 def test_what_happens_on_the_wire_is_told_in_words(error: Exception, said: str) -> None:
-    assert faults.why(error, 60.0) == said
+    assert network_errors.why(error, 60.0) == said
 
 
 async def test_an_answer_that_is_too_large_is_not_read(tmp_path: Path) -> None:

@@ -13,12 +13,17 @@ from aiohttp.test_utils import TestServer
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import Client
-from stoker.kube.config.config import ClusterConfig
-from stoker.kube.leader.fencing import FencedClient, Leadership, LeadershipLost
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS
+from stoker.kube.config.config import ClusterConfig
+from stoker.kube.leader.fencing import FencedClient, Leadership, LeadershipLost
+from stoker.testing.cluster.leader_election_simulation import (
+    Fate,
+    MachineClock,
+    SimulatedClient,
+    SimulatedServer,
+)
 from stoker.testing.manual_clock import START, ManualClock
-from stoker.testing.cluster.leader_election_simulation import Fate, MachineClock, SimulatedClient, SimulatedServer
 from stoker.testing.virtual_time_loop import in_virtual_time, pass_time
 
 NAME = "stoker-controller-0"

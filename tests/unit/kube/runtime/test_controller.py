@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
 from stoker.domain.reasons import Reason
+from stoker.kube.client.errors import Forbidden, TooManyRequests
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.controller import Controller, PassRecord, Result
-from stoker.kube.client.errors import Forbidden, TooManyRequests
 from stoker.kube.runtime.result import Consequence
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry.logs import pass_id

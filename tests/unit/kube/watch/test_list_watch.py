@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from stoker.domain.errors import Stalled, StokerError
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.errors import (
     Forbidden,
     Gone,
@@ -18,7 +17,7 @@ from stoker.kube.client.errors import (
     Unauthorized,
     Unreachable,
 )
-from stoker.kube.watch.store import Change, ObjectKey, Store
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.list_watch import (
     AWAY,
     HASTY,
@@ -33,6 +32,7 @@ from stoker.kube.watch.list_watch import (
     WentBackwards,
     is_newer,
 )
+from stoker.kube.watch.store import Change, ObjectKey, Store
 from stoker.kube.watch.watch_events import Malformed
 
 POISON = "poison"

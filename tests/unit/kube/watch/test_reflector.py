@@ -17,13 +17,13 @@ import msgspec
 import pytest
 
 from stoker.domain.errors import StokerError
-from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.client.client import Client, Page
 from stoker.kube.client.errors import Forbidden, Gone, NotFound, TooManyRequests, Unreachable
-from stoker.kube.watch.reflector import IDLE_TIMEOUT, Reflector, Source
 from stoker.kube.client.resources import CONFIG_MAPS, Resource
-from stoker.kube.watch.store import Change, ObjectKey
+from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.list_watch import SPREAD, STANDSTILLS
+from stoker.kube.watch.reflector import IDLE_TIMEOUT, Reflector, Source
+from stoker.kube.watch.store import Change, ObjectKey
 from stoker.testing.manual_clock import ManualClock
 
 

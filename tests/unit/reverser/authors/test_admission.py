@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.authors.admission import LARGE, AuthorIntake, Bounds
+from stoker.reverser.authors.admission import LARGE, AuthorIntake, Bounds, fact_in
 from stoker.reverser.authors.attribution import Authors, Observed
-from stoker.reverser.authors.facts import Fact, blob_name
+from stoker.reverser.authors.facts import Fact, blob_name, fact_of
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
 from stoker.telemetry.metrics import Metrics
 from stoker.testing.manual_clock import ManualClock
+from stoker.testing.memory_peak import peak_of
 
 MAPS = GroupResource("", "configmaps")
 
@@ -258,3 +260,41 @@ async def test_a_doubt_about_another_operation_is_none_about_this_one() -> None:
         await it.intake.settle()
     assert it.author(config_map("b"), "1") == "alice"
     assert it.author(config_map("a"), "1", Operation.DELETE) is None
+
+
+@pytest.mark.parametrize("operation", ["UPDATE", "DELETE"])
+async def test_an_object_that_would_take_too_much_memory_leaves_a_doubt(operation: str) -> None:
+    poisoned = {**config_map("b", version="1"), "data": [{}] * 1_000_000}
+    body = review(operation=operation, object=poisoned, oldObject=poisoned)
+    async with Intake().reading() as it:
+        await it.intake.review(body)
+        await it.intake.settle()
+        (doubt,) = it.peers.told
+        assert doubt.is_doubt
+        assert (doubt.uid, doubt.before) == ("u", "1")
+        assert it.author(poisoned, "1", Operation(operation)) is None
+
+
+def test_reading_a_review_costs_a_few_times_its_size() -> None:
+    large = {**config_map(version="1"), "data": {f"key-{n}": "x" * 1000 for n in range(1400)}}
+    plain = review(object=large, oldObject=large)
+    poisoned = review(object=large, oldObject={**large, "more": [{}] * 300_000})
+    hidden = review(object=large, oldObject=large, options=[{}] * 300_000)
+    assert peak_of(lambda: fact_in(plain)) < 6 * len(plain)
+    for body in (poisoned, hidden):
+        assert peak_of(partial(fact_in, body)) < 6 * len(body), "only what a fact names is decoded"
+    assert peak_of(lambda: asyncio.run(AuthorIntake(Authors()).review(hidden))) < 1 << 20
+
+
+async def test_a_deletion_a_creation_and_a_scale_are_told_by_the_same_fields() -> None:
+    scaled = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"replicas": 3}}
+    before = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"replicas": 1}}
+    for body, operation, replicas in (
+        (review(operation="CREATE", oldObject=None), "CREATE", None),
+        (review(operation="DELETE", object=None), "DELETE", None),
+        (review(object=scaled, oldObject=before, subResource="scale"), "UPDATE", (1, 3)),
+    ):
+        fact = fact_in(body)
+        assert fact is not None
+        assert fact == fact_of(json.loads(body)["request"])
+        assert (fact.operation, fact.replicas) == (operation, replicas)

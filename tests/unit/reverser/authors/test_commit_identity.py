@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.authors.facts import User
 from stoker.reverser.authors.commit_identity import DOMAIN, author_of
+from stoker.reverser.authors.facts import User
 
 
 @pytest.mark.parametrize(

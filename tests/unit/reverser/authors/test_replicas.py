@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import blob_of
+from stoker.http_server.review_server import ReviewServer
+from stoker.http_server.tls.issue import Material, new_material
+from stoker.http_server.tls.mutual import Mutual
 from stoker.reverser.authors.attribution import Authors, Observed
 from stoker.reverser.authors.facts import Fact, Replicas, User
 from stoker.reverser.authors.replica_link import (
@@ -32,9 +35,6 @@ from stoker.reverser.authors.replica_link import (
 from stoker.reverser.authors.replicas import Peers, resolving
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
-from stoker.http_server.tls.issue import Material, new_material
-from stoker.http_server.tls.mutual import Mutual
-from stoker.http_server.review_server import ReviewServer
 from stoker.telemetry.metrics import Metrics
 from stoker.testing.manual_clock import ManualClock
 from stoker.testing.wait_until import eventually_async

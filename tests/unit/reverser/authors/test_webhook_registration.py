@@ -5,27 +5,29 @@ from __future__ import annotations
 import msgspec
 
 from stoker.kube.client.served_kinds import Catalog
-from stoker.reverser.authors import webhook_registration as capturing
-from stoker.reverser.authors.webhook_rules import Asked, webhook
+from stoker.reverser.authors import webhook_registration
 from stoker.reverser.authors.webhook_registration import WEBHOOK
+from stoker.reverser.authors.webhook_rules import Asked, webhook
 from stoker.reverser.selection.selection import select
 
 NONE = select((), Catalog(()))
 
 
-def stored(fields: dict[str, object]) -> capturing._Found:
+def stored(fields: dict[str, object]) -> webhook_registration._Found:
     """As the API server gives it back: it keeps no list that is empty."""
     kept = {key: value for key, value in fields.items() if value}
-    return capturing._Found("uid", msgspec.convert({"name": WEBHOOK, **kept}, capturing._Webhook))
+    return webhook_registration._Found(
+        "uid", msgspec.convert({"name": WEBHOOK, **kept}, webhook_registration._Webhook)
+    )
 
 
 def test_a_webhook_without_rules_is_written_once() -> None:
     nothing = webhook((), NONE, "us")
-    assert not capturing._differs(stored(nothing), nothing)
+    assert not webhook_registration._differs(stored(nothing), nothing)
 
 
 def test_a_webhook_whose_rules_are_others_is_written() -> None:
     nothing = webhook((), NONE, "us")
     maps = webhook((Asked("", "v1", "configmaps", "Namespaced", ("CREATE",)),), NONE, "us")
-    assert capturing._differs(stored(nothing), maps)
-    assert capturing._differs(stored(maps), nothing)
+    assert webhook_registration._differs(stored(nothing), maps)
+    assert webhook_registration._differs(stored(maps), nothing)

@@ -8,9 +8,16 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
 from stoker.kube.client.resources import Resource
-from stoker.reverser.authors.webhook_rules import CONDITIONS, MAX_EXPRESSION, Asked, asked_in, asked_of, webhook
+from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
+from stoker.reverser.authors.webhook_rules import (
+    CONDITIONS,
+    MAX_EXPRESSION,
+    Asked,
+    asked_in,
+    asked_of,
+    webhook,
+)
 from stoker.reverser.selection.rules import DestinationRef, Rule, preset_rules, rules_of
 from stoker.reverser.selection.selection import Selection, select
 

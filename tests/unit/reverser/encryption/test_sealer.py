@@ -9,14 +9,14 @@ import pyrage  # type: ignore[import-untyped]
 import pytest
 
 from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.domain.git_objects import blob_of
 from stoker.git.commit.types import FileEdit
-from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.manifest.secret_policy import DIGEST_KEYS, Kept, SecretPolicy, Withheld, content_of
 from stoker.reverser.encryption.digests import NEWEST, DigestKeys
 from stoker.reverser.encryption.sealer import SopsSealer
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.manifest.secret_policy import DIGEST_KEYS, Kept, SecretPolicy, Withheld, content_of
 from stoker.testing.services.sops_decrypt import opened
 
 BASE = "clusters/prod"

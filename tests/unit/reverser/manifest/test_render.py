@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stoker.domain.errors import InvalidValue
-from stoker.reverser.manifest.render import MAX_DEPTH, rendered, starts_as
+from stoker.reverser.manifest.render import MAX_DEPTH, rendered
 
 TRAPS: list[str] = json.loads((Path(__file__).parents[3] / "data" / "yaml_traps.json").read_text())
 
@@ -139,12 +139,3 @@ def test_an_object_nested_beyond_measure_is_refused_and_its_text_never_explodes(
         deep = [deep]
     with pytest.raises(InvalidValue, match="nested deeper"):
         rendered({"a": deep})
-
-
-def test_a_file_is_ours_only_if_it_begins_like_one() -> None:
-    assert starts_as(rendered(DEPLOYMENT), "apps/v1")
-    assert starts_as(b"# data: a\n# b\napiVersion: v1\nkind: Secret\n", "v1")
-    assert not starts_as(rendered(DEPLOYMENT), "apps/v1beta1")
-    assert not starts_as(b"kind: X\napiVersion: apps/v1\n", "apps/v1")
-    assert not starts_as(b"", "v1")
-    assert not starts_as(b"hello\n", "v1")

@@ -9,9 +9,10 @@ import pytest
 
 from stoker.api.kinds.destinations import GitRepoConfig
 from stoker.domain.errors import Stalled
+from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.manifest.sanitize import LAST_APPLIED
-from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef, Withheld, content_of, own_secrets
+from stoker.reverser.manifest.secret_policy import SecretPolicy, Withheld, content_of, own_secrets
 
 KEY = ObjectKey("", "v1", "secrets", "shop", "db")
 PASSWORD = "aHVudGVyMg=="
@@ -42,7 +43,7 @@ class Sealing:
 
 
 def test_include_writes_all_of_it() -> None:
-    content = content_of(SECRET, KEY, "p")
+    content = content_of(SECRET, KEY, "p", policy=SecretPolicy.INCLUDE)
     assert isinstance(content, bytes)
     assert content.decode() == (
         "apiVersion: v1\nkind: Secret\nmetadata:\n  name: db\n  namespace: shop\n"
@@ -86,8 +87,8 @@ def test_encrypt_hands_the_sanitized_secret_over_and_fails_closed() -> None:
         ("web-token", "kubernetes.io/service-account-token", "it is a token of a service account"),
         ("anything", "helm.sh/release.v1", "it is a release of Helm"),
         ("sh.helm.release.v1.web.v1", "Opaque", "it is a release of Helm"),
-        ("repo-cred", "Opaque", "the reverser itself uses it to log in or to sign"),
-        ("signing", "Opaque", "the reverser itself uses it to log in or to sign"),
+        ("repo-cred", "Opaque", "a resource of this product names it"),
+        ("signing", "Opaque", "a resource of this product names it"),
     ],
 )
 def test_some_secrets_are_written_under_no_policy(
@@ -106,7 +107,7 @@ def test_some_secrets_are_written_under_no_policy(
 def test_only_the_secrets_in_the_namespace_of_the_repository_are_its_own() -> None:
     own = own_secrets([repo_config(secretRef={"name": "db"}, namespace="system"), repo_config()])
     assert own == {SecretRef("system", "db")}
-    assert isinstance(content_of(SECRET, KEY, "p", own=own), bytes)
+    assert isinstance(content_of(SECRET, KEY, "p", policy=SecretPolicy.INCLUDE, own=own), bytes)
 
 
 def test_a_kind_of_another_group_that_is_called_secrets_is_not_a_secret() -> None:
@@ -130,6 +131,7 @@ def repo_config(*, namespace: str = "shop", **spec: Any) -> GitRepoConfig:
 
 def test_the_certificates_of_this_product_are_never_written() -> None:
     metadata = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "stoker"}}
-    assert content_of({**SECRET, "metadata": metadata}, KEY, "p") == Withheld("this product serves with it")
+    assert content_of({**SECRET, "metadata": metadata}, KEY, "p") == Withheld("this product made it")
     other = {**SECRET["metadata"], "labels": {"app.kubernetes.io/part-of": "shop"}}
-    assert isinstance(content_of({**SECRET, "metadata": other}, KEY, "p"), bytes)
+    theirs = content_of({**SECRET, "metadata": other}, KEY, "p", policy=SecretPolicy.INCLUDE)
+    assert isinstance(theirs, bytes)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
+from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef
+from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.selection.explain import Around, Explanation, Target, explain
 from stoker.reverser.selection.labels import Requirement, Selector
 from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
@@ -110,7 +111,7 @@ def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
         ),
         (
             said("secrets", "login"),
-            ["core/v1/secrets/shop/login is left out: the reverser itself uses it to log in or to sign"],
+            ["core/v1/secrets/shop/login is left out: a resource of this product names it"],
         ),
         (
             said("services"),

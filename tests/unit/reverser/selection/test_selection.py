@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
 from stoker.reverser.manifest.path import ObjectKey
-from stoker.reverser.selection.preset import excluded_with
 from stoker.reverser.selection.kinds import Why
+from stoker.reverser.selection.preset import excluded_with
 from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, preset_rules, rules_of
 from stoker.reverser.selection.selection import Selection, Watched, select
 

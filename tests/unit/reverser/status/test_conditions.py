@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,10 +10,9 @@ import pytest
 from stoker.domain.errors import Stalled, StokerError, Wait
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
-from stoker.kube.runtime.conditions import Moment
 from stoker.kube.client.errors import ApiError
 from stoker.kube.client.resources import Resource
-from stoker.reverser.writer.ownership_marker import Marked, Standing
+from stoker.kube.runtime.conditions import Moment
 from stoker.reverser.selection.kinds import Inert, Why
 from stoker.reverser.selection.rules import RuleRef
 from stoker.reverser.selection.selection import Watched
@@ -26,6 +26,8 @@ from stoker.reverser.status.conditions import (
     about_rule,
     merged,
 )
+from stoker.reverser.writer.deletion_brake import HeldPlan
+from stoker.reverser.writer.ownership_marker import Marked, Standing
 
 MAPS = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True), "shop")
 SERVICES = Watched(Resource("", "v1", "services", "Service", namespaced=True), "shop")
@@ -45,6 +47,7 @@ def test_every_condition_of_the_paper_is_there() -> None:
         Type.MARKER_CONFLICT,
         Type.LEASE_NOT_ACQUIRED,
         Type.SECRETS_IN_CLEAR,
+        Type.SECRETS_EXCLUDED,
     ]
     assert [each.type for each in about_rule(RuleTruth())] == [
         Type.READY,
@@ -201,3 +204,21 @@ def test_reconciling_is_there_only_while_something_is_on_its_way() -> None:
     rests = Wait("spec.suspend is true", after=1.0, reason=Reason.SUSPENDED)
     suspended = merged(begun, about_config(rests, False, False), rests, at)
     assert not [each for each in suspended if each.type in (Type.STALLED, Type.RECONCILING)]
+
+
+def test_held_deletions_are_named_with_their_digest_and_stall_the_destination() -> None:
+    held = HeldPlan(
+        "d" * 64, 51, ("a.yaml", "b.yaml", "c.yaml", "d.yaml"), f"51 files: approve plan {'d' * 64}"
+    )
+    truth = replace(OPEN, held=held)
+    ready = about_destination(truth)[0]
+    assert (ready.status, ready.reason) == (False, Reason.DELETION_HELD)
+    assert "d" * 64 in ready.message
+    assert "a.yaml, b.yaml, c.yaml, …" in ready.message
+    assert isinstance(truth.stalled_by_deletions, Stalled)
+
+
+def test_a_condition_says_that_secrets_are_not_written_and_why() -> None:
+    *_, left_out = about_destination(replace(OPEN, secrets_left_out="spec.secretPolicy is Exclude"))
+    assert (left_out.type, left_out.status) == (Type.SECRETS_EXCLUDED, True)
+    assert left_out.message == "spec.secretPolicy is Exclude"

@@ -8,18 +8,19 @@ import msgspec
 import pytest
 
 from stoker.domain.refs import RepoUrl
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
 from stoker.kube.client.resources import Resource
+from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.reverser.authors.facts import blob_name
-from stoker.reverser.writer.batch import Change
-from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.manifest.secret_policy import SecretPolicy, SecretRef
+from stoker.reverser.manifest.named_secrets import SecretRef
+from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.selection.labels import Requirement, Selector
 from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
 from stoker.reverser.selection.selection import Watched, select
 from stoker.reverser.watch.ingest import Around, Noticer, Outboxes
+from stoker.reverser.writer.batch import Change
+from stoker.reverser.writer.outbox import Outbox
 from stoker.testing.manual_clock import ManualClock
 
 A, B = DestinationRef("s", "a"), DestinationRef("s", "b")
@@ -157,7 +158,10 @@ def test_noise_goes_nowhere() -> None:
 
 
 def test_a_secret_is_written_as_each_destination_wants_it() -> None:
-    boxes: Outboxes = {A: outbox(A), B: outbox(B, policy=SecretPolicy.REDACT)}
+    boxes: Outboxes = {
+        A: outbox(A, policy=SecretPolicy.INCLUDE),
+        B: outbox(B, policy=SecretPolicy.REDACT),
+    }
     notices = noticer(rule(A, "secrets"), rule(B, "secrets"), resource=SECRETS)
     seen = notices.notice(obj(data={"word": "aGlkZGVu"}), None, boxes, as_event=True)
     (clear,), (redacted,) = taken(boxes[A]), taken(boxes[B])
@@ -170,7 +174,7 @@ def test_a_secret_is_written_as_each_destination_wants_it() -> None:
 
 
 def test_the_reversers_own_credentials_are_withheld() -> None:
-    box = outbox(A)
+    box = outbox(A, policy=SecretPolicy.INCLUDE)
     notices = noticer(rule(A, "secrets"), resource=SECRETS, own=(SecretRef("shop", "login"),))
     assert notices.notice(obj(name="login"), None, {A: box}, as_event=True).taken == ()
     assert taken(box) == []

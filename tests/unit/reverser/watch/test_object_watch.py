@@ -14,19 +14,19 @@ import msgspec
 import pytest
 
 from stoker.domain.refs import RepoUrl
-from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
 from stoker.kube.client.client import Page
 from stoker.kube.client.errors import Gone
-from stoker.kube.client.token_bucket import Rate, TokenBucket
 from stoker.kube.client.resources import CONFIG_MAPS, Resource
-from stoker.reverser.writer.outbox import Outbox
+from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
+from stoker.kube.client.token_bucket import Rate, TokenBucket
 from stoker.reverser.destinations import ConfigRef, Destination, Place
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import DestinationRef, Named, Rule, RuleRef
 from stoker.reverser.selection.selection import Watched, select
-from stoker.reverser.watch.source import Turns
 from stoker.reverser.watch.ingest import Around
 from stoker.reverser.watch.object_watch import Watch
+from stoker.reverser.watch.source import Turns
+from stoker.reverser.writer.outbox import Outbox
 from stoker.testing.manual_clock import ManualClock
 from stoker.testing.wait_until import eventually_async
 

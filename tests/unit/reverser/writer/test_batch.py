@@ -6,10 +6,10 @@ import pytest
 
 from stoker.reverser.authors.attribution import Observed
 from stoker.reverser.authors.facts import User
-from stoker.reverser.writer.batch import Batcher, Cadence, Capacity, Change, Limits, Planned, plan
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
+from stoker.reverser.writer.batch import Batcher, Cadence, Capacity, Change, Limits, Planned, plan
 
 ALICE, BOB = User("alice"), User("bob")
 

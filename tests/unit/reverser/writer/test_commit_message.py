@@ -9,10 +9,10 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.reverser.authors.facts import User
-from stoker.reverser.writer.batch import Change, Planned
-from stoker.reverser.writer.commit_message import MessageTemplate, Origin, message_of
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import Operation
+from stoker.reverser.writer.batch import Change, Planned
+from stoker.reverser.writer.commit_message import MessageTemplate, Origin, message_of
 
 ORIGIN = Origin("6d2c", "configbutler-system", "gitops-reverser", "gitops-reverser-0")
 TRAILERS = """\

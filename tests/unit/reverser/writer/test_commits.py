@@ -5,14 +5,14 @@ from __future__ import annotations
 from stoker.domain.refs import RepoUrl
 from stoker.git.commit.types import FileEdit
 from stoker.reverser.authors.facts import User
-from stoker.reverser.writer.batch import Change, Planned
-from stoker.reverser.writer.commits import Made, Maker
-from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
-from stoker.reverser.writer.commit_message import Origin
-from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.destinations import ConfigRef, Destination, Place
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import DestinationRef, Operation
+from stoker.reverser.writer.batch import Change, Planned
+from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.commits import Made, Maker
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
 from stoker.testing.manual_clock import ManualClock
 
 MAKER = Maker(Origin("uid", "system", "gitops-reverser", "pod-0"))

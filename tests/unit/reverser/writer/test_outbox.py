@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from stoker.domain.refs import CommitId, RepoUrl
 from stoker.domain.git_objects import blob_of
+from stoker.domain.refs import CommitId, RepoUrl
 from stoker.kube.client.resources import Resource
 from stoker.reverser.authors.attribution import Observed
-from stoker.reverser.writer.batch import Capacity, Planned
-from stoker.reverser.writer.outbox import Outbox, Written
 from stoker.reverser.destinations import ConfigRef, Destination, Place
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import DestinationRef, Operation
 from stoker.reverser.selection.selection import Watched
+from stoker.reverser.writer.batch import Capacity, Planned
+from stoker.reverser.writer.outbox import Outbox, Written
+from stoker.reverser.writer.ownership_marker import Marked, Standing
 from stoker.testing.manual_clock import ManualClock
 
 WATCHED = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True))
@@ -234,3 +236,96 @@ def test_the_last_commits_that_arrived_are_remembered_the_newest_first(box: Box)
     assert [one.subject for one in box.recent] == [f"change {number}" for number in range(11, 1, -1)]
     box.arrived(None, at)
     assert len(box.recent) == 10
+
+
+def _filled(count: int) -> Box:
+    box = made(Capacity())
+    box.open({box.path_of(key(f"m{n}")): blob_of(b"%d" % n) for n in range(count)}, 40)
+    return box
+
+
+def test_deletions_beyond_the_budget_are_held_and_writes_go_on() -> None:
+    box = _filled(60)
+    for n in range(51):
+        box.drop(key(f"m{n}"), box.path_of(key(f"m{n}")), STEP)
+    box.write("fresh", b"1")
+    box.check_deletions()
+    assert box.taken() == [("CREATE", "fresh")]
+    assert box.brake.plan is not None
+    assert box.brake.plan.files == 51
+    assert box.known(box.path_of(key("m0"))) == blob_of(b"0"), "the file is in git as before"
+
+
+def test_an_approved_plan_is_deleted_whole_even_where_there_is_little_room() -> None:
+    box = made(Capacity(changes=20))
+    box.open({box.path_of(key(f"m{n}")): blob_of(b"%d" % n) for n in range(60)}, 40)
+    for n in range(51):
+        box.drop(key(f"m{n}"), box.path_of(key(f"m{n}")), STEP)
+    box.check_deletions()
+    assert box.brake.plan is not None
+    assert box.taken() == []
+    box.adjust(replace(box.destination, approvals=(box.brake.plan.digest,)))
+    names: list[str] = []
+    for _ in range(3):
+        box.check_deletions()
+        plans = box.take_all()
+        names += [change.key.name for plan in plans for change in plan.changes]
+        box.batcher.settle(plans)
+        box.settled([change.path for plan in plans for change in plan.changes], {})
+        box.arrived(None, datetime(2026, 1, 1, tzinfo=UTC))
+    assert sorted(names) == sorted(f"m{n}" for n in range(51))
+    assert box.brake.plan is None
+    assert len(box.files) == 9
+
+
+def test_an_object_that_is_back_keeps_its_file_whatever_was_held() -> None:
+    box = _filled(60)
+    for n in range(51):
+        box.drop(key(f"m{n}"), box.path_of(key(f"m{n}")), STEP)
+    box.check_deletions()
+    box.write("m0", b"0")
+    box.check_deletions()
+    assert box.taken() == []
+    assert box.brake.plan is not None
+    assert box.brake.plan.files == 50
+    assert box.path_of(key("m0")) not in box.brake.held
+
+
+def test_nothing_is_inferred_to_be_deleted_where_the_marker_is_another_installations() -> None:
+    box = _filled(3)
+    box.marker = Marked(Standing.THEIRS, "another")
+    box.erase("m0")
+    assert box.taken() == []
+    assert box.path_of(key("m0")) in box.unclaimed
+    box.drop(key("m1"), box.path_of(key("m1")), STEP)
+    assert box.taken() == [("DELETE", "m1")], "a deletion that was seen is not inferred"
+
+
+def test_what_was_inferred_before_another_installation_took_over_stays() -> None:
+    box = _filled(3)
+    box.erase("m0")
+    box.marker = Marked(Standing.THEIRS, "another")
+    box.check_deletions()
+    assert box.taken() == []
+    assert box.known(box.path_of(key("m0"))) == blob_of(b"0")
+
+
+def test_a_file_with_the_same_values_is_left_and_not_compared_again() -> None:
+    box = made(Capacity())
+    box.open({box.path_of(key("a")): blob_of(b"# theirs\nsame")}, 40)
+    box.write("a", b"same")
+    (change,) = box.batcher.over_foreign()
+    box.equals_git(change, blob_of(b"# theirs\nsame"))
+    box.write("a", b"same")
+    assert box.batcher.over_foreign() == []
+    assert box.taken() == []
+    box.write("a", b"other")
+    assert box.taken() == [("UPDATE", "a")]
+
+
+def test_a_file_that_this_process_wrote_is_not_read_again() -> None:
+    box = made(Capacity())
+    box.write("a", b"1")
+    box.take_all()
+    box.write("a", b"2")
+    assert box.batcher.over_foreign() == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.reverser.writer.ownership_marker import Standing, judged, marker_of, marker_path
 from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.ownership_marker import Standing, judged, marker_of, marker_path
 
 ORIGIN = Origin("uid-1", "configbutler-system", "gitops-reverser", "pod-0")
 

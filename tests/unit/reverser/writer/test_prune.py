@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
 from stoker.kube.client.resources import Resource
-from stoker.reverser.writer.prune import Sweep, sweep
+from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer_first
 from stoker.reverser.manifest.path import ObjectKey, place
 from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
 from stoker.reverser.selection.selection import Selection, Watched, select
+from stoker.reverser.writer.prune import Sweep, sweep
 
 TO = DestinationRef("system", "prod")
 BASE = "clusters/prod"
@@ -37,55 +37,53 @@ def path(
     return place(ObjectKey(group, version, resource, ns, name), BASE)
 
 
-def swept(
-    paths: list[str], chosen: Selection | None = None, *, shows: bool | None = False, cap: int = 500
-) -> Sweep:
+def swept(paths: list[str], chosen: Selection | None = None, *, shows: bool | None = False) -> Sweep:
     def is_shown(watched: Watched, key: ObjectKey) -> bool | None:
         return shows
 
-    return sweep(paths, BASE, TO, chosen or selection(), is_shown, cap)
+    return sweep(paths, BASE, TO, chosen or selection(), is_shown)
 
 
 def test_a_file_that_its_list_does_not_show_is_an_orphan() -> None:
     found = swept([path()])
     assert [orphan.path for orphan in found.orphans] == [path()]
-    assert not found.orphans[0].unknown_kind
+    assert found.orphans[0].kind == "ConfigMap"
 
 
 def test_a_living_object_keeps_its_file() -> None:
-    assert swept([path()], shows=True).found == 0
+    assert swept([path()], shows=True).orphans == ()
 
 
 def test_a_list_that_is_not_in_says_nothing() -> None:
     found = swept([path()], shows=None)
-    assert (found.found, found.undecided) == (0, 1)
+    assert (found.orphans, found.undecided) == ((), 1)
 
 
 def test_foreign_files_are_never_looked_at() -> None:
     foreign = [f"{BASE}/README.md", f"{BASE}/core/v1/configmaps/shop/x.txt", "elsewhere/core/v1/a/b/c.yaml"]
-    assert swept([*foreign, f"{BASE}/.configbutler/owner.yaml"]).found == 0
+    assert swept([*foreign, f"{BASE}/.configbutler/owner.yaml"]).orphans == ()
 
 
 def test_a_rule_that_went_leaves_its_files() -> None:
-    assert swept([path("services")]).found == 0
-    assert swept([path()], selection(rules=[])).found == 0
+    assert swept([path("services")]).orphans == ()
+    assert swept([path()], selection(rules=[])).orphans == ()
 
 
 def test_another_namespace_is_not_ours() -> None:
-    assert swept([path(ns="elsewhere")]).found == 0
+    assert swept([path(ns="elsewhere")]).orphans == ()
 
 
 def test_a_rule_without_delete_keeps_files() -> None:
     keeping = rule("configmaps", operations=frozenset({Operation.CREATE}))
-    assert swept([path()], selection(rules=[keeping])).found == 0
+    assert swept([path()], selection(rules=[keeping])).orphans == ()
 
 
 def test_a_kind_that_is_gone_takes_its_files_along_only_after_a_complete_discovery() -> None:
     things = [path("things", group="down.test")]
     rules = [rule("things.down.test")]
     found = swept(things, selection(rules=rules, served=(MAPS,)), shows=None)
-    assert [orphan.unknown_kind for orphan in found.orphans] == [True]
-    assert swept(things, selection(rules=rules, served=(MAPS,), complete=False), shows=None).found == 0
+    assert [orphan.kind for orphan in found.orphans] == [""]
+    assert swept(things, selection(rules=rules, served=(MAPS,), complete=False), shows=None).orphans == ()
 
 
 def test_a_file_of_an_older_version_is_judged_by_the_list_of_the_version_of_now() -> None:
@@ -96,11 +94,10 @@ def test_a_file_of_an_older_version_is_judged_by_the_list_of_the_version_of_now(
         asked.append(watched.resource.version)
         return False
 
-    assert sweep([old], BASE, TO, selection(), shows).found == 1
+    assert sweep([old], BASE, TO, selection(), shows).orphans != ()
     assert asked == ["v2"]
 
 
-def test_no_more_than_the_cap_go_at_once_in_the_order_of_their_paths() -> None:
-    found = swept([path(name=f"n{n}") for n in (3, 1, 2)], cap=2)
-    assert [orphan.key.name for orphan in found.orphans] == ["n1", "n2"]
-    assert (found.found, found.more) == (3, True)
+def test_orphans_come_in_the_order_of_their_paths() -> None:
+    found = swept([path(name=f"n{n}") for n in (3, 1, 2)])
+    assert [orphan.key.name for orphan in found.orphans] == ["n1", "n2", "n3"]

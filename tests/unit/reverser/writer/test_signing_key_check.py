@@ -10,11 +10,11 @@ import pytest
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
-from stoker.git.remote.remote import on_disk
-from stoker.git.process.runner import GitRunner
-from stoker.git.signature.sign import SigningFailed
 from stoker.git.commit.branch import Branch
 from stoker.git.commit.types import Author, FileEdit, NewCommit
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import on_disk
+from stoker.git.signature.sign import SigningFailed
 from stoker.reverser.writer.signing_key_check import tried
 from stoker.testing.repositories.bare_repository import WHEN, GitFailed, Repository
 from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key

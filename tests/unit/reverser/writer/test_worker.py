@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from stoker.reverser.writer.worker import Slots
 from stoker.reverser.destinations import Place
+from stoker.reverser.writer.worker import Slots
 
 
 async def test_no_more_workers_push_at_once_than_may() -> None:

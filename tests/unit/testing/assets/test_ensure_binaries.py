@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from stoker.domain.errors import Misconfigured, Stalled
 from stoker.testing.assets import ensure_binaries as assets
-from stoker.testing.assets import third_party_crds as kinds_of_others
-from stoker.testing.assets.go_build import Recipe
+from stoker.testing.assets import third_party_crds
 from stoker.testing.assets.cache import cache_folder, missing, tool_folder
+from stoker.testing.assets.go_build import Recipe
 
 SAYS = {
     "etcd": "etcd Version: 3.6.16",
@@ -86,23 +88,46 @@ def test_a_program_that_cannot_be_run_does_not_count(tmp_path: Path) -> None:
 
 def test_the_command_prints_the_folder_last(tmp_path: Path) -> None:
     put(cache_folder(), SAYS)
-    put(tool_folder("helm"), {"helm": "v3.22.0"})
     put(tool_folder("gitea"), {"gitea": "gitea version 1.26.0"})
     put(tool_folder("versitygw"), {"versitygw": "v1.8.0"})
     put(tool_folder("registry"), {"registry": "v3.1.2"})
-    kinds = [PurePosixPath(file).name for files in kinds_of_others.FILES.values() for file in files]
-    put(tool_folder(kinds_of_others.PINS), dict.fromkeys(kinds, "kind: CustomResourceDefinition"))
+    kinds = [PurePosixPath(file).name for files in third_party_crds.FILES.values() for file in files]
+    put(tool_folder(third_party_crds.PINS), dict.fromkeys(kinds, "kind: CustomResourceDefinition"))
     done = subprocess.run(
-        [sys.executable, "-m", "stoker.testing.assets.ensure_binaries"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "stoker.testing.assets.ensure_binaries"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.splitlines()[-1] == str(cache_folder())
 
 
-def test_helm_comes_from_its_own_folder_or_from_the_path(tmp_path: Path) -> None:
+def test_helm_of_the_development_dependencies_comes_before_the_one_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(tmp_path / "path", {"helm": "v3.19.0+gabcdef0"})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
     assert assets.helm() == tmp_path / "path/helm"
-    put(tool_folder("helm"), {"helm": "v3.22.0"})
-    assert assets.helm() == tool_folder("helm") / "helm"
+    put(tmp_path / "venv", {"helm": "v3.17.3+ge4da497"})
+    assert assets.helm() == tmp_path / "venv/helm"
+
+
+def test_without_a_helm_that_is_new_enough_the_version_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "path", {"helm": "v3.16.9"})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    with pytest.raises(Stalled, match=r"helm 3\.17\.0 or newer"):
+        assets.helm()
+
+
+@pytest.mark.parametrize("asked", [assets.ensure, assets.versitygw, assets.registry, assets.node])
+def test_nothing_is_built_where_that_is_forbidden(
+    asked: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOKER_BUILD", "never")
+    with pytest.raises(Misconfigured, match="run: make assets"):
+        asked()
 
 
 def test_versions_are_read_from_the_pins_and_stamped_into_the_binaries() -> None:
@@ -113,6 +138,3 @@ def test_versions_are_read_from_the_pins_and_stamped_into_the_binaries() -> None
     assert Recipe.of("etcd").version.startswith("v3.6.")
     assert Recipe.of("versitygw").version.startswith("v1.8.")
     assert Recipe.of("registry").version.startswith("v3.1.")
-    helm = Recipe.of("helm")
-    assert f"version.version={helm.version} " in helm.linker_flags
-    assert "chartutil.k8sVersionMinor=3" in helm.linker_flags

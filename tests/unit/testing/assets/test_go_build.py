@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Stalled
-from stoker.testing.assets.go_build import build
 from stoker.testing.assets.ensure_binaries import ALL, ensure
+from stoker.testing.assets.go_build import build
 
 COMPILER = """#!/bin/sh
 PATH=/usr/bin:/bin
@@ -45,6 +45,8 @@ def test_builds_what_is_missing_once_and_says_how_far_it_is(
     assert all(os.access(folder / name, os.X_OK) for name in ALL)
     assert {path.name for path in folder.iterdir()} == {*ALL, ".lock"}  # and no scraps
     said = capsys.readouterr().err
+    listed = "etcd, kube-apiserver, kubectl, kube-controller-manager"
+    assert said.startswith(f"building {listed} once for this machine: about 7 min on two cores\n")
     for number, name in enumerate(ALL, start=1):
         assert f"[{number}/4] building {name} v" in said
     assert ensure(ALL) == folder

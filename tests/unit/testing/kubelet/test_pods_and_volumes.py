@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.kubelet.process_containers import GatewayImage, Place, environment
 from stoker.testing.kubelet.atomic_writer import swap
 from stoker.testing.kubelet.pod_spec import Pod, Refused, Token, read_pod
+from stoker.testing.kubelet.process_containers import GatewayImage, Place, environment
 from stoker.testing.kubelet.volumes import Missing, Volumes
 from stoker.testing.wait_until import eventually
 

@@ -13,10 +13,7 @@ import pytest
 from stoker.domain.errors import Misconfigured
 from stoker.testing.assets import ensure_binaries as assets
 from stoker.testing.assets.go_build import Recipe
-from stoker.testing.node import preflight as abilities
-from stoker.testing.node import unshare as enclosing
-from stoker.testing.node import image_archives as images
-from stoker.testing.node import cni_network as network
+from stoker.testing.node import cni_network, image_archives, preflight, unshare
 from stoker.testing.node.memory_growth import MIB, Series
 
 
@@ -32,11 +29,11 @@ def test_the_pause_image_holds_one_program(tmp_path: Path, monkeypatch: pytest.M
     program = tmp_path / "busybox"
     program.write_bytes(b"a program")
     monkeypatch.setattr(shutil, "which", lambda _: str(program))
-    images.write_pause(tmp_path / "pause.tar")
+    image_archives.write_pause(tmp_path / "pause.tar")
     with tarfile.open(tmp_path / "pause.tar") as archive:
         (manifest,) = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type]
         config = json.load(archive.extractfile(manifest["Config"]))  # type: ignore[arg-type]
-        assert manifest["RepoTags"] == [images.PAUSE]
+        assert manifest["RepoTags"] == [image_archives.PAUSE]
         with tarfile.open(fileobj=archive.extractfile(manifest["Layers"][0])) as layer:
             (only,) = layer.getmembers()
     assert (only.name, only.mode) == ("bin/busybox", 0o755)
@@ -46,24 +43,24 @@ def test_the_pause_image_holds_one_program(tmp_path: Path, monkeypatch: pytest.M
 def test_an_image_that_is_not_there_says_how_to_make_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(images.ARCHIVE, str(tmp_path / "none.tar"))
+    monkeypatch.setenv(image_archives.ARCHIVE, str(tmp_path / "none.tar"))
     with pytest.raises(Misconfigured, match="`make image` makes it"):
-        images.product_archive()
+        image_archives.product_archive()
     (tmp_path / "none.tar").touch()
-    assert images.product_archive() == tmp_path / "none.tar"
+    assert image_archives.product_archive() == tmp_path / "none.tar"
 
 
 def test_pods_get_addresses_and_a_way_out(tmp_path: Path) -> None:
-    network.write_plugins(tmp_path / "plugins", tmp_path / "state")
+    cni_network.write_plugins(tmp_path / "plugins", tmp_path / "state")
     (file,) = (tmp_path / "plugins").iterdir()
     bridge, loopback = json.loads(file.read_text())["plugins"]
     assert (bridge["type"], loopback["type"]) == ("bridge", "loopback")
-    assert bridge["ipam"]["ranges"] == [[{"subnet": network.PODS}]]
+    assert bridge["ipam"]["ranges"] == [[{"subnet": cni_network.PODS}]]
 
 
 def test_a_machine_without_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert abilities.why_not() == "it takes root"
+    assert preflight.why_not() == "it takes root"
 
 
 def test_a_machine_that_cannot_runs_the_command_as_it_is(
@@ -71,10 +68,10 @@ def test_a_machine_that_cannot_runs_the_command_as_it_is(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     # A shell: a program that measures its coverage would say more than one line in such a test.
-    command = ["sh", "-c", f'echo "${{{enclosing.STATE}-none}}"; exit 3']
+    command = ["sh", "-c", f'echo "${{{unshare.STATE}-none}}"; exit 3']
     monkeypatch.setattr(sys, "argv", ["enclosing", *command])
-    monkeypatch.setattr(enclosing, "missing", lambda *_: ())
-    assert enclosing.main() == 3
+    monkeypatch.setattr(unshare, "missing", lambda *_: ())
+    assert unshare.main() == 3
     said = capfd.readouterr()
     assert said.out == "none\n"
     assert said.err == "no real node on this machine, so a kubelet without containers: it takes root\n"

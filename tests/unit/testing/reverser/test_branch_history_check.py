@@ -6,11 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from stoker.reverser.authors.facts import User
 from stoker.reverser.authors.commit_identity import author_of
+from stoker.reverser.authors.facts import User
 from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.reverser.branch_history_check import (
+    REVERSER,
+    Commit,
+    Edit,
+    Judge,
+    commits_of,
+    differences,
+)
 from stoker.testing.reverser.random_history import History, Step
-from stoker.testing.reverser.branch_history_check import REVERSER, Commit, Edit, Judge, commits_of, differences
 
 FIRST, SECOND, THIRD, STRANGE = (letter * 40 for letter in "abcd")
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.kinds.stoker import SyncProfileSpec
+from stoker.api.manifests.codec import from_wire
 from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.delivery import Approval
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
 from stoker.webhooks.admission.approver_identity import changed_approval, why_not
@@ -50,7 +51,15 @@ def test_an_approval_is_checked_when_any_of_it_is_new(
         ({"approved-by": "ann"}, "ann", ["x"], ["x", "y"], ""),
         ({"approved-by": "ann"}, "bob", [], [], "it is 'bob' who writes it"),
         ({"approved-by": "ann", "stoker.io/approved-by": "bob"}, "bob", [], [], "approved-by is 'ann'"),
-        ({"stoker.io/approved-plan": "0123456789"}, "ann", [], ["x"], ""),
+        ({"stoker.io/approved-plan": "0123456789"}, "ann", [], [], ""),
+        (
+            {"stoker.io/approved-plan": "0123456789"},
+            "ann",
+            [],
+            ["x"],
+            "needs annotation stoker.io/approved-by",
+        ),
+        ({"approved-by": "ann", "approved-plan": "0123456789"}, "ann", [], ["x"], "in none of the teams"),
         ({"approved-by": "ann", "stoker.io/approved-plan": "1"}, "bob", [], [], "it is 'bob' who writes it"),
         ({"stoker.io/approved-at": "1"}, "ann", [], [], "needs annotation stoker.io/approved-by"),
         ({"approved-by": "ann"}, "ann", ["z"], ["x", "y"], "in none of the teams that may approve: x, y"),
@@ -69,8 +78,16 @@ def test_an_approval_is_checked_when_any_of_it_is_new(
 def test_who_may_approve(
     approval: dict[str, str], user: str, groups: list[str], teams: list[str], why: str
 ) -> None:
-    found = why_not(approval, GROUP, user, groups, teams, datetime(2026, 3, 2, 8, tzinfo=UTC))
+    policy = Approval(teams=tuple(teams))
+    found = why_not(approval, GROUP, user, groups, policy, datetime(2026, 3, 2, 8, tzinfo=UTC))
     assert (why in found) if why else found == ""
+
+
+def test_where_an_approval_is_required_a_plan_alone_is_none() -> None:
+    plan, now = {"stoker.io/approved-plan": "0123456789"}, datetime(2026, 3, 2, 8, tzinfo=UTC)
+    assert "needs annotation" in why_not(plan, GROUP, "ann", [], Approval(required=True), now)
+    named = {**plan, "stoker.io/approved-by": "ann"}
+    assert why_not(named, GROUP, "ann", [], Approval(required=True), now) == ""
 
 
 def profile(**spec: Any) -> SyncProfileSpec:
@@ -173,6 +190,29 @@ def test_without_their_repository_two_destinations_meet_by_its_name() -> None:
         check_destination(own, [other], {})
     (notice,) = check_destination(own, [destination("o", "a", repo="else")], {})
     assert notice.reason is Reason.DESTINATION_NOT_FOUND
+
+
+def foreign(branch: str = "main", repo: str = "r") -> GitDestination:
+    """In namespace t, with a repository of namespace n."""
+    wire = {
+        "metadata": {"name": "foreign", "namespace": "t"},
+        "spec": {"repoRef": {"name": repo, "namespace": "n"}, "branch": branch, "baseFolder": "a"},
+    }
+    return from_wire(wire, GitDestination)
+
+
+def test_it_is_not_told_what_another_namespace_has() -> None:
+    told = {
+        notice.message.replace("absent", "r")
+        for one in (foreign(), foreign("dev"), foreign(repo="absent"))
+        for notice in check_destination(one, [destination("o", "a")], REPOSITORIES)
+    }
+    (message,) = told
+    assert message.startswith("GitRepoConfig n/r does not allow GitDestinations of namespace t: ")
+
+
+def test_who_may_not_write_to_a_repository_takes_no_folder_of_it() -> None:
+    assert check_destination(destination("own", "a"), [foreign()], REPOSITORIES) == ()
 
 
 def test_a_branch_must_be_allowed_and_its_loss_is_told() -> None:

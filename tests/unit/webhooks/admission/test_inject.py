@@ -5,16 +5,17 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stoker.api.to_intent import intent_for, settle
-from stoker.api.to_intent.annotations import settings_of
-from stoker.api.manifests.codec import from_wire
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker
+from stoker.api.manifests.codec import from_wire
+from stoker.api.to_intent import intent_for, settle
+from stoker.api.to_intent.annotations import settings_of
 from stoker.domain.errors import Stalled
 from stoker.domain.images import ImageRef
 from stoker.domain.injection import Installation, sidecar_for
@@ -491,13 +492,27 @@ def test_the_image_is_the_pods_the_resources_or_our_own(
     spec: dict[str, str], chosen: str, image: str
 ) -> None:
     document = pod(**({"agent_image": chosen} if chosen else {}))
-    assert agent_of(injected(document, stoker(agent={"image": spec})))["image"] == image
+    allowed = ("mirror:5000/", "m/", "own/agent")
+    rules = Rules(replace(RULES.installation, image_repositories=allowed))
+    assert agent_of(injected(document, stoker(agent={"image": spec}), rules))["image"] == image
 
 
 def test_without_a_tag_of_its_own_a_mirror_has_the_digest_of_the_original() -> None:
-    rules = Rules(Installation(ImageRef.parse(f"registry.test/stoker@sha256:{'b' * 64}")))
+    own = ImageRef.parse(f"registry.test/stoker@sha256:{'b' * 64}")
+    rules = Rules(Installation(own, image_repositories=("mirror/stoker",)))
     after = injected(pod(), stoker(agent={"image": {"repository": "mirror/stoker"}}), rules)
     assert agent_of(after)["image"] == f"mirror/stoker@sha256:{'b' * 64}"
+
+
+@pytest.mark.parametrize("repository", ["evil/stoker", "mirror/stoker-evil", "mirror/stoker/x", "plan/b"])
+def test_an_image_of_another_repository_is_refused_from_a_resource_and_from_a_pod(repository: str) -> None:
+    allowed = ("mirror/stoker", "plant/")
+    rules = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0"), image_repositories=allowed))
+    wanted = stoker(agent={"image": {"repository": repository}})
+    assert refusal(pod(), wanted, rules).reason is Reason.IMAGE_NOT_ALLOWED
+    assert refusal(pod(agent_image=f"{repository}:1"), stoker(), rules).reason is Reason.IMAGE_NOT_ALLOWED
+    below = stoker(agent={"image": {"repository": "plant/any/stoker"}})
+    assert agent_of(injected(pod(), below, rules))["image"] == "plant/any/stoker:1.0"
 
 
 def test_where_digests_are_demanded_a_tag_is_refused() -> None:
@@ -588,7 +603,7 @@ def test_the_digest_changes_with_what_is_injected_and_with_nothing_else() -> Non
         stoker(git={**GIT, "caSecretRef": {"name": "trust", "key": "git.pem"}}),
     ]
     digests = {injection(pod(), one).digest for one in others} | {
-        injection(pod(agent_image="a:1"), stoker()).digest
+        injection(pod(agent_image="registry.test/stoker:9"), stoker()).digest
     }
     assert len(digests) == len(others) + 1
     assert plain not in digests

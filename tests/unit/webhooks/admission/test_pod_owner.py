@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from stoker.api.to_intent.annotations import PodSettings
 from stoker.api.registry import KINDS
+from stoker.api.to_intent.annotations import PodSettings
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import Header
-from stoker.webhooks.admission.pod_owner import Candidate, choose, kinds_wanted
 from stoker.webhooks.admission.lookups import SYNCED_KINDS
+from stoker.webhooks.admission.pod_owner import Candidate, choose, kinds_wanted
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 

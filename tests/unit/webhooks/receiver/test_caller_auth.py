@@ -7,12 +7,12 @@ import hmac
 
 import pytest
 
-from stoker.http_server import request_signatures as callers
 from stoker.domain.intent.delivery import Receiver
 from stoker.domain.intent.intent import FrontDoor, Identity, ResourceIntent
 from stoker.domain.intent.source import SecretKey, Source
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
+from stoker.http_server import request_signatures
 from stoker.webhooks.receiver.caller_auth import Belief, Keys, believe
 from stoker.webhooks.receiver.index import Index, Known, known_of
 
@@ -105,13 +105,13 @@ def test_a_resource_without_a_key_or_without_its_secret_believes_nobody() -> Non
 
 def test_strangers_cost_the_same_whether_there_is_anything_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
-    same = callers._same
+    same = request_signatures._same
 
     def counting(header: str, expected: bytes) -> bool:
         compared.append(len(header))
         return same(header, expected)
 
-    monkeypatch.setattr(callers, "_same", counting)
+    monkeypatch.setattr(request_signatures, "_same", counting)
     work = []
     for found in ([], [STOKER], [STOKER, IGNITION], [Known(STOKER.identity, GitRef("main"))]):
         compared.clear()

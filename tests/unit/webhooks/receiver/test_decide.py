@@ -19,8 +19,8 @@ NOON = datetime(2026, 3, 2, 12, 0, 0, 250_000, tzinfo=UTC)
 TAG = GitRef("2.0.0")
 
 
-def follows(ref: str, *allowed: str) -> Known:
-    return Known(WHO, GitRef(ref), allowed or ("*",))
+def follows(ref: str, *allowed: str, requested: str = "") -> Known:
+    return Known(WHO, GitRef(ref), allowed, requested_ref=GitRef(requested) if requested else None)
 
 
 def pushes(branch: str) -> Asked:
@@ -38,7 +38,7 @@ def test_a_push_of_the_branch_that_is_followed_is_worth_a_look(followed: str) ->
 def test_a_push_of_any_other_branch_moves_nobody(followed: str) -> None:
     decision = decide(pushes("main"), follows(followed))
     assert decision.wish is None
-    assert decision.reason == f"a push of branch main is no news here: {followed} is followed"
+    assert decision.reason == f"ignored: push to main, this resource follows {followed}"
 
 
 def test_a_push_of_the_branch_that_is_followed_needs_no_permission() -> None:
@@ -48,8 +48,11 @@ def test_a_push_of_the_branch_that_is_followed_needs_no_permission() -> None:
 @pytest.mark.parametrize(
     ("ref", "allowed", "taken"),
     [
-        ("2.0.0", (), True),
-        ("release/2.0", (), True),
+        ("2.0.0", (), False),
+        ("release/2.0", (), False),
+        ("main", (), True),
+        ("main", ("v*",), True),
+        ("2.0.0", ("*",), True),
         ("release/2.0", ("*",), True),
         ("2.0.0", ("2.*",), True),
         ("3.0.0", ("2.*",), False),
@@ -72,7 +75,31 @@ def test_a_ref_is_taken_where_a_glob_allows_it(ref: str, allowed: tuple[str, ...
 def test_a_tag_that_is_not_allowed_does_not_hide_the_branch_beside_it() -> None:
     asked = Asked(Caller.BITBUCKET, TAG, pushed=(Pushed(GitRef("main")),))
     assert decide(asked, follows("main", "v*")).wish == Wish(Caller.BITBUCKET, None)
-    assert decide(asked, follows("main")).wish == Wish(Caller.BITBUCKET, TAG)
+    assert decide(asked, follows("main", "*")).wish == Wish(Caller.BITBUCKET, TAG)
+
+
+def test_a_pushed_tag_does_not_take_a_resource_off_its_branch() -> None:
+    decision = decide(Asked(Caller.GITHUB, TAG), follows("main"))
+    assert decision.wish is None
+    assert decision.reason == (
+        "ignored: request for ref 2.0.0, this resource follows main; to let requests change that, "
+        "add 2.0.0 or a glob of it to spec.webhook.allowedRefs"
+    )
+
+
+@pytest.mark.parametrize("spec_ref", ["main", "refs/heads/main", "refs/tags/main"])
+def test_a_request_for_the_specs_own_ref_leads_back_to_it(spec_ref: str) -> None:
+    away = follows(spec_ref, "v*", requested="v2")
+    assert decide(pushes("main"), away).reason == "ignored: push to main, this resource follows v2"
+    asked = Asked(Caller.GENERIC, GitRef("main"))
+    assert decide(asked, away).wish == Wish(Caller.GENERIC, GitRef(spec_ref))
+
+
+def test_a_pushed_tag_with_the_name_of_the_branch_does_not_take_a_resource_off_the_branch() -> None:
+    for allowed in ((), ("v*",), ("*",)):
+        wish = decide(Asked(Caller.GITHUB, GitRef("main")), follows("refs/heads/main", *allowed)).wish
+        assert wish is not None
+        assert wish.ref == "refs/heads/main", "shortened it would mean the tag"
 
 
 def test_what_asks_for_nothing_keeps_its_reason() -> None:

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.refs import GitRef
 from stoker.domain.secrets import Secret
-from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.http_server import connections
+from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.telemetry.metrics import Metrics
 from stoker.testing.certificates import Authority
 from stoker.testing.wait_until import eventually_async
@@ -36,7 +37,7 @@ PLANT = "/webhook/site1/plant"
 HMAC, TOKEN = SecretKey("hook", "hmac-key"), SecretKey("hook", "token")
 WHO = Identity(FrontDoor.STOKER, "site1", "plant")
 TWIN = Identity(FrontDoor.IGNITION_SYNC, "site1", "plant")
-KNOWN = Known(WHO, GitRef("main"), hmac_key=HMAC, bearer=TOKEN)
+KNOWN = Known(WHO, GitRef("main"), ("*",), hmac_key=HMAC, bearer=TOKEN)
 BODY = b'{"ref": "2.0.0"}'
 PUSH = json.dumps({"ref": "refs/heads/main", "before": "0" * 40, "after": "a" * 40}).encode()
 
@@ -165,7 +166,7 @@ async def test_a_push_of_another_branch_is_answered_with_the_reason_and_changes_
     assert said.json == {
         "accepted": False,
         "ref": "feature",
-        "reason": "a push of branch feature is no news here: main is followed",
+        "reason": "ignored: push to feature, this resource follows main",
     }
     assert stage.written == []
 
@@ -250,7 +251,7 @@ async def test_a_rotated_secret_counts_from_the_next_request_on(stage: Stage) ->
 
 
 async def test_of_two_kinds_with_one_name_kind_chooses_and_the_key_otherwise(stage: Stage) -> None:
-    stage.index.put(Known(TWIN, GitRef("main"), hmac_key=HMAC))
+    stage.index.put(Known(TWIN, GitRef("main"), ("*",), hmac_key=HMAC))
     assert (await stage.post(path=f"{PLANT}?kind=IgnitionSync")).status == 202
     assert (await stage.post(path=f"{PLANT}?kind=stoker")).status == 202
     assert [who for who, _ in stage.written] == [TWIN, WHO]
@@ -360,21 +361,43 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_so_many_bodies_are_read_at_once_and_no_more() -> None:
-    async with Stage(Settings(address="127.0.0.1:0", bodies_at_once=2)) as stage:
+async def test_so_many_bodies_of_a_source_are_read_at_once_and_no_more() -> None:
+    async with Stage(Settings(address="127.0.0.1:0", bodies_per_source=2)) as stage:
         head = f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n\r\n".encode()
         slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
         for _, writer in slow:
             writer.write(head)
-        await eventually_async(lambda: stage.receiver._reading == 2, 5, "two bodies being read")
+        await eventually_async(lambda: len(stage.receiver._reads) == 2, 5, "two bodies being read")
         said = await stage.post()
         assert said.status == 429
         assert said.headers["Retry-After"] == "1"
         for _, writer in slow:
             writer.close()
             await writer.wait_closed()
-        await eventually_async(lambda: stage.receiver._reading == 0, 10, "nothing being read")
+        await eventually_async(lambda: not stage.receiver._reads, 10, "nothing being read")
         assert (await stage.post()).status == 202
+
+
+def _reads(stage: Stage, number: int) -> bool:
+    return len(stage.receiver._reads) == number
+
+
+async def test_slow_senders_keep_nobody_out_however_many_addresses_they_have() -> None:
+    settings = Settings(address="127.0.0.1:0", bodies_at_once=2, trusted_proxies=("127.0.0.1/32",))
+    async with Stage(settings) as stage:
+        slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
+        for number, (_, writer) in enumerate(slow):
+            head = f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n"
+            writer.write(f"{head}X-Forwarded-For: 192.0.2.{number}\r\n\r\n".encode())
+            busy = partial(_reads, stage, number + 1)
+            await eventually_async(busy, 5, "a slow body")
+        assert (await stage.post()).status == 202
+        first = await asyncio.wait_for(slow[0][0].readuntil(b"\r\n"), 5)
+        assert first.startswith(b"HTTP/1.1 408 ")
+        assert list(stage.receiver._reads.values()) == ["192.0.2.1"]
+        for _, writer in slow:
+            writer.close()
+            await writer.wait_closed()
 
 
 async def test_who_fails_too_often_is_told_when_to_come_back() -> None:

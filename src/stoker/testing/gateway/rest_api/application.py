@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from stoker.testing.gateway.rest_api.request_checks import Guard, html_errors
 from stoker.testing.gateway.rest_api.control_routes import Control
 from stoker.testing.gateway.rest_api.inventory_routes import InventoryRoutes
-from stoker.testing.gateway.runtime import GatewayMind
-from stoker.testing.gateway.rest_api.session_routes import PeopleRoutes
+from stoker.testing.gateway.rest_api.request_checks import Guard, html_errors
 from stoker.testing.gateway.rest_api.request_log import GatewayRequest
 from stoker.testing.gateway.rest_api.scan_routes import ScanRoutes
+from stoker.testing.gateway.rest_api.session_routes import PeopleRoutes
+from stoker.testing.gateway.runtime import GatewayMind
 from stoker.testing.gateway.settings import Settings
 
 

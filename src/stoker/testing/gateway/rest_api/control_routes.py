@@ -26,9 +26,9 @@ from enum import StrEnum
 from aiohttp import web
 
 from stoker.testing.gateway.rest_api.request_checks import body_of
-from stoker.testing.gateway.scan_lock import Kind
-from stoker.testing.gateway.runtime import GatewayMind, State
 from stoker.testing.gateway.rest_api.request_log import GatewayRequest
+from stoker.testing.gateway.runtime import GatewayMind, State
+from stoker.testing.gateway.scan_lock import Kind
 from stoker.testing.gateway.sessions import Browser, Designer
 from stoker.testing.gateway.settings import Settings
 

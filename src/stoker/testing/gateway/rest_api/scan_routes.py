@@ -10,8 +10,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from stoker.testing.gateway.rest_api.request_checks import API, Route, body_of, page, politely_refused
-from stoker.testing.gateway.scan_lock import Held, Kind
 from stoker.testing.gateway.runtime import GatewayMind
+from stoker.testing.gateway.scan_lock import Held, Kind
 from stoker.testing.gateway.settings import Settings
 
 READ_ONLY = "This gateway is the backup of a redundant pair; changes are made on its master"

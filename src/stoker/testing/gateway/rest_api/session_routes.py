@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from stoker.testing.gateway.rest_api.request_checks import API, PAPERS, Route, body_of, in_83, in_papers, items
+from stoker.testing.gateway.rest_api.request_checks import (
+    API,
+    PAPERS,
+    Route,
+    body_of,
+    in_83,
+    in_papers,
+    items,
+)
 from stoker.testing.gateway.runtime import GatewayMind
 from stoker.testing.gateway.sessions import Browser, Designer
 from stoker.testing.gateway.settings import Settings
@@ -64,9 +72,7 @@ class PeopleRoutes:
             return web.json_response({"message": "sessionId is required"}, status=400)
         text = request.query.get("message", "")
         closed = [self._sessions.close_browser(one, text) for one in wanted]
-        if not all(closed):
-            raise web.HTTPNotFound
-        return web.json_response({"success": True})
+        return web.json_response({"terminated": sum(closed)})
 
     async def _design_sessions(self, request: web.Request) -> web.Response:
         found = [self._in_papers(one) for one in self._sessions.designers.values()]
@@ -112,11 +118,10 @@ class PeopleRoutes:
             "authorized": True,
             "project": one.project,
             "clientAddress": one.address,
-            "uptime": self._sessions.uptime_ms(one.id),
             "lastComm": 80,
             "sessionScope": one.scope,
             "activePages": 1,
-            "userAgent": "Mozilla/5.0",
+            "pageIds": ["page"],
         }
 
     def _in_papers(self, one: Designer | Browser) -> dict[str, object]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from stoker.testing.gateway.resource_reader import LoadedResource, Reading
-from stoker.testing.gateway.torn_reads.observations import Sightings
 from stoker.testing.gateway.resource_signature import claimed, signature
+from stoker.testing.gateway.torn_reads.observations import Sightings
 
 
 class Wrong(StrEnum):

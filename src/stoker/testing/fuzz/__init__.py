@@ -1,0 +1,1 @@
+"""Inputs that another party writes, and the properties that hold for every one of them."""

@@ -1,0 +1,123 @@
+"""A server that speaks git's dumb HTTP protocol: many files in place of one pack, which no cap would hold.
+
+Each file of a dumb server may be as large as a whole answer may be, there is no end to their
+number, and `objects/info/http-alternates` sends git on to other hosts. So none is fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from stoker.domain.errors import StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.git.auth.credentials import Access, always
+from stoker.git.mirror.mirror import Mirror
+from stoker.git.mirror.tree import read_tree
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.fetch import Limits
+from stoker.git.remote.probe import starting_with
+from stoker.git.remote.remote import Remote
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+
+MAIN = GitRef("main")
+CAP = 1 << 20
+
+
+class TurningServer(GitHttpServer):
+    """git's own backend, until it turns into a server of plain files.
+
+    It holds back its objects, so that whoever takes them is still at it when the test looks.
+    """
+
+    is_dumb = False
+    released: asyncio.Event | None = None
+
+    def stop(self) -> None:
+        self._loop.run(self._release())
+        super().stop()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if not self.is_dumb:
+            return await super()._answer(request)
+        path = self.root / request.path.lstrip("/")
+        if "/objects/" in request.path:
+            self.released = self.released or asyncio.Event()
+            await self.released.wait()
+        return web.FileResponse(path) if path.is_file() else web.Response(status=404)
+
+    async def _release(self) -> None:
+        if self.released is not None:
+            self.released.set()
+
+
+class Stage:
+    def __init__(self, server: TurningServer, repository: Repository, tmp_path: Path) -> None:
+        self.server = server
+        self.repository = repository
+        self.remote = Remote(
+            GitRunner(tmp_path / "cache"), RepoUrl(server.url("plant.git")), always(Access())
+        )
+        self.mirror = Mirror(self.remote, tmp_path / "cache", limits=Limits(fetch=CAP, news=CAP))
+
+    def turn(self) -> CommitId:
+        """More than may be received, in files each of which may be; from now on without git."""
+        for number in range(4):
+            tip = self.repository.commit({f"f{number}": os.urandom(CAP // 2)})
+        self.repository.git("update-server-info")
+        self.server.is_dumb = True
+        return tip
+
+
+@pytest.fixture
+def stage(repositories: Path, tmp_path: Path) -> Iterator[Stage]:
+    repository = Repository.create(repositories / "plant.git")
+    repository.git("config", "fastimport.unpackLimit", "100000")
+    with TurningServer.start(repositories) as server:
+        yield Stage(server, repository, tmp_path)
+
+
+async def test_what_is_new_is_not_fetched_from_a_dumb_server(stage: Stage) -> None:
+    first = stage.repository.commit({"a": "1"})
+    async with stage.mirror.held():
+        await stage.mirror.fetch(first, MAIN)
+        later = stage.turn()
+        with pytest.raises(StokerError, match="dumb HTTP") as caught:
+            await stage.mirror.fetch(later, MAIN)
+        stage.server.is_dumb = False
+        assert (await read_tree(stage.remote.runner, stage.mirror.path, first)).files.keys() == {"a"}
+    assert caught.value.reason is Reason.SOURCE_UNREACHABLE
+    assert "http-backend" in caught.value.message, "it says what to do"
+
+
+async def test_nothing_is_cloned_from_a_dumb_server(stage: Stage) -> None:
+    stage.repository.commit({"a": "1"})
+    later = stage.turn()
+    async with stage.mirror.held():
+        with pytest.raises(StokerError, match="dumb HTTP"):
+            await stage.mirror.fetch(later, MAIN)
+
+
+async def test_the_history_of_a_dumb_server_is_not_looked_through(stage: Stage) -> None:
+    stage.repository.commit({"a": "1"})
+    later = stage.turn()
+    with pytest.raises(StokerError, match="dumb HTTP"):
+        await starting_with(stage.remote, later[:9], 40)
+
+
+async def test_a_repository_whose_path_looks_like_a_dumb_one_is_fetched(stage: Stage) -> None:
+    inside = Repository.create(stage.repository.path.parent / "objects" / "pack" / "objects")
+    tip = inside.commit({"a": "1"})
+    url = RepoUrl(stage.server.url("objects/pack/objects"))
+    remote = Remote(stage.remote.runner, url, always(Access()))
+    mirror = Mirror(remote, stage.remote.runner.cache, limits=Limits(fetch=CAP, news=CAP))
+    async with mirror.held():
+        await mirror.fetch(tip, MAIN)
+        assert (await read_tree(remote.runner, mirror.path, tip)).files.keys() == {"a"}

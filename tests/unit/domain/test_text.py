@@ -1,0 +1,39 @@
+"""Text from elsewhere loses its secrets before it is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from stoker.domain.text import quoted, redacted
+
+TOKEN = "t0ken-" + "abcdefghij" * 4
+
+
+@pytest.mark.parametrize("before", range(150, 205, 5))
+def test_a_secret_that_the_cut_goes_through_leaves_no_part(before: int) -> None:
+    said = quoted("x" * before + TOKEN + "y" * 500, 200, (TOKEN,))
+    assert len(said) == 200
+    assert "t0ken" not in said
+
+
+def test_many_secrets_that_are_hidden_bring_no_part_of_another_into_view() -> None:
+    assert set(quoted((TOKEN + " ") * 200, 300, (TOKEN,)).split()) <= {"<secret>", "<secre…"} | {
+        f"{'<secret>'[:length]}…" for length in range(9)
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("GET https://host/x?sig=abc&se=2026 failed", "GET https://host/x?sig=<secret>&se=<secret> failed"),
+        ("'https://host/x?key=a/b+c=='", "'https://host/x?key=<secret>'"),
+        ("nothing to hide? no", "nothing to hide? no"),
+        ("a=b stays", "a=b stays"),
+    ],
+)
+def test_values_in_the_query_of_an_address_are_hidden(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+
+
+def test_the_longer_of_two_secrets_goes_first() -> None:
+    assert redacted("user:password", ("password", "user:password")) == "<secret>"

@@ -1,0 +1,35 @@
+"""Answers of a forge are bounded: a tenant names the forge, and one controller reads for all."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from stoker.domain.secrets import Secret
+from stoker.forges.detect import Place
+from stoker.forges.errors import ForgeRefused
+from stoker.forges.http import MAX_REPLY, Api
+from stoker.http_client import Answer
+from stoker.testing.memory_peak import peak_of
+
+FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), Secret("t"), {})
+BOMB = b'{"errors":[' + b"{}," * (MAX_REPLY // 3 - 10) + b"{}]}"
+
+
+class _Label(msgspec.Struct):
+    name: str = ""
+
+
+def test_a_refusal_of_very_many_values_is_not_decoded() -> None:
+    assert "nothing that can be read" in FORGE.refusal(Answer(422, BOMB)).message
+    assert peak_of(lambda: FORGE.refusal(Answer(422, BOMB))) < 1 << 20
+
+
+def test_a_list_of_very_many_values_is_not_decoded() -> None:
+    body = b"[" + b"{}," * (MAX_REPLY // 3 - 10) + b"{}]"
+
+    def refused() -> None:
+        with pytest.raises(ForgeRefused, match="cannot be read"):
+            FORGE.read(Answer(200, body), list[_Label])
+
+    assert peak_of(refused) < 4 * len(body)

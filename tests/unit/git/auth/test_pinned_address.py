@@ -1,0 +1,138 @@
+"""A git of the cluster talks to the address that was checked, and to none that is refused."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stoker.domain.egress import EgressPolicy
+from stoker.domain.errors import StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import GitRef, RepoUrl
+from stoker.domain.secrets import Secret
+from stoker.git.auth.credentials import Access, SshKey, always
+from stoker.git.auth.pinned_address import NOT_PINNED, pinned
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import resolve
+from stoker.http_client import egress
+from stoker.testing.repositories.bare_repository import Repository
+from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker.testing.repositories.git_ssh_server import GitSshServer
+
+MAIN = GitRef("main")
+NAME = "forge.invalid"
+"""No resolver answers for it (RFC 6761): whoever reaches it was told the address."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_enforced() -> Iterator[None]:
+    yield
+    egress.enforce(None)
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses of `NAME`, known to this process alone and not to git or ssh."""
+    addresses = ["127.0.0.1"]
+    real = socket.getaddrinfo
+
+    def answer(host: str, port: int, *args: Any, **options: Any) -> list[tuple[Any, ...]]:
+        if host != NAME:
+            return [*real(host, port, *args, **options)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, NAME, (one, port)) for one in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    return addresses
+
+
+@pytest.fixture
+def repository(repositories: Path) -> Repository:
+    made = Repository.create(repositories / "plant.git")
+    made.commit({"a": "1"})
+    return made
+
+
+def remote(tmp_path: Path, url: str, access: Access | None = None) -> Remote:
+    return Remote(GitRunner(tmp_path / "cache"), RepoUrl(url), always(access or Access()))
+
+
+async def test_a_server_of_the_machine_is_not_asked(repository: Repository, tmp_path: Path) -> None:
+    with GitHttpServer.start(repository.path.parent) as server:
+        url = server.url("plant.git")
+        assert await resolve(remote(tmp_path, url), MAIN) == repository.tip()
+        server.requests.clear()
+        egress.enforce(EgressPolicy.of([]))
+        with pytest.raises(StokerError, match="leads to a loopback address") as caught:
+            await resolve(remote(tmp_path, url), MAIN)
+        assert caught.value.reason is Reason.EGRESS_REFUSED
+        assert "--egress-allow" in caught.value.message
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://kubernetes.default.svc/x.git",
+        "http://gitea.git.svc:3000/x.git",
+        "http://2130706433/x.git",
+        "https://[::1]/x.git",
+        "http://[::ffff:127.0.0.1]/x.git",
+        "ssh://git@127.0.0.1:2222/x.git",
+        "git@gitea.git.svc:x.git",
+        "git@localhost:x.git",
+        "ssh://git@[::1]:22/x.git",
+    ],
+)
+async def test_addresses_of_the_cluster_and_the_machine_are_refused(url: str) -> None:
+    egress.enforce(EgressPolicy.of([]))
+    with pytest.raises(StokerError, match="is not connected to"):
+        await pinned(RepoUrl(url), Access())
+
+
+async def test_git_connects_to_the_checked_address_of_a_name(
+    repository: Repository, tmp_path: Path, named: list[str]
+) -> None:
+    with GitHttpServer.start(repository.path.parent) as server:
+        port = server.url("").split(":")[2].rstrip("/")
+        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+        found = await resolve(remote(tmp_path, f"http://{NAME}:{port}/plant.git"), MAIN)
+    assert found == repository.tip()
+
+
+async def test_ssh_connects_to_the_checked_address_and_believes_the_name(
+    repository: Repository, tmp_path: Path, named: list[str]
+) -> None:
+    with GitSshServer.start(repository.path.parent, tmp_path / "sshd") as server:
+        known = server.known_hosts.read_bytes().replace(b"[127.0.0.1]", f"[{NAME}]".encode())
+        access = Access(SshKey(Secret(server.authorized_key().read_bytes()), known))
+        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+        url = server.url("plant.git").replace("127.0.0.1", NAME)
+        assert await resolve(remote(tmp_path, url, access), MAIN) == repository.tip()
+
+
+async def test_a_name_that_leads_to_metadata_is_refused(named: list[str]) -> None:
+    named[:] = ["169.254.169.254"]
+    egress.enforce(EgressPolicy.of([]))
+    with pytest.raises(StokerError, match="link-local"):
+        await pinned(RepoUrl(f"https://{NAME}/x.git"), Access())
+
+
+async def test_a_proxy_of_the_resource_is_checked_and_pinned(named: list[str]) -> None:
+    url = RepoUrl("https://forge.example/x.git")
+    egress.enforce(EgressPolicy.of([]))
+    with pytest.raises(StokerError, match="loopback"):
+        await pinned(url, Access(proxy="http://127.0.0.1:3128"))
+    named[:] = ["10.0.0.9"]
+    pin = await pinned(url, Access(proxy=f"socks5h://{NAME}:1080"))
+    assert pin.config == {"http.curloptResolve": f"{NAME}:1080:10.0.0.9"}
+    with pytest.raises(StokerError, match="Service"):
+        await pinned(RepoUrl("https://gitea.git.svc/x.git"), Access(proxy=f"http://{NAME}:3128"))
+
+
+async def test_a_command_of_a_person_resolves_nothing(named: list[str]) -> None:
+    assert await pinned(RepoUrl("https://127.0.0.1/x.git"), Access()) == NOT_PINNED

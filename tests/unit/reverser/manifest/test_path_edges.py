@@ -1,0 +1,31 @@
+"""Where a name becomes too long for one file name, to the letter: another place would move files in git."""
+
+from __future__ import annotations
+
+import pytest
+
+from stoker.reverser.manifest.path import LONGEST_PART, ObjectKey, place, placed
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("", "v1", "configmaps", "shop", name)
+
+
+@pytest.mark.parametrize(("length", "parts"), [(LONGEST_PART, 5), (LONGEST_PART + 1, 6)])
+def test_a_name_is_one_part_up_to_its_limit(length: int, parts: int) -> None:
+    path = place(key("a" * length), "")
+    assert len(path.split("/")) == parts
+    assert placed(path, "") == key("a" * length)
+
+
+@pytest.mark.parametrize("before", range(LONGEST_PART - 4, LONGEST_PART + 2))
+def test_an_escape_is_never_cut_in_two(before: int) -> None:
+    named = key("a" * before + "Z" * 3)
+    path = place(named, "")
+    assert placed(path, "") == named
+    assert all(part.count("%5a") == part.count("%") for part in path.split("/")), "each escape is whole"
+
+
+def test_the_api_version_has_its_group_unless_it_is_the_core() -> None:
+    assert ObjectKey("apps", "v1", "deployments", "shop", "web").api_version == "apps/v1"
+    assert key("web").api_version == "v1"
