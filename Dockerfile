@@ -27,7 +27,8 @@ FROM scratch
 ARG VERSION
 ARG REVISION
 LABEL org.opencontainers.image.title="stoker" \
-      org.opencontainers.image.description="Configuration that flows both ways between Git and what runs" \
+      org.opencontainers.image.description="GitOps for Ignition gateways, and a Kubernetes cluster's resources recorded in Git" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION"
 COPY --from=assembled /rootfs/ /

@@ -1,4 +1,4 @@
-# One line per chore. `make test` and `make demo` do all of their own set-up.
+# `make help` lists the targets. Each does its own set-up.
 SHELL := bash
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
@@ -6,23 +6,41 @@ BIN := .venv/bin
 EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
 NODE = $(BIN)/python -m stoker.testing.node.unshare
-PYTEST := $(BIN)/coverage run -m pytest -n 2 --dist loadgroup
+SHORT := -m "not long and not node"
 
-.PHONY: test test-again lint unit coverage test-long test-crash test-model demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale bench-dashboard verify generate docs build image image-lock sbom test-image assets clean help
+.PHONY: test test-all lint style types test-fast test-rest coverage test-python test-long test-crash test-model fuzz mutants demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverser bench-delivery bench-scale bench-dashboard verify generate docs build image image-lock sbom test-image test-packages assets clean help
 
-test: lint unit coverage            ## Lint, types, layers, all tests but the long ones, coverage
+test: style                         ## Proves the main job: style, types, layers, all tests that need no built server
+	@$(MAKE) --no-print-directory --jobs=2 types test-fast
 
-lint: .venv/ready                   ## Style (ruff), types (mypy strict), layers (import-linter)
-	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
+test-all: assets test-rest coverage ## Everything else: real API server, forge, object store, helm, Chromium, docs; coverage
 
-unit: assets                        ## Unit, property, integration, crash and hostile tests
-	$(BIN)/coverage erase && $(PYTEST) -m "not long and not node" tests
+demo: .venv/ready                   ## Two gateways follow a repository: a push, a change by hand, a bad commit
+	@$(BIN)/stoker demo
 
-test-again: .venv/ready             ## What failed last time, one after the other
-	$(BIN)/pytest --last-failed --last-failed-no-failures none tests
+demo-cluster: .venv/ready           ## The whole operator on a real control plane, in both directions
+	@$(BIN)/stoker demo --cluster
 
-coverage: .venv/ready               ## At least 90 % of domain, api and kube must be shown by tests
-	scripts/coverage-floor 90 domain api kube
+lint: style types                   ## Style (ruff), types (mypy strict), layers (import-linter)
+
+style: .venv/ready
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: .venv/ready
+	$(BIN)/mypy && $(BIN)/lint-imports --no-logo
+
+test-fast: .venv/ready test-packages ## Unit, property, hostile and standalone tests; smoke tests where a control plane is found
+	STOKER_BUILD=never $(BIN)/pytest -n 3 --tier=fast $(SHORT) tests
+
+test-rest: .venv/ready test-packages ## The tests of test-all; assets must be there
+	$(BIN)/pytest -n 4 --tier=rest $(SHORT) tests
+
+coverage: .venv/ready test-packages ## At least 90 % of domain, api, engine, fs, git and kube are run by their tests
+	$(BIN)/coverage erase && STOKER_BUILD=never $(BIN)/coverage run -m pytest -n 3 --tier=fast $(SHORT) tests/unit tests/property tests/hostile tests/integration/git
+	scripts/coverage-floor 90 domain api engine fs git kube
+
+test-python: .venv/ready test-packages ## Unit, property and hostile tests with another interpreter: PYTHON=python3.13
+	scripts/test-python $(PYTHON)
 
 test-long: assets                   ## The long suites, whole, and the laws over new examples
 	$(BIN)/pytest -n 2 -m long tests && HYPOTHESIS_PROFILE=explore $(BIN)/pytest -n 2 tests/property
@@ -30,14 +48,11 @@ test-long: assets                   ## The long suites, whole, and the laws over
 test-crash: .venv/ready             ## A kill and a broken disk at every turn of every failpoint
 	$(BIN)/pytest -n 2 -m long tests/crash
 
-test-model: assets                  ## Random histories: 500 of the reverser, 1,000 of the way back; SEEDS=120-129 plays those alone
-	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 --dist loadgroup -m long tests/e2e/test_reverser_model.py tests/e2e/test_bidirectional_model.py
+test-model: assets                  ## Random histories: 500 of the reverser, 1,000 of bidirectional sync; SEEDS=120-129 runs those alone
+	STOKER_SEEDS=$(SEEDS) $(BIN)/pytest -n 2 -m long tests/e2e/test_reverser_model.py tests/e2e/test_bidirectional_model.py
 
-demo: .venv/ready                   ## A story in four acts, both directions, each step real
-	$(BIN)/stoker demo
-
-demo-cluster: .venv/ready           ## The same story with the whole operator and five gateways
-	$(BIN)/stoker demo --operator
+mutants: .venv/ready test-packages  ## Which changes of the code no test notices; MODULES=fs/lock,engine/plan SAMPLE=50 SEED=2
+	@PYTHONPATH=tools $(BIN)/python -m mutants $(if $(MODULES),--modules $(MODULES)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
 test-stories: assets                ## The operator's stories, all of them
 	$(BIN)/pytest tests/e2e/test_operator_stories.py
@@ -51,7 +66,7 @@ e2e: node-ready                     ## The stories on a real node with our image
 soak: node-ready                    ## SOAK_MINUTES (30) on the real node with faults: no lost change, flat memory
 	$(NODE) $(BIN)/python bench/soak.py
 
-bench: bench-kube bench-sync bench-agent bench-controller bench-reverse bench-delivery bench-scale bench-dashboard ## Every benchmark
+bench: bench-kube bench-sync bench-agent bench-controller bench-reverser bench-delivery bench-scale bench-dashboard ## Every benchmark
 
 bench-kube: assets                  ## The Kubernetes runtime beside the official client
 	$(BIN)/python bench/kube.py
@@ -59,13 +74,13 @@ bench-kube: assets                  ## The Kubernetes runtime beside the officia
 bench-sync: .venv/ready             ## Git to a folder beside git with rsync, on tmpfs and on disk
 	$(BIN)/python bench/sync.py
 
-bench-agent: assets                 ## From a changed map to files and scan, an idle agent, 100 agents
+bench-agent: assets                 ## From a changed ConfigMap to files and scan, an idle agent, 100 agents
 	$(BIN)/python bench/agent.py
 
-bench-reverse: assets               ## From a rule or a change in the cluster to the push, beside kubectl and git
+bench-reverser: assets              ## From a rule or a change in the cluster to the push, beside kubectl and git
 	$(BIN)/python bench/reverser.py
 
-bench-controller: assets            ## 500 resources with 1,000 gateways, at rest and from webhook to map
+bench-controller: assets            ## 500 resources with 1,000 gateways, at rest and from webhook to ConfigMap
 	$(BIN)/python bench/controller.py
 
 bench-scale: assets                 ## How cost grows to 500 resources, 1,000 gateways and 20,000 objects, within the chart's limits
@@ -74,11 +89,15 @@ bench-scale: assets                 ## How cost grows to 500 resources, 1,000 ga
 bench-dashboard: assets             ## The dashboard with 1,000 gateways in a real browser: first paint, a change, a storm
 	$(BIN)/python bench/dashboard.py
 
-bench-delivery: .venv/ready         ## Safe delivery: snapshots beside tar, the way back
+bench-delivery: .venv/ready         ## Safe delivery: snapshots beside tar, rollback, bidirectional sync
 	$(BIN)/python bench/delivery.py
 
 docs: .venv/ready                   ## The documentation as a site in dist/site, looked at for links that lead nowhere
 	$(BIN)/python scripts/site
+
+FUZZ_MINUTES ?= 10
+fuzz: .venv/ready                   ## FUZZ_MINUTES (10) of coverage-guided fuzzing: everything that parses foreign bytes
+	$(BIN)/uv run --frozen --isolated --all-extras --group fuzz --quiet python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)
 
 verify: docs                        ## Fail when a generated file is stale or the site has a fault
 	$(BIN)/python -m stoker.api.codegen.generate --check && $(BIN)/python scripts/chart-readme --check && $(BIN)/python scripts/log-reference --check
@@ -101,15 +120,19 @@ sbom: image                         ## What is inside the image, as SPDX, in dis
 test-image: image                   ## The image: twice the same, and ssh, git and windows as users without a name
 	$(BIN)/pytest -n 0 -m long tests/integration/packaging/test_image.py
 
-assets: .venv/ready                 ## Build what is missing of the cluster binaries; the last line is their folder
-	@scripts/setup-browser
+test-packages:                      # Debian packages that the tests run: an ssh server, ssh and gpg
+	@scripts/install-packages sshd:openssh-server ssh-keygen:openssh-client gpg:gnupg
+
+assets: .venv/ready                 ## Build what is missing of the servers that tests run; the last line is their folder
+	@command -v google-chrome >/dev/null || scripts/install-packages chromium:chromium,fonts-dejavu-core
+	@scripts/install-packages gcc:gcc,libc6-dev
 	$(BIN)/python -m stoker.testing.assets.ensure_binaries
 
 node-ready: assets                  ## What a real node needs, where this machine can run one: packages, binaries, our image
 	@scripts/setup-node; if $(BIN)/python -m stoker.testing.node.preflight; then $(MAKE) --no-print-directory image; fi
 
 clean:                              ## Remove what was built here; caches outside the repository stay
-	rm -rf .venv dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 help:                               ## This list
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14

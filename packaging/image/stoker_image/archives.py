@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from stoker_image.settling import USER
 
 _OCI = "application/vnd.oci.image"
-DESCRIPTION = "Configuration that flows both ways between Git and what runs"
+DESCRIPTION = "GitOps for Ignition gateways, and a Kubernetes cluster's resources recorded in Git"
+LICENCE = "Apache-2.0"
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "HOME": "/tmp",  # noqa: S108 - the one folder that may be written; a user without a name has no home
@@ -112,6 +113,7 @@ def _labels(identity: Identity) -> dict[str, str]:
     return {
         "org.opencontainers.image.title": "stoker",
         "org.opencontainers.image.description": DESCRIPTION,
+        "org.opencontainers.image.licenses": LICENCE,
         "org.opencontainers.image.version": identity.version,
         "org.opencontainers.image.revision": identity.revision,
     }

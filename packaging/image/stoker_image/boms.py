@@ -14,7 +14,7 @@ from email.parser import HeaderParser
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from stoker_image.archives import Identity
+from stoker_image.archives import LICENCE, Identity
 from stoker_image.debs import Package
 from stoker_image.trees import Tree
 from stoker_image.wheels import PLACE
@@ -67,7 +67,7 @@ def bill(digest: str, identity: Identity, debs: Iterable[Package], found: Iterab
 
 def _image(digest: str, identity: Identity) -> dict[str, Any]:
     return {
-        **_package("SPDXRef-image", "stoker", identity.version, _UNKNOWN),
+        **_package("SPDXRef-image", "stoker", identity.version, LICENCE),
         "primaryPackagePurpose": "CONTAINER",
         "checksums": [{"algorithm": "SHA256", "checksumValue": digest.removeprefix("sha256:")}],
         "externalRefs": _purl(f"pkg:oci/stoker@{quote(digest, safe='')}?arch={identity.architecture}"),
