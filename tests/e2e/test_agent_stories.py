@@ -113,9 +113,16 @@ def profile(plant: AgentPlant, destination: str) -> None:
 
 
 def approve_deletions(plant: AgentPlant, pod: AgentPod) -> None:
-    """Approve the plan that empties a destination which no mapping has any more."""
+    """Approve the plan that empties a destination which no mapping has any more.
+
+    The gateway can show the applied plan before the report does: the plan that was approved last is not a new one.
+    """
+    approved = pod.annotations.get("stoker.io/approved-plan")
     report = plant.maps.until_report(
-        reason=Reason.DESTINATION_UNMAPPED, pending_plan=lambda it: it is not None, pod=pod, patience=45.0
+        reason=Reason.DESTINATION_UNMAPPED,
+        pending_plan=lambda plan: plan is not None and plan.digest != approved,
+        pod=pod,
+        patience=45.0,
     )
     assert report.pending_plan is not None
     pod.annotate({"approved-plan": report.pending_plan.digest})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 
@@ -61,8 +62,16 @@ def test_who_may_only_press_buttons_changes_no_spec(kinds: ClusterAccess, namesp
         done = kinds.kubectl("-n", namespace, *told, check=False)
         return "" if done.returncode == 0 else done.stderr
 
-    elsewhere = {"spec": {"git": {"repo": "https://evil.example.test/p.git"}}}
-    eventually(lambda: "takes the verb update" in patched(elsewhere), 60, "the policy is in force")
+    def elsewhere(name: str) -> object:
+        return {"spec": {"git": {"repo": f"https://evil.example.test/{name}.git"}}}
+
+    # Each try names another repository: a patch that changes nothing is always allowed.
+    tries = itertools.count()
+    eventually(
+        lambda: "takes the verb update" in patched(elsewhere(f"try-{next(tries)}")),
+        60,
+        "the policy is in force",
+    )
     assert "takes the verb update" in patched({"spec": {"approval": {"required": False}}})
     assert "takes the verb update" in patched({"spec": {"gateway": None}})
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"}
@@ -75,7 +84,7 @@ def test_who_may_only_press_buttons_changes_no_spec(kinds: ClusterAccess, namesp
     kinds.kubectl(
         "-n", namespace, "create", "rolebinding", "authors", "--role=authors", "--user=button-presser"
     )
-    eventually(lambda: patched(elsewhere) == "", 60, "who may update may change the spec")
+    eventually(lambda: patched(elsewhere("p")) == "", 60, "who may update may change the spec")
 
 
 @pytest.mark.usefixtures("policies")
@@ -104,7 +113,11 @@ def test_who_may_only_press_buttons_goes_back_only_to_what_a_gateway_had(
         done = kinds.kubectl("-n", namespace, *told, check=False)
         return "" if done.returncode == 0 else done.stderr
 
-    eventually(lambda: "takes the verb update" in back_to(never), 60, "no commit is known in status yet")
+    # Each try names another commit: a patch that changes nothing is always allowed.
+    unknown = (f"{number:040x}" for number in itertools.count(1))
+    eventually(
+        lambda: "takes the verb update" in back_to(next(unknown)), 60, "no commit is known in status yet"
+    )
     kinds.kubectl("-n", namespace, "patch", "stoker", "line", "--type=merge", '-p={"spec":{"rollback":null}}')
     history = [
         {"timestamp": "2026-01-02T00:00:00Z", "commit": failed, "result": "ScanFailed"},
