@@ -115,7 +115,7 @@ def profile(plant: AgentPlant, destination: str) -> None:
 def approve_deletions(plant: AgentPlant, pod: AgentPod) -> None:
     """Approve the plan that empties a destination which no mapping has any more.
 
-    The gateway can show the applied plan before the report does: the plan that was approved last is not a new one.
+    The gateway can show an applied plan before the report does, so the plan approved last is not a new one.
     """
     approved = pod.annotations.get("stoker.io/approved-plan")
     report = plant.maps.until_report(

@@ -40,7 +40,7 @@ def do(root: Path, deed: str, place: str) -> None:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         elif deed == "link":
             path.unlink()
-            path.symlink_to("/etc/passwd")
+            path.symlink_to(root / "outside")  # a later "edit" writes through it
         elif deed == "folder":
             path.mkdir()
         elif deed == "replace":

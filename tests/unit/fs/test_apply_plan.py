@@ -33,6 +33,7 @@ from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
 from stoker.fs.stat_stamp import stamp, unseen
+from stoker.testing.open_files import open_below
 
 
 class Disk:
@@ -765,10 +766,10 @@ def test_what_a_killed_pass_staged_goes_also_when_nothing_is_to_be_written(disk:
 
 def test_a_pass_leaves_no_descriptor_open(disk: Disk) -> None:
     (disk.place / "d").mkdir()
-    before = len([*Path("/proc/self/fd").iterdir()])
+    before = open_below(disk.place)
     disk.apply(Plan(writes=tuple(disk.write(path, b"1") for path in ("d/a", "d/b", "e/x/c"))))
     disk.apply(Plan(deletions=deletes("d/a", "e/x/c"), prunable=frozenset({"d", "e"})))
-    assert len([*Path("/proc/self/fd").iterdir()]) <= before
+    assert open_below(disk.place) <= before
 
 
 def test_a_folder_that_cannot_be_made_in_staging_fails_its_files_alone(disk: Disk) -> None:

@@ -31,6 +31,7 @@ from stoker.fs.data_folder import (
 from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
 from stoker.fs.staging import staging
+from stoker.testing.open_files import open_below
 
 
 @pytest.fixture
@@ -255,14 +256,14 @@ def test_what_is_refused_leaves_no_descriptor_open(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a/b").mkdir(parents=True)
     with DataFolder.opened(tmp_path) as folder:
-        before = len(list(Path("/proc/self/fd").iterdir()))
+        before = open_below(tmp_path)
         with pytest.raises(OSError, match="not a regular file"):
             open_regular(folder.fd, "pipe")
         with folder.entered("a/b"):
             pass
         with pytest.raises(FileNotFoundError), folder.reading("a/b/c"):
             pass
-        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert open_below(tmp_path) == before
 
 
 def test_a_folder_that_is_swapped_for_a_symlink_all_the_time_lets_nothing_out(

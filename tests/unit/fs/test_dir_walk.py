@@ -10,17 +10,14 @@ import pytest
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
-
-
-def open_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+from stoker.testing.open_files import open_below
 
 
 def test_the_way_is_kept_open_and_let_go_in_the_end(tmp_path: Path) -> None:
     (tmp_path / "a/b/c").mkdir(parents=True)
     (tmp_path / "a/d").mkdir()
     with DataFolder.opened(tmp_path) as folder:
-        before = open_descriptors()
+        before = open_below(tmp_path)
         with Descent(folder.fd) as descent:
             assert descent.enter("") == folder.fd
             deep = descent.enter("a/b/c")
@@ -28,9 +25,9 @@ def test_the_way_is_kept_open_and_let_go_in_the_end(tmp_path: Path) -> None:
             assert os.fstat(deep).st_ino == (tmp_path / "a/b/c").stat().st_ino
             assert os.fstat(descent.enter("a/d")).st_ino == (tmp_path / "a/d").stat().st_ino
             assert os.fstat(descent.enter("a")).st_ino == (tmp_path / "a").stat().st_ino
-            assert open_descriptors() == before + 1
+            assert open_below(tmp_path) == before + 1
             assert descent.enter("") == folder.fd
-        assert open_descriptors() == before
+        assert open_below(tmp_path) == before
 
 
 def test_where_it_ended_can_be_told_and_it_goes_on_from_there(tmp_path: Path) -> None:

@@ -129,7 +129,11 @@ class LastLook:
         names.write_bytes(b"\n".join((*left.files, *left.repositories)))
         told += [f"{name} in the name of a file" for _, name in self._hits(names)]
         for path in map(Path, map(os.fsdecode, self._holding(left.files))):
-            if not self._handed_out(path, path.read_bytes()):
+            try:
+                content = path.read_bytes()
+            except OSError:
+                continue  # another run has removed it since grep read it
+            if not self._handed_out(path, content):
                 seen = [f"{name} in {path}" for _, name in self._hits(path)]
                 told += seen
                 if path.suffix != ".log":

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stoker.git.process.child import MAX_STDERR, Ended, converse
+from stoker.testing.open_files import open_pipes
 from stoker.testing.secret_leaks.process_command_lines import running
 from stoker.testing.wait_until import eventually_async
 
@@ -81,17 +82,13 @@ async def test_it_is_ended_with_everything_that_it_started(how: str, tmp_path: P
     await eventually_async(lambda: not alive(argument), message="all of it has ended")
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 async def test_no_descriptor_is_left_open() -> None:
-    before = descriptors()
+    before = open_pipes()
     for _ in range(5):
         await sh("cat", stdin=b"x")
         with pytest.raises(TimeoutError):
             await sh("sleep 5", timeout=0.05)
-    assert descriptors() <= before
+    assert open_pipes() <= before
 
 
 async def test_a_program_that_is_not_there_is_an_error_at_once() -> None:
