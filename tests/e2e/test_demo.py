@@ -27,7 +27,7 @@ def test_the_demo_runs_to_its_end_and_cleans_up(tmp_path: Path) -> None:
         assert link is not None, shown
         assert b"<html" in page(link[0])
         demo.send_signal(signal.SIGINT)
-        rest, errors = demo.communicate(timeout=60)
+        rest, errors = demo.communicate(timeout=300)
     assert demo.returncode == 0, errors
     steps = steps_of(shown + rest)
 
@@ -60,7 +60,7 @@ def test_the_demo_runs_to_its_end_and_cleans_up(tmp_path: Path) -> None:
 @pytest.mark.cluster
 def test_the_demo_with_a_cluster_ends_with_five_synced_gateways_and_cleans_up(tmp_path: Path) -> None:
     with started(tmp_path, "--cluster") as demo:
-        shown, errors = demo.communicate(timeout=380)
+        shown, errors = demo.communicate(timeout=840)
     assert demo.returncode == 0, f"{errors}\n{shown}"
     steps = steps_of(shown)
     assert "5 of 5 gateways synced" in steps["One Stoker resource, and five gateway pods"]
