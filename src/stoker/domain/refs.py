@@ -139,7 +139,7 @@ def _why_not_url(text: str) -> str | None:
             return "is neither a URL nor of the form git@host:path" + (
                 "; a repository of this machine is file:///absolute/path" if folder else ""
             )
-        return _why_not_host(match["host"]) or (
+        return why_not_host(match["host"]) or (
             "has a path that begins with '-'" if match["path"].startswith("-") else None
         )
     return _why_not_absolute_url(text)
@@ -163,7 +163,7 @@ def _why_not_absolute_url(text: str) -> str | None:
         return "names port 0"
     if parts.username is not None and parts.username.startswith("-"):
         return "has a user name that begins with '-'"
-    return _why_not_host(parts.hostname or "")
+    return why_not_host(parts.hostname or "")
 
 
 def _why_not_artifact(text: str) -> str | None:
@@ -188,7 +188,7 @@ def _why_not_artifact(text: str) -> str | None:
         return "must be oci://host/name with a name of lower-case letters, digits, '.', '_', '-' and '/'"
     if query not in ({}, {"plainHttp": "true"}, {"plainHttp": "false"}):
         return "has a query other than ?plainHttp=true"
-    return "names port 0" if port == 0 else _why_not_host(parts.hostname or "")
+    return "names port 0" if port == 0 else why_not_host(parts.hostname or "")
 
 
 def _why_not_bucket(bucket: str, prefix: str, query: dict[str, str]) -> str | None:
@@ -209,7 +209,8 @@ def _why_not_bucket(bucket: str, prefix: str, query: dict[str, str]) -> str | No
     return None if why is None else f"names an endpoint that {why}"
 
 
-def _why_not_host(host: str) -> str | None:
+def why_not_host(host: str) -> str | None:
+    """Why a host is refused in an address that git or a library reads by itself."""
     if not host:
         return "names no host"
     if host.startswith("-"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from stoker.domain.errors import InvalidValue
+from stoker.domain.refs import why_not_host
 
 _SCHEMES = ("http", "https", "socks5", "socks5h")
 
@@ -13,7 +14,8 @@ def checked(proxy: str) -> str:
     """The address of a proxy; one that is none is refused without being shown, for it may hold a password."""
     try:
         parts = urlsplit(proxy)
-        usable = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and proxy.isprintable()
+        usable = parts.scheme in _SCHEMES and why_not_host(parts.hostname or "") is None
+        usable = usable and parts.port != 0 and proxy.isprintable()
     except ValueError:
         usable = False
     if not usable:

@@ -53,7 +53,7 @@ async def _for_http(url: RepoUrl, access: Access) -> Pin:
         if not access.proxy:
             return NOT_PINNED
         parts = urlsplit(proxy)
-        host, port = parts.hostname or "", parts.port or _PROXY_PORTS.get(parts.scheme, 1080)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else _PROXY_PORT)
     found = await egress.checked_addresses(host, port)
     if address_of(host) is not None:
         return NOT_PINNED
@@ -61,7 +61,8 @@ async def _for_http(url: RepoUrl, access: Access) -> Pin:
     return Pin({"http.curloptResolve": f"{host}:{port}:{addresses}"}, {})
 
 
-_PROXY_PORTS = {"http": 80, "https": 443}
+_PROXY_PORT = 1080
+"""Where git (libcurl) looks for a proxy without a port, also for one of http."""
 
 
 async def _for_ssh(url: RepoUrl) -> Pin:

@@ -134,5 +134,24 @@ async def test_a_proxy_of_the_resource_is_checked_and_pinned(named: list[str]) -
         await pinned(RepoUrl("https://gitea.git.svc/x.git"), Access(proxy=f"http://{NAME}:3128"))
 
 
+@pytest.mark.parametrize(
+    ("scheme", "port"), [("http", 1080), ("https", 443), ("socks5", 1080), ("socks5h", 1080)]
+)
+async def test_a_proxy_without_a_port_is_pinned_where_git_looks_for_it(
+    named: list[str], scheme: str, port: int
+) -> None:
+    named[:] = ["10.0.0.9"]
+    egress.enforce(EgressPolicy.of([]))
+    pin = await pinned(RepoUrl("https://forge.example/x.git"), Access(proxy=f"{scheme}://{NAME}"))
+    assert pin.config == {"http.curloptResolve": f"{NAME}:{port}:10.0.0.9"}
+
+
+@pytest.mark.parametrize("host", ["fa\u00df.example", "%66orge.example", "forge\u3002example", "10.0.0.9%2e"])
+async def test_a_proxy_whose_name_git_would_read_in_another_way_is_refused(host: str) -> None:
+    egress.enforce(EgressPolicy.of([]))
+    with pytest.raises(StokerError, match=r"git\.proxy"):
+        await pinned(RepoUrl("https://forge.example/x.git"), Access(proxy=f"http://{host}:3128"))
+
+
 async def test_a_command_of_a_person_resolves_nothing(named: list[str]) -> None:
     assert await pinned(RepoUrl("https://127.0.0.1/x.git"), Access()) == NOT_PINNED
