@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from stoker.artifacts.bucket import Bucket
 from stoker.artifacts.limits import Limits
+from stoker.artifacts.object_store import demand_reachable
 from stoker.domain.egress import EgressPolicy
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.policies import Bucket as SnapshotBucket
@@ -233,3 +235,31 @@ async def test_endpoints_of_the_cluster_are_refused(host: str) -> None:
     bucket = Bucket(SourceUrl(f"s3://plant?endpoint=http://{host}"), read, Limits(), retries=0)
     with pytest.raises(Retry, match="is not connected to"):
         await bucket.resolve(REF)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "allowed", "refused"),
+    [
+        ("http://{name}:{port}", [], True),
+        ("http://{name}:{port}", ["10.0.0.0/8"], True),
+        ("http://{name}:{port}", ["minio.example"], False),
+        ("https://{name}:{port}", [], False),
+        ("http://10.0.0.9:{port}", [], False),
+    ],
+)
+async def test_an_endpoint_without_tls_is_an_address_or_a_listed_host(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, allowed: list[str], refused: bool
+) -> None:
+    """Its library resolves again and follows redirects to names below the host, which may lead anywhere."""
+    name, port = "minio.example", 9000
+
+    def answer(host: str, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, host, ("10.0.0.9", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    egress.enforce(EgressPolicy.of(allowed))
+    try:
+        with pytest.raises(Retry, match="without TLS") if refused else nullcontext():
+            await demand_reachable(endpoint.format(name=name, port=port), "", LOGIN, "the bucket")
+    finally:
+        egress.enforce(None)

@@ -76,6 +76,7 @@ async def demand_reachable(endpoint: str, region: str, credentials: Credentials,
     proxy = proxy_for(endpoint, credentials.proxy)
     try:
         if proxy is None:
+            egress.demand_one_place(endpoint)
             await egress.demand_reachable(endpoint)
         else:  # which resolves the name where it stands
             egress.demand_name(egress.endpoint_of(endpoint)[0])

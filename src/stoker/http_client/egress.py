@@ -6,7 +6,8 @@ that a person runs never does: person and author are the same, and 127.0.0.1 is 
 
     HTTP      `stoker.http_client.connections` connects to what was checked and to nothing else
     git       is told the checked addresses (`stoker.git.auth.pinned_address`)
-    buckets   are checked before each use; their library resolves once more by itself
+    buckets   are checked before each use; their library resolves once more by itself, so that an endpoint
+              without TLS has to be an address, or a host that the installation lists
 
 Code that connects must take the addresses from here: a name that is resolved twice may lead to
 two places.
@@ -87,11 +88,24 @@ def demand_reachable_now(url: str) -> None:
     _checked(host, found, "")
 
 
+def demand_one_place(url: str) -> None:
+    """Raise if a library that connects by itself could be led elsewhere after the check.
+
+    It resolves the name again, and follows redirects to names below the host (`one_host_only`). TLS stops
+    both, because the certificate has to fit; without TLS only an address stays where it was checked.
+    """
+    policy, host = _Process.policy, endpoint_of(url)[0]
+    if policy is None or not url.startswith("http://") or address_of(host) is not None:
+        return
+    if not policy.allows_host(host) and not policy.may_be_called(host):
+        raise refused(host, "is an endpoint without TLS that is named by a host and no address")
+
+
 def one_host_only(url: str) -> dict[str, str]:
     """Options of the library obstore under which it reaches the host of `url` alone.
 
     It follows redirects and has no setting against it, so every other host is sent to a proxy that
-    cannot be resolved (RFC 6761).
+    cannot be resolved (RFC 6761). Names below the host are reached as well: see `demand_one_place`.
     """
     return {"proxy_url": "http://redirects-are-not-followed.invalid", "proxy_excludes": endpoint_of(url)[0]}
 
