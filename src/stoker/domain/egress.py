@@ -43,6 +43,7 @@ _METADATA = frozenset(
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
 _IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")
+_IPV4_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 _HOST = re.compile(r"(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
@@ -177,11 +178,14 @@ def embedded(address: Address) -> Iterator[Address]:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
-    if address in _NAT64:
+    if address in _NAT64 or address in _IPV4_TRANSLATED:
         yield last
-    if address in _NAT64_LOCAL:  # which of the two forms of RFC 6052 it is, its network alone knows
-        spread = ipaddress.IPv4Address(((number >> 64) & 0xFFFF) << 16 | ((number >> 40) & 0xFFFF))
-        yield from (form for form in (last, spread) if form not in _THIS_NETWORK)
+    if address in _NAT64_LOCAL:  # which of the forms of RFC 6052 it is, its network alone knows
+        after_48 = ((number >> 64) & 0xFFFF) << 16 | ((number >> 40) & 0xFFFF)
+        after_56 = ((number >> 64) & 0xFF) << 24 | ((number >> 32) & 0xFFFFFF)
+        after_64 = (number >> 24) & 0xFFFFFFFF
+        forms = (last, *map(ipaddress.IPv4Address, (after_48, after_56, after_64)))
+        yield from (form for form in forms if form not in _THIS_NETWORK)
     if address in _IPV4_COMPATIBLE and number > 1:
         yield last
     if (number >> 32) & 0xFFFFFFFF in _ISATAP:
