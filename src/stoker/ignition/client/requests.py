@@ -123,7 +123,7 @@ class Asking:
         if body is not None:
             headers["Content-Type"] = "application/json"
         answer = await self.send(method, path, what=what, headers=headers, body=body, within=within)
-        trouble = trouble_with(answer, Asked(what, self.address, name_of(key), method != "GET"))
+        trouble = trouble_with(answer, Asked(what, self.address, name_of(key), method != "GET", key))
         if trouble is None:
             return answer
         if trouble.reason in _AWAY:

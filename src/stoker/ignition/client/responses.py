@@ -17,6 +17,7 @@ from typing import NamedTuple
 from stoker.domain import text as domain_text
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 
 LONGEST_QUOTE = 300
@@ -29,7 +30,7 @@ SHORT = 64 * 1024
 
 _NO_SUCH_PATH = frozenset({404, 405, 410, 501})
 _WIZARD = re.compile(r"(https?://[^/]{1,300})?/welcome\b")
-_PAGE_MESSAGE = re.compile(r"<th>MESSAGE:</th>\s*<td>([^<]{1,300})")
+_PAGE_MESSAGE = re.compile(r"<th>MESSAGE:</th>\s*<td>([^<]+)")
 
 
 class NotOffered(Stalled):
@@ -86,6 +87,8 @@ class Asked(NamedTuple):
     address: GatewayAddress
     key_name: str
     writes: bool
+    key: Secret | None = None
+    """What was sent along, so that no answer that repeats it is quoted with it."""
 
 
 def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
@@ -93,7 +96,7 @@ def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
     at = f"{asked.what}: the gateway at {asked.address}"
     status = answer.status
     if 200 <= status < 300:
-        return _refused_politely(answer, at)
+        return _refused_politely(answer, asked, at)
     if 300 <= status < 400:
         return _redirected(answer, asked, at)
     if status == 401:
@@ -108,15 +111,18 @@ def trouble_with(answer: Answer, asked: Asked) -> StokerError | None:
     if status in _NO_SUCH_PATH:
         return NotOffered(f"{at} has no such path ({status})")
     if status in {408, 409}:
-        return Busy(f"{at} is busy with something else ({status}){_said(answer)}", status)
+        return Busy(f"{at} is busy with something else ({status}){_said(answer, asked)}", status)
     if status == 503:
-        return Retry(f"{at} is not ready (503){_said(answer)}", reason=Reason.GATEWAY_STARTING)
+        return Retry(f"{at} is not ready (503){_said(answer, asked)}", reason=Reason.GATEWAY_STARTING)
     if status in {502, 504}:
         return Retry(
             f"{at} cannot be reached by the proxy before it ({status})", reason=Reason.GATEWAY_UNREACHABLE
         )
     kind = Retry if status >= 500 or status == 429 else Stalled
-    return kind(f"{at} answered {status}{_said(answer) or _written(answer)}", reason=Reason.GATEWAY_ERROR)
+    return kind(
+        f"{at} answered {status}{_said(answer, asked) or _written(answer, asked)}",
+        reason=Reason.GATEWAY_ERROR,
+    )
 
 
 def unreadable(asked: Asked) -> Retry:
@@ -128,13 +134,14 @@ def unreadable(asked: Asked) -> Retry:
     )
 
 
-def _refused_politely(answer: Answer, at: str) -> StokerError | None:
+def _refused_politely(answer: Answer, asked: Asked, at: str) -> StokerError | None:
     # Lists are long and are parsed by whoever wants them; a refusal is short and has this word.
     body = answer.body
     said = answer.json() if len(body) <= SHORT and b'"success"' in body else None
     if isinstance(said, dict) and said.get("success") is False:
         return Retry(
-            f"{at} answered {answer.status} and did not do it{_said(answer)}", reason=Reason.GATEWAY_ERROR
+            f"{at} answered {answer.status} and did not do it{_said(answer, asked)}",
+            reason=Reason.GATEWAY_ERROR,
         )
     return None
 
@@ -152,13 +159,13 @@ def _redirected(answer: Answer, asked: Asked, at: str) -> StokerError:
 
 
 def _forbidden(answer: Answer, asked: Asked, at: str) -> StokerError:
-    if not asked.address.tls and "secure" in _said(answer).lower():
+    if not asked.address.tls and "secure" in _said(answer, asked).lower():
         return _secure(at)
     permission = "Write" if asked.writes else "Read"
     plain = "" if asked.address.tls else ", and the key must not require a secure connection, as this is none"
     return Stalled(
         f"{at} knows the API key {asked.key_name!r} and does not let it do this (403): its security level "
-        f"must be granted Gateway {permission}{plain}{_said(answer)}",
+        f"must be granted Gateway {permission}{plain}{_said(answer, asked)}",
         reason=Reason.LEVEL_NOT_GRANTED,
     )
 
@@ -170,7 +177,7 @@ def _secure(at: str) -> Stalled:
     )
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: Answer, asked: Asked) -> str:
     """The gateway's own words, where it has some that are short and meant for us."""
     said = answer.json() if len(answer.body) <= SHORT else None
     if not isinstance(said, dict):
@@ -182,16 +189,22 @@ def _said(answer: Answer) -> str:
         if isinstance(words, list) and words:
             words = words[0]
         if isinstance(words, str) and words.strip():
-            return f": {one_line(words)}"
+            return f": {_quoted(words, asked)}"
     return ""
 
 
-def _written(answer: Answer) -> str:
+def _written(answer: Answer, asked: Asked) -> str:
     """What the page of a web server says besides its status."""
     if answer.content_type != "text/html":
         return ""
     found = _PAGE_MESSAGE.search(answer.body[:SHORT].decode("latin-1"))
-    return f": {one_line(found[1])}" if found is not None and found[1].strip() else ""
+    return f": {_quoted(found[1], asked)}" if found is not None and found[1].strip() else ""
+
+
+def _quoted(text: str, asked: Asked) -> str:
+    """The gateway's words as part of a sentence, without the key that it was sent."""
+    key = "" if asked.key is None else asked.key.reveal()
+    return domain_text.quoted(text, LONGEST_QUOTE, (key, key.partition(":")[2]))
 
 
 def one_line(text: str, longest: int = LONGEST_QUOTE) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
+from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.responses import (
     Answer,
@@ -119,3 +122,19 @@ def test_the_state_is_read_from_what_anybody_may_see(body: bytes, found: Presenc
 @pytest.mark.parametrize("said", [None, [], "RUNNING", {"state": None}, {"status": "RUNNING"}])
 def test_a_ping_that_is_none_says_nothing(said: object) -> None:
     assert Presence.from_ping(said).state is GatewayState.UNKNOWN
+
+
+@pytest.mark.parametrize("before", [0, 280])
+@pytest.mark.parametrize("repeated", ["stoker:s3cr3t-of-the-key", "s3cr3t-of-the-key"])
+@pytest.mark.parametrize("status", [200, 400, 403, 409, 500, 503])
+def test_a_gateway_that_repeats_the_key_is_quoted_without_it(status: int, repeated: str, before: int) -> None:
+    said = f"{'x' * before} bad token {repeated}"
+    asked = PLAIN._replace(key=Secret("stoker:s3cr3t-of-the-key"))
+    page = f"<th>MESSAGE:</th><td>{said}</td>".encode()
+    for given in (
+        answer(status, json.dumps({"success": False, "message": said}).encode()),
+        answer(status, page, "text/html"),
+    ):
+        error = trouble_with(given, asked)
+        assert "s3cr" not in str(error)
+    assert "s3cr3t" not in repr(asked)
