@@ -37,7 +37,9 @@ _NAMES = frozenset(
         "wercker.yml",
     }
 )
-_FAMILIES = re.compile(r"(jenkinsfile|azure-pipelines)([-._].*)?")
+_FAMILIES = re.compile(
+    r"(?:.*[-._])?(jenkinsfile|azure-pipelines?|bitbucket-pipelines|gitlab-ci)(?:[-._].*)?"
+)
 _HOOKS = "hooks"
 """A folder at the top that `core.hooksPath` may name."""
 
