@@ -915,6 +915,23 @@ async def test_close_waits_and_closes_with_a_message(site: Site) -> None:
     assert (attending.outcome.sessions.closed, attending.outcome.warnings) == (1, ())
 
 
+async def test_the_grace_is_given_also_where_sessions_are_not_listed_meanwhile(
+    site: Site, proxy: HttpFaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.gateway.open_session(Browser("b", "anna", "filler", leaves_after=None))
+    sleep = site.clock.sleep
+
+    async def list_no_more(seconds: float) -> None:
+        if seconds == 1.0 and 1.0 not in site.clock.slept:
+            proxy.arm(Answered(500), "sessions", method="GET", times=None)
+        await sleep(seconds)
+
+    monkeypatch.setattr(site.clock, "sleep", list_no_more)
+    await site.carry(site.attendant(CLOSE, url=proxy.url), FILLER)
+    assert site.clock.slept.count(1.0) >= 4, "real time passes as well"
+    assert site.gateway.sessions == []
+
+
 async def test_none_only_counts(site: Site) -> None:
     site.gateway.open_session(Browser("b", "anna", "filler"))
     attending = site.attendant(CALM)

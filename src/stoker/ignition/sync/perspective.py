@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,15 +119,13 @@ class Perspective:
     async def _wait(
         self, sessions: Sequence[PerspectiveSession], projects: frozenset[str]
     ) -> Sequence[PerspectiveSession]:
-        """Until all of them have gone, or time is up; those that are left."""
+        """Until all of them have gone, or time is up, also where they are not listed; those that are left."""
         deadline = self._clock.monotonic() + GRACE_SECONDS
         while True:
             await self._clock.sleep(LOOK_INTERVAL)
-            try:
+            with suppress(StokerError):
                 now = {one.id for one in await self._sessions(projects) or ()}
-            except StokerError:
-                return sessions
-            sessions = [one for one in sessions if one.id in now]
+                sessions = [one for one in sessions if one.id in now]
             if not sessions or self._clock.monotonic() >= deadline:
                 return sessions
 
