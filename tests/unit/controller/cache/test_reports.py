@@ -25,6 +25,9 @@ def test_a_report_is_parsed_once_for_each_text() -> None:
 def test_a_text_above_the_limit_is_refused_and_not_kept() -> None:
     kept = left_by(lambda: [report_in(json.dumps({"x": f"{n:04}" + "y" * (1 << 20)})) for n in range(64)])
     assert kept < 1 << 20, "64 MiB of texts leave nothing behind"
+    cache = ReportCache()
+    assert cache.parse(json.dumps({"gateway": "x" * MAX_READ_BYTES})) is None
+    assert (len(cache), cache.bytes) == (0, 0), "and push no other report out"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"gateway":7}', "\ud800", "[" * 5000])
