@@ -5,7 +5,7 @@ a person approves exactly this plan by its digest. It reads nothing and deletes 
 
 | why it would be deleted | whose file | answer |
 |---|---|---|
-| no mapping has its destination any more, though a wider one may cover it | any | hold |
+| its mapping was removed, or has another destination; another mapping may cover it | any | hold |
 | orphan: no event and no commit removed it, it was only not found | another owner's | keep |
 | all else | any | delete within the limits, above either of them hold |
 
@@ -29,7 +29,7 @@ class Cause(StrEnum):
     """Why a path would be deleted."""
 
     GONE = "gone"  # the source no longer has it, or the API server reported its deletion
-    UNMAPPED = "unmapped"  # earlier syncs wrote it and no mapping has its destination any more
+    UNMAPPED = "unmapped"  # earlier syncs wrote it by a mapping that was removed or has another destination
     ORPHAN = "orphan"  # inferred: it is there, and nothing that should be there claims it
 
 
@@ -99,7 +99,7 @@ def decide(
     if not hold:
         return DeletionDecision(delete=rest, keep=keep, stale=bool(approved))
     if unmapped:
-        reason = f"no mapping has the destination of {_named(unmapped)} any more"
+        reason = f"the mapping that gave {_named(unmapped)} was removed or has another destination"
     else:
         reason = f"{_named(rest)} would be deleted, {limit}"
     stale = f"; the approval given names another plan, {approved}" if approved else ""

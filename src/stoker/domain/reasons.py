@@ -117,6 +117,7 @@ class Reason(StrEnum):
     STAGING_CONTAINS_RUNTIME_FILES = "StagingDirectoryContainsRuntimeFiles"
     DELETION_BUDGET_EXCEEDED = "DeletionBudgetExceeded"
     DESTINATION_UNMAPPED = "DestinationUnmapped"
+    DESTINATION_WIDENED = "DestinationWidened"
     APPROVAL_STALE = "ApprovalStale"
     SYNC_IN_PROGRESS = "SyncInProgress"
     DATA_VOLUME_FAILED = "DataVolumeFailed"

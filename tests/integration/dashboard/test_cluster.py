@@ -276,7 +276,7 @@ def held_status(*digests: str) -> dict[str, Any]:
             "name": f"filler-{number}",
             "podName": f"filler-{number}",
             "syncStatus": "Error",
-            "errorMessage": "no mapping has the destination of 7 files any more",
+            "errorMessage": "the mapping that gave 7 files was removed or has another destination",
             "pendingPlan": {"digest": digest, "reason": "DestinationUnmapped", "filesDeleted": 7},
         }
         for number, digest in enumerate(digests)

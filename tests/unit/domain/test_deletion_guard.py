@@ -46,7 +46,7 @@ def test_a_destination_that_no_mapping_covers_always_asks() -> None:
     decision = decide([*gone(1), unmapped], 1000, DeletionLimits(), digest=PLAN)
     assert decision.hold == (unmapped,)
     assert decision.delete == tuple(gone(1))
-    assert "no mapping has the destination of projects/old/project.json any more: approve" in decision.why
+    assert "the mapping that gave projects/old/project.json was removed" in decision.why
 
 
 def test_an_orphan_of_another_owner_is_kept_even_with_an_approval() -> None:

@@ -23,6 +23,8 @@ from stoker.engine.layout.protected_paths import Protection, why_reserved
 from stoker.engine.transform.template_language import render
 
 ROOT = RelPath("")
+ARROW = " -> "
+"""Between the two sides of a mapping in its label."""
 
 
 class Recipe(Protocol):
@@ -82,7 +84,7 @@ class Route(NamedTuple):
                 f"mapping {mapping.source!r} is for a file; only a folder can be a collection that gets a "
                 f"{CONFIG_MODE_FILE}"
             )
-        label = f"{mapping.source} -> {mapping.destination}"
+        label = f"{mapping.source}{ARROW}{mapping.destination}"
         return cls(
             label,
             source,

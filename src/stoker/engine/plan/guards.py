@@ -1,8 +1,8 @@
 """Guards between a plan and its execution: each lets it pass or says why it stalls.
 
 They stop accidents that look like intent: a folder that vanished from the repository, a destination that
-was misspelt in a mapping, a change that deletes most of what is there. The plan is made first, so a person
-can read it and approve exactly that by its digest. How much may be deleted is decided by
+was misspelt in a mapping or made wider, a change that deletes most of what is there. The plan is made first,
+so a person can read it and approve exactly that by its digest. How much may be deleted is decided by
 `stoker.domain.deletion_guard`, as for every other deletion. Where the source gives nothing at all there is
 no plan to read, and no approval helps.
 """
@@ -16,12 +16,14 @@ from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.counts import places_of
 from stoker.engine.layout.desired_files import EVERYWHERE, NOWHERE, Desired, Managed
 from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.mapping_changes import foreign_overwrites, given_up
 from stoker.engine.plan.plan import Plan
 
-APPROVABLE = frozenset({Reason.DELETION_BUDGET_EXCEEDED, Reason.DESTINATION_UNMAPPED})
+APPROVABLE = frozenset(
+    {Reason.DELETION_BUDGET_EXCEEDED, Reason.DESTINATION_UNMAPPED, Reason.DESTINATION_WIDENED}
+)
 """Why a plan is held that a person can approve; the plan is shown with its digest."""
 HOW_TO_APPROVE = "on the command line with --approve-plan, in the cluster with annotation approved-plan"
 
@@ -46,6 +48,7 @@ def why_stalled(
     return (
         gone_source(plan, desired, ledger)
         or left_behind(plan, desired)
+        or held_overwrites(plan, desired, ledger)
         or held_deletions(plan, ledger, deletion, approved, desired.destinations, given_up(desired, ledger))
     )
 
@@ -106,17 +109,19 @@ def left_behind(plan: Plan, desired: Desired) -> Stalled | None:
     return None
 
 
-def given_up(desired: Desired, ledger: Ledger | None) -> Managed:
-    """Places of the last sync that are none of this one because the mappings are others.
-
-    A wider destination may cover them: `projects` misspelt as `.` must not empty `projects`. With the same
-    mappings the commit alone took a place away, such as one of the folders below a root mapping.
-    """
-    if ledger is None or ledger.settings == desired.settings:
-        return NOWHERE
-    before, now = places_of(ledger.given), desired.managed
-    folders = before.folders.union(map(RelPath.known, ledger.folders))
-    return Managed(folders - now.folders, before.files - now.files)
+def held_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> Stalled | None:
+    """A destination that was made wider does not overwrite files of others without approval."""
+    foreign = foreign_overwrites(plan, desired, ledger)
+    if not foreign:
+        return None
+    first = foreign[0]
+    named = str(first) if len(foreign) == 1 else f"{len(foreign)} files (first: {first})"
+    also = f"; the plan also deletes {len(plan.removals)} files" if plan.removals else ""
+    return Stalled(
+        f"a destination is wider than at the last sync, and {named} that others made would be overwritten: "
+        f"approve plan {plan.digest} to overwrite{also}; nothing was changed ({HOW_TO_APPROVE})",
+        reason=Reason.DESTINATION_WIDENED,
+    )
 
 
 def held_deletions(

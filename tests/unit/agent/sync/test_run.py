@@ -267,7 +267,7 @@ async def test_a_destination_that_no_mapping_covers_any_more_is_emptied_only_by_
     await plant.keeper(files=more).sync(Wish(walk=False))
     assert plant.files() == {"p/a": "1", "q/b": "2"}
     keeper = plant.keeper(files=files)
-    with pytest.raises(Stalled, match="no mapping has the destination of q/b any more") as held:
+    with pytest.raises(Stalled, match="the mapping that gave q/b was removed") as held:
         await keeper.sync(Wish(walk=False))
     assert held.value.reason is Reason.DESTINATION_UNMAPPED
     assert plant.files() == {"p/a": "1", "q/b": "2"}, "nothing was changed"
@@ -289,6 +289,52 @@ async def test_a_mapping_that_goes_elsewhere_holds_everything(plant: Plant) -> N
         await elsewhere.sync()
     assert held.value.reason is Reason.DESTINATION_UNMAPPED
     assert plant.files() == {"p/a": "1"}
+
+
+async def test_files_of_a_mapping_removed_beside_another_of_the_same_destination_wait_for_approval(
+    plant: Plant,
+) -> None:
+    plant.repository.commit({"s/a": "1", "t/b": "2"})
+    await plant.keeper(files=FilesIntent((*FILES.mappings, Mapping("t", "p")))).sync()
+    keeper = plant.keeper()
+    with pytest.raises(Stalled, match="the mapping that gave p/b was removed") as held:
+        await keeper.sync()
+    assert held.value.reason is Reason.DESTINATION_UNMAPPED
+    assert plant.files() == {"p/a": "1", "p/b": "2"}
+    digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
+    await keeper.sync(Wish(approved=frozenset({digest})))
+    assert plant.files() == {"p/a": "1"}
+    plant.repository.commit({"s/a": None, "s/c": "3"})
+    await keeper.sync()
+    assert plant.files() == {"p/c": "3"}, "what the commit deletes needs no approval"
+
+
+async def test_a_wider_destination_leaves_files_of_others_until_its_plan_is_approved(plant: Plant) -> None:
+    plant.repository.commit({"s/Line1/a": "1", "s/Line2/a": "2"})
+    await plant.keeper(files=FilesIntent((Mapping("s/Line1", "p/Line1"),))).sync()
+    (plant.data / "p/Line2").mkdir()
+    (plant.data / "p/Line2/a").write_text("made on the gateway")
+    keeper = plant.keeper()
+    with pytest.raises(Stalled, match="p/Line2/a that others made would be overwritten") as held:
+        await keeper.sync()
+    assert held.value.reason is Reason.DESTINATION_WIDENED
+    assert plant.files() == {"p/Line1/a": "1", "p/Line2/a": "made on the gateway"}
+    digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
+    await keeper.sync(Wish(approved=frozenset({digest})))
+    assert plant.files() == {"p/Line1/a": "1", "p/Line2/a": "2"}
+
+
+async def test_a_brand_new_destination_takes_the_files_of_the_commit_as_a_first_sync_does(
+    plant: Plant,
+) -> None:
+    plant.repository.commit({"s/a": "1", "t/b": "2"})
+    await plant.keeper().sync()
+    (plant.data / "q").mkdir()
+    (plant.data / "q/b").write_text("of others")
+    (plant.data / "q/c").write_text("of others")
+    report = await plant.keeper(files=FilesIntent((*FILES.mappings, Mapping("t", "q")))).sync()
+    assert plant.files() == {"p/a": "1", "q/b": "2", "q/c": "of others"}
+    assert [str(path) for path in report.plan.not_ours] == ["q/c"]
 
 
 async def test_an_approval_for_one_sync_alone_must_name_the_plan_that_there_is(plant: Plant) -> None:

@@ -142,6 +142,113 @@ def test_a_destination_is_not_emptied_unasked_because_a_wider_one_covers_it(
     assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
 
 
+BASE, SITE = Mapping("base", "projects"), Mapping("site", "projects")
+PROJECTS_OF = {"base/P/view.json", "site/P/tags.json", "other/P/view.json"}
+
+
+def remapped(
+    before: tuple[Mapping, ...],
+    now: tuple[Mapping, ...],
+    first: set[str],
+    then: set[str],
+    foreign: frozenset[str] = frozenset(),
+) -> tuple[Plan, str, Reason | None]:
+    """A sync of the first commit with the old mappings, then the plan of the second with the new ones."""
+    layout = Layout(FilesIntent(before), TemplateValues())
+    given = layout.map(Tree(dict.fromkeys(first, VERSION)))
+    ledger = Ledger(
+        {path: record(VERSION) for path in given.files},
+        mappings=given.delivered,
+        folders=frozenset(given.managed.folders),
+        given=given.given,
+        settings=layout.settings,
+        complete=True,
+    )
+    wanted = Layout(FilesIntent(now), TemplateValues()).map(Tree(dict.fromkeys(then, VERSION)))
+    other = FileVersion(blob_of(b"of others"))
+    live = Live({path: LiveEntry(LiveKind.FILE, other) for path in sorted(foreign)}, walked=True)
+    made, message, reason = judged(wanted, ledger, live)
+    assert why_stalled(made, wanted, ledger, POLICY, approved={made.digest}) is None
+    return made, message, reason
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "held"),
+    [
+        pytest.param((BASE,), PROJECTS_OF, True, id="removed"),
+        pytest.param((BASE,), PROJECTS_OF - {"site/P/tags.json"}, True, id="removed with its folder"),
+        pytest.param((BASE, Mapping("other", "projects")), PROJECTS_OF, True, id="another source"),
+        pytest.param((BASE, SITE), PROJECTS_OF - {"site/P/tags.json"} | {"site/P/x"}, False, id="kept"),
+        pytest.param(
+            (BASE, SITE, Mapping("other", "fonts")),
+            PROJECTS_OF - {"site/P/tags.json"} | {"site/P/x"},
+            False,
+            id="another mapping was added",
+        ),
+        pytest.param((SITE, BASE), PROJECTS_OF, False, id="in another order"),
+    ],
+)
+def test_files_of_a_removed_mapping_are_held_although_another_has_the_same_destination(
+    now: tuple[Mapping, ...], then: set[str], held: bool
+) -> None:
+    made, message, reason = remapped((BASE, SITE), now, PROJECTS_OF, then)
+    assert reason is (Reason.DESTINATION_UNMAPPED if held else None)
+    if held:
+        assert "projects/P/tags.json" in message
+        assert f"approve plan {made.digest}" in message
+
+
+def test_a_mapping_that_a_wider_one_repeats_is_not_removed() -> None:
+    parts = (Mapping("s/projects", "projects"), Mapping("s/fonts", "fonts"))
+    first = {"s/projects/P/view.json", "s/projects/P/old.json", "s/fonts/f"}
+    made, message, _ = remapped(parts, (Mapping("s", "."),), first, first - {"s/projects/P/old.json"})
+    assert [str(delete) for delete in made.removals] == ["delete projects/P/old.json"]
+    assert not message
+
+
+LINE1 = Mapping("s/projects/Line1", "projects/Line1")
+LINES = {"s/projects/Line1/view.json", "s/projects/Line2/view.json", "s/fonts/f"}
+OF_OTHERS = frozenset({"projects/Line2/view.json"})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "foreign", "held"),
+    [
+        pytest.param(LINE1, (Mapping("s/projects", "projects"),), OF_OTHERS, True, id="wider"),
+        pytest.param(LINE1, (LINE1, Mapping("s/projects", "projects")), OF_OTHERS, True, id="wider beside"),
+        pytest.param(LINE1, (Mapping("s", "."),), OF_OTHERS, True, id="the root"),
+        pytest.param(LINE1, (Mapping("s/projects", "projects"),), frozenset(), False, id="nothing there"),
+        pytest.param(
+            LINE1,
+            (Mapping("s/projects", "projects"),),
+            frozenset({"projects/Line1/view.json"}),
+            False,
+            id="ours, changed by others",
+        ),
+        pytest.param(
+            LINE1, (LINE1, Mapping("s/fonts", "fonts")), frozenset({"fonts/f"}), False, id="brand-new"
+        ),
+        pytest.param(
+            Mapping("s", "."),
+            (Mapping("s", ".", orphans=Orphans.OWNED),),
+            frozenset({"fonts/g"}),
+            False,
+            id="the root as before",
+        ),
+    ],
+)
+def test_a_wider_destination_overwrites_no_file_of_others_unasked(
+    before: Mapping, now: tuple[Mapping, ...], foreign: frozenset[str], held: bool
+) -> None:
+    made, message, reason = remapped((before,), now, LINES, LINES | {"s/fonts/g"}, foreign)
+    assert reason is (Reason.DESTINATION_WIDENED if held else None)
+    if held:
+        assert "projects/Line2/view.json" in message
+        assert f"approve plan {made.digest}" in message
+    else:
+        assert foreign <= {str(write.path) for write in made.rewrites}
+
+
 def test_an_approval_for_one_sync_must_name_its_plan() -> None:
     made, _, _ = judged(desired("d/a"), wrote("d/a", "d/b"))
     assert stale_approval(made, {made.digest}) is None
