@@ -34,7 +34,7 @@ kind: Stoker
 metadata: {name: line}
 spec:
   git: {repo: "URL", ref: main}
-  gateway: {port: 0, apiKeySecretRef: {name: none, key: none}}
+  gateway: {filesOnly: true, apiKeySecretRef: {name: none, key: none}}
   snapshots: {enabled: true}
 ---
 apiVersion: stoker.io/v1alpha1

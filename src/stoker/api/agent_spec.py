@@ -160,7 +160,7 @@ def _from_flat_keys(metadata: Metadata, whose: Identity) -> AgentSpec:
             "the metadata map names no repository and no ref yet", after=5.0, reason=Reason.REF_NOT_RESOLVED
         )
     key = metadata.api_key
-    gateway: dict[str, object] = {"port": 0}
+    gateway: dict[str, object] = {"filesOnly": True}
     if key is not None and metadata.gateway_port:
         gateway = {
             "port": metadata.gateway_port,

@@ -51,7 +51,7 @@ class Plant:
             "apiVersion": "sync.ignition.io/v1alpha1",
             "kind": "IgnitionSync",
             "metadata": {"name": "plant", "namespace": self.namespace},
-            "spec": {"git": git, "polling": {"interval": "1s"}, "gateway": {"port": 0}, **spec},
+            "spec": {"git": git, "polling": {"interval": "1s"}, "gateway": {"filesOnly": True}, **spec},
         }
         self.cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
 

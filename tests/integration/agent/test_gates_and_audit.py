@@ -432,7 +432,7 @@ kind: Stoker
 metadata: {name: line-1}
 spec:
   git: {repo: "URL", ref: main}
-  gateway: {port: 0}
+  gateway: {filesOnly: true}
   excludePatterns: ["**/.resources/**"]
   MORE
 ---

@@ -530,7 +530,7 @@ def test_by_default_files_of_others_stay_and_count_as_drift_also_where_drift_is_
 
 def test_a_gateway_that_was_synced_before_starts_after_its_budget(plant: Plant) -> None:
     pod = plant.pod()
-    spec = plant.spec({"agent": {"startupBudget": "3s"}, "gateway": {"port": 0}})
+    spec = plant.spec({"agent": {"startupBudget": "3s"}, "gateway": {"filesOnly": True}})
     plant.publish(agent_spec=spec)
     pod.start(plant.kubeconfig)
     synced_to(plant, plant.first, pod)

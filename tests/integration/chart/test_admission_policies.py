@@ -45,7 +45,7 @@ def policies(kinds: ClusterAccess, namespace: str, helm: Helm) -> Iterator[None]
 @pytest.mark.usefixtures("policies")
 def test_who_may_only_press_buttons_changes_no_spec(kinds: ClusterAccess, namespace: str) -> None:
     git = {"repo": "https://git.example.test/p.git", "ref": "main"}
-    spec = {"git": git, "gateway": {"port": 0}}
+    spec = {"git": git, "gateway": {"filesOnly": True}}
     resource = {
         "apiVersion": "stoker.io/v1alpha1",
         "kind": "Stoker",
@@ -98,7 +98,7 @@ def test_who_may_only_press_buttons_goes_back_only_to_what_a_gateway_had(
         "metadata": {"name": "line", "namespace": namespace},
         "spec": {
             "git": {"repo": "https://git.example.test/p.git", "ref": "main"},
-            "gateway": {"port": 0},
+            "gateway": {"filesOnly": True},
             "approval": {"required": True, "teams": ["plant-engineering"]},
         },
     }

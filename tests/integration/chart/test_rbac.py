@@ -170,7 +170,7 @@ def everything(
     mapping = [{"source": "a", "destination": "projects"}]
     site.apply("SyncProfile", "base", mappings=mapping)
     site.apply("SyncProfile", "area", mappings=mapping, dependsOn=[{"profileName": "base"}])
-    site.apply("IgnitionSyncBase", "common", gateway={"port": 0})
+    site.apply("IgnitionSyncBase", "common", gateway={"filesOnly": True})
     site.secret("hook", hmac=planted("webhook-key"))
     foreign(site, "stoker-agent-line")
     storage = {"accessMode": "ReadWriteMany", "storageClassName": "slow", "size": "1Gi"}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from stoker.cli.exit_codes import Exit
+from stoker.ignition.sync.pending_work import MARK
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.environments.sample_manifests import COPIES, line_manifests
 from stoker.testing.repositories.bare_repository import Repository
@@ -75,6 +76,15 @@ def test_a_folder_goes_back_stays_and_is_released(site: Site) -> None:
     assert site.file.read_text() == "two"
 
 
+def test_a_rollback_that_asks_the_gateway_nothing_leaves_a_scan_pending(site: Site) -> None:
+    (snapshot,) = site.back("--list")[1]["snapshots"]
+    pending = site.place / "data" / ".sync-state" / MARK
+    pending.unlink()  # as if the gateway had been asked since the last sync
+    assert site.run("rollback", f"--to={snapshot['id']}")[0] == Exit.DONE
+    assert site.file.read_text() == "one"
+    assert json.loads(pending.read_text())["scan"] is True
+
+
 def test_people_are_told_where_the_folder_is_and_not_where_the_ref_is(site: Site) -> None:
     (snapshot,) = site.back("--list")[1]["snapshots"]
     command = [sys.executable, "-m", "stoker", "rollback", f"--data-dir={site.place / 'data'}"]
@@ -122,7 +132,10 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(site: Site, flags: tuple[s
 
 
 def test_in_a_cluster_it_writes_the_field_and_empties_it(kinds: ClusterAccess, namespace: str) -> None:
-    spec = {"git": {"repo": "https://git.example.net/plant.git", "ref": "main"}, "gateway": {"port": 0}}
+    spec = {
+        "git": {"repo": "https://git.example.net/plant.git", "ref": "main"},
+        "gateway": {"filesOnly": True},
+    }
     body = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "metadata": {"name": "line"}, "spec": spec}
     path = f"/apis/stoker.io/v1alpha1/namespaces/{namespace}/stokers"
     kinds.request("POST", path, body)

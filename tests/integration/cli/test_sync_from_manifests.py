@@ -48,7 +48,7 @@ apiVersion: sync.ignition.io/v1alpha1
 kind: IgnitionSyncBase
 metadata: {name: company, namespace: bottling}
 spec:
-  gateway: {port: 0}
+  gateway: {filesOnly: true}
   excludePatterns: ["**/.resources/**", "**/view.json"]
 """
 IGNITION = """\
@@ -162,7 +162,7 @@ def test_a_misspelt_service_path_stalls_although_shared_content_exists(site: Sit
     site.repository.commit({"shared/scripts/util/code.py": "pass", "services/packer/link": symlink("x")})
     scripts = "  shared: {scripts: {enabled: true, source: shared/scripts, destPath: shared}}\n"
     own = IGNITION.replace("  inheritsFrom: {name: company}\n", "")
-    site.write("shared.yaml", f"{own}  gateway: {{port: 0}}\n{scripts}")
+    site.write("shared.yaml", f"{own}  gateway: {{filesOnly: true}}\n{scripts}")
     common = ("-f", "~/shared.yaml", "--secrets-dir=~/secrets", "--files-only")
     code, said, errors = site.run("sync", *common, "--annotation=service-path=services/packr")
     assert code == Exit.STALLED, (said, errors)
@@ -224,7 +224,7 @@ spec:
     ref: main
     auth: {token: {secretRef: {name: git, key: token}}}
     verify: {mode: commit, allowedSignersSecretRef: {name: signers, key: allowed}}
-  gateway: {port: 0}
+  gateway: {filesOnly: true}
   siteNumber: "7"
   excludePatterns: ["**/.resources/**", "**/*.bak"]
   orphans: owned
@@ -258,7 +258,7 @@ spec:
     ref: main
     auth: {token: {secretRef: {name: git, key: token}}}
     verify: {mode: commit, allowedSignersSecretRef: {name: signers, key: allowed}}
-  gateway: {port: 0}
+  gateway: {filesOnly: true}
   excludePatterns: ["**/.resources/**", "**/*.bak"]
   orphans: owned
   deletionBudget: {files: 1, percent: 1}

@@ -177,7 +177,7 @@ def test_what_a_resource_calls_nobodys_drift_is_not_told(site: Site, tmp_path: P
                     "metadata": {"name": "line"},
                     "spec": {
                         "git": {"repo": site.repository.path.as_uri(), "ref": "main"},
-                        "gateway": {"port": 0, "apiKeySecretRef": {"name": "none", "key": "none"}},
+                        "gateway": {"filesOnly": True, "apiKeySecretRef": {"name": "none", "key": "none"}},
                         "drift": {
                             "ignore": [
                                 {"path": "**/*.txt"},

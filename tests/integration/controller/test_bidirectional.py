@@ -60,7 +60,7 @@ class Plant:
             "Stoker",
             "line",
             git={"repo": self.repository.clone_url, "ref": "main", "auth": {"token": {"secretRef": token}}},
-            gateway={"port": 0},
+            gateway={"filesOnly": True},
             polling={"interval": polling},
             bidirectional={
                 "enabled": True,

@@ -106,7 +106,7 @@ def test_the_operators_key_opens_resources_without_one_and_may_be_replaced(
     key.write_text("of the operator\n")
     for kind in ("Stoker", "IgnitionSync"):
         webhook = {"port": port, "allowedRefs": ["v*"]}
-        site.apply(kind, "line", git=git, polling=RARELY, gateway={"port": 0}, webhook=webhook)
+        site.apply(kind, "line", git=git, polling=RARELY, gateway={"filesOnly": True}, webhook=webhook)
     site.start(f"--receiver-bind-address=127.0.0.1:{port}", f"--receiver-key-file={key}")
     site.until("Stoker", "line", "WebhookReady", "ListenerActive")
     plant.tag("v2", plant.tip())

@@ -350,7 +350,7 @@ def test_two_resources_of_one_name_in_two_kinds_share_nothing(
     plant.tag("v1", old)
     plant.commit({"README.md": "newer"})
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
-    site.apply("IgnitionSync", "line", git={"repo": url, "ref": "v1"}, gateway={"port": 0})
+    site.apply("IgnitionSync", "line", git={"repo": url, "ref": "v1"}, gateway={"filesOnly": True})
     ours = site.pod("ours", "line", kind=FrontDoor.STOKER)
     theirs = site.pod("theirs", "line", kind=FrontDoor.IGNITION_SYNC)
     site.start()

@@ -49,7 +49,7 @@ def test_each_pause_reaches_the_agent_by_itself_and_holds_what_comes_after_it(
     mapping = {"source": "projects", "destination": "projects"}
     site.apply("SyncProfile", "filler", mappings=[mapping])
     git = {"repo": git_http.url("plant.git"), "ref": "main"}
-    site.apply("Stoker", "line", git=git, gateway={"port": 0}, polling={"interval": "1s"})
+    site.apply("Stoker", "line", git=git, gateway={"filesOnly": True}, polling={"interval": "1s"})
     site.start()
     site.pod(pod.name, "line", gateway="filler", profile="filler", sync_period=SELDOM, gateway_port="0")
     pod.start(site.cluster.kubeconfig("admin", namespace=site.namespace))

@@ -244,7 +244,7 @@ def test_a_storage_class_a_profile_and_a_circle_are_named(site: Site, plant: Rep
     site.cluster.kubectl("create", "-f", "-", stdin=json.dumps(_cluster_role(site)))
     site.cluster.kubectl("create", "-f", "-", stdin=json.dumps(_cluster_binding(site)))
     site.grant("volumes", CONTROLLER, controller_rules(shared_volumes=True).watched)
-    gateway = {"port": 0}
+    gateway = {"filesOnly": True}
     site.apply("IgnitionSync", "big", git=git(url), gateway=gateway, storage={"storageClassName": "efs-sc"})
     site.apply(
         "IgnitionSync", "single", git=git(url), gateway=gateway, storage={"accessMode": "ReadWriteOnce"}
@@ -296,7 +296,7 @@ def test_a_volume_is_made_for_a_resource_that_asks_for_one_and_goes_when_it_no_l
 ) -> None:
     site.grant("volumes", CONTROLLER, controller_rules(shared_volumes=True).watched)
     asked = {"size": "2Gi", "accessMode": "ReadWriteMany", "storageClassName": ""}
-    site.apply("IgnitionSync", "line", git=git(url), gateway={"port": 0}, storage=asked)
+    site.apply("IgnitionSync", "line", git=git(url), gateway={"filesOnly": True}, storage=asked)
     site.start("--shared-volumes", "--agent-image=registry.test/stoker:2")
     name = "ignition-sync-repo-line"
     eventually(lambda: site.get("PersistentVolumeClaim", name), PATIENCE, "a claim", interval=0.1)
@@ -489,7 +489,7 @@ def test_a_pause_reaches_the_agents_and_so_does_the_emergency_stop(
     site: Site, plant: Repository, url: str
 ) -> None:
     site.apply("Stoker", "line", git=git(url), polling=FAST)
-    site.apply("IgnitionSync", "line", git=git(url), gateway={"port": 0}, polling=FAST)
+    site.apply("IgnitionSync", "line", git=git(url), gateway={"filesOnly": True}, polling=FAST)
     site.start()
     first = plant.tip()
     site.until_told("line", STOKER, commit=first, paused=False)

@@ -64,7 +64,7 @@ def resources(site: ShardedSite, plant: Repository, git_http: GitHttpServer) -> 
             "line",
             git={"repo": git_http.url(plant.path.name), "ref": "main"},
             polling={"interval": "1h"},
-            gateway={"port": 0},
+            gateway={"filesOnly": True},
             webhook={"secretRef": {"name": "hook", "key": "hmac"}, "allowedRefs": ["v*"]},
         )
     return site

@@ -202,7 +202,7 @@ def test_an_ssh_key_of_a_secret_opens_the_repository_and_an_unverified_host_is_t
 
 def test_a_path_of_the_controllers_own_container_is_no_source(start: Start, resources: Resources) -> None:
     source = {"repo": "file:///proc/self/root", "ref": "main"}
-    resources.apply("Stoker", "local", git=source, gateway={"port": 0})
+    resources.apply("Stoker", "local", git=source, gateway={"filesOnly": True})
     start()
     message = resources.until_ready("Stoker", "local", "InvalidSpec")
     assert "spec.git.repo is a file:// address" in message
@@ -212,7 +212,7 @@ def test_a_base_that_appears_later_completes_the_resource_that_inherits_it(
     start: Start, resources: Resources, plant: Repository, git_http: GitHttpServer
 ) -> None:
     resources.apply(
-        "IgnitionSync", "heir", git=git(git_http), gateway={"port": 0}, inheritsFrom={"name": "base"}
+        "IgnitionSync", "heir", git=git(git_http), gateway={"filesOnly": True}, inheritsFrom={"name": "base"}
     )
     start()
     assert "base" in resources.until_ready("IgnitionSync", "heir", "BaseNotFound")
@@ -225,7 +225,9 @@ def test_a_base_that_appears_later_completes_the_resource_that_inherits_it(
 def test_a_field_without_effect_is_named_in_a_condition_and_in_an_event(
     start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
 ) -> None:
-    resources.apply("IgnitionSync", "line", git=git(git_http), gateway={"port": 0}, storage={"size": "1Gi"})
+    resources.apply(
+        "IgnitionSync", "line", git=git(git_http), gateway={"filesOnly": True}, storage={"size": "1Gi"}
+    )
     start()  # without shared volumes
     assert IDLE in resources.until_ready("IgnitionSync", "line", "RefResolved")
     eventually(lambda: IDLE in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
@@ -241,7 +243,7 @@ def test_a_field_without_effect_is_told_of_although_the_first_pass_failed(
     start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
 ) -> None:
     source = git(git_http, auth={"token": {"secretRef": {"name": "late", "key": "t"}}})
-    resources.apply("IgnitionSync", "line", git=source, gateway={"port": 0}, storage={"size": "1Gi"})
+    resources.apply("IgnitionSync", "line", git=source, gateway={"filesOnly": True}, storage={"size": "1Gi"})
     start()
     resources.until_ready("IgnitionSync", "line", "SecretNotFound")
     resources.secret("late", t=planted("git-token"))

@@ -34,10 +34,11 @@ from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.gateway import Gateway
 from stoker.ignition.content.noise import ResourceNoise
-from stoker.ignition.sync.gateway_filter import ASK_AGAIN, MARK
+from stoker.ignition.sync.gateway_filter import ASK_AGAIN
 from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
 from stoker.ignition.sync.readiness import GRACE_SECONDS
 from stoker.ignition.sync.state_files import LARGEST
+from stoker.ignition.sync.stored_inventory import MARK
 from stoker.testing.gateway.settings import ApiKey, Paths
 from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
 from stoker.testing.repositories.bare_repository import Repository
@@ -389,6 +390,26 @@ def test_stoker_sync_asks_the_gateway_and_names_what_it_leaves_out(site: Site, t
     assert json.loads(plan.stdout)["planDigest"] == report["planDigest"]
     assert f"{TYPES}/{ENGINE}/udts.json" in [one["path"] for one in report["skipped"]]
     assert not (site.data / TYPES / ENGINE).exists()
+
+
+def test_files_only_leaves_out_what_the_gateway_told_before_and_asks_it_nothing(
+    site: Site, tmp_path: Path
+) -> None:
+    bring_engine(site)
+    (tmp_path / "key").write_text(KEY)
+    flags = ["--repo", site.repository.path.as_uri(), "--ref", "main", "--map", f"{CORE}:{CORE}"]
+    flags += ["--data-dir", str(site.data), "--cache-dir", str(site.cache), "--output", "json"]
+    asking = ["--gateway", site.gateway.url, "--api-key-file", str(tmp_path / "key")]
+    command = [sys.executable, "-m", "stoker", "sync", *flags]
+    subprocess.run([*command, *asking], capture_output=True, text=True, check=True)
+    requests = len(site.gateway.requests)
+    put(site.data, {f"{TYPES}/{ENGINE}/udts.json": "of the module"})
+    site.repository.commit(types("default", "Valve") | types(ENGINE, "Other"))
+    done = subprocess.run([*command, "--files-only"], capture_output=True, text=True, check=True)
+    assert site.names("default") == ["Valve"]
+    assert site.read(f"{TYPES}/{ENGINE}/udts.json") == "of the module"
+    assert f"{TYPES}/{ENGINE}/udts.json" in [one["path"] for one in json.loads(done.stdout)["skipped"]]
+    assert len(site.gateway.requests) == requests
 
 
 def module(id_: str, *needs: str) -> bytes:

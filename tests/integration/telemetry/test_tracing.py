@@ -148,7 +148,7 @@ def test_what_is_no_traceparent_begins_a_trace_of_its_own(
     operated.secret("hook", hmac=planted("webhook-key"))
     webhook = {"secretRef": {"name": "hook", "key": "hmac"}}
     source = {"repo": git_http.url("plant.git"), "ref": "main"}
-    operated.apply("Stoker", "plant", git=source, webhook=webhook, gateway={"port": 0})
+    operated.apply("Stoker", "plant", git=source, webhook=webhook, gateway={"filesOnly": True})
     operated.start(f"--receiver-bind-address=127.0.0.1:{port}")
     operated.until("Stoker", "plant", "Ready", "RefResolved")
     call(port, operated.namespace, '00-evil" or 1=1-00f067aa0ba902b7-01', {"ref": "refs/heads/main"})

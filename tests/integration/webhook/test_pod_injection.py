@@ -182,7 +182,7 @@ def test_a_pod_without_a_name_and_with_names_like_ours_is_taken(serving: Admissi
         "apiVersion": "sync.ignition.io/v1alpha1",
         "kind": "IgnitionSync",
         "metadata": {"name": "public-demo"},
-        "spec": {"git": GIT, "gateway": {"port": 0}},
+        "spec": {"git": GIT, "gateway": {"filesOnly": True}},
     }
     made(serving, "apis/sync.ignition.io/v1alpha1/ignitionsyncs", sync)
     found = made(serving, "api/v1/pods", pod("frontend"))

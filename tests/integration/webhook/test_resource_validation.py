@@ -121,9 +121,11 @@ def test_the_whole_repository_is_not_mapped_where_changes_flow_back(desk: Desk) 
     back = {"enabled": True, "watchPaths": ["projects/**"]}
     assert desk.apply("SyncProfile", "whole", mappings=whole) == ""
     refused = "SyncProfile whole maps the whole repository"
-    assert refused in desk.apply("Stoker", "line", git=git, gateway={"port": 0}, bidirectional=back)
+    assert refused in desk.apply("Stoker", "line", git=git, gateway={"filesOnly": True}, bidirectional=back)
     assert desk.apply("SyncProfile", "whole", mappings=[{"source": "a", "destination": "projects"}]) == ""
-    assert refused not in desk.apply("Stoker", "line", git=git, gateway={"port": 0}, bidirectional=back)
+    assert refused not in desk.apply(
+        "Stoker", "line", git=git, gateway={"filesOnly": True}, bidirectional=back
+    )
     assert refused in desk.apply("SyncProfile", "whole", mappings=whole)
 
 
@@ -196,7 +198,7 @@ def test_an_object_that_became_invalid_can_still_be_annotated_and_deleted(
     desk: Desk, kinds: ClusterAccess
 ) -> None:
     """Rules may become stricter, and a finalizer has to be removed all the same."""
-    base: dict[str, Any] = {"gateway": {"port": 0}, "agent": {"resources": {"limits": {"cpu": "4"}}}}
+    base: dict[str, Any] = {"gateway": {"filesOnly": True}, "agent": {"resources": {"limits": {"cpu": "4"}}}}
     desk.apply("IgnitionSyncBase", "base", **base)
     heir: dict[str, Any] = {
         "git": GIT,
@@ -204,7 +206,9 @@ def test_an_object_that_became_invalid_can_still_be_annotated_and_deleted(
         "agent": {"resources": {"requests": {"cpu": "3"}}},
     }
     assert "Error" not in desk.apply("IgnitionSync", "heir", **heir)
-    desk.apply("IgnitionSyncBase", "base", gateway={"port": 0}, agent={"resources": {"limits": {"cpu": "1"}}})
+    desk.apply(
+        "IgnitionSyncBase", "base", gateway={"filesOnly": True}, agent={"resources": {"limits": {"cpu": "1"}}}
+    )
     path = f"/apis/sync.ignition.io/v1alpha1/namespaces/{desk.namespace}/ignitionsyncs/heir"
     found: Any = kinds.request("GET", path).json()
     found["metadata"]["finalizers"] = ["example.net/held"]

@@ -39,7 +39,7 @@ POD = PodFacts(
 def spec_of(spec: Mapping[str, object]) -> AgentSpec:
     git = {"repo": "https://git.example.test/p.git", "ref": "main"}
     meta = {"name": "line", "namespace": "plant", "generation": 7}
-    wire = {"metadata": meta, "spec": {"git": git, "gateway": {"port": 0}, **spec}}
+    wire = {"metadata": meta, "spec": {"git": git, "gateway": {"filesOnly": True}, **spec}}
     return decode(encode(AgentSpec(settle(from_wire(wire, Stoker)).resource)))
 
 

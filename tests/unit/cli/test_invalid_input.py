@@ -34,7 +34,7 @@ kind: IgnitionSync
 metadata: {name: site}
 spec:
   git: {repo: "file:///nowhere", ref: main}
-  gateway: {port: 0}
+  gateway: {filesOnly: true}
 """
 
 

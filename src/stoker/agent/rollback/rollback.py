@@ -77,8 +77,10 @@ class Undoing:
         clock: Clock,
         *,
         attendant: Attendant | None = None,
+        files_only: PassHook | None = None,
         noise: Noise | None = None,
     ) -> None:
+        """`files_only` is the hook of a gateway that is not asked: it leaves a scan pending."""
         self.triggers = frozenset(triggers) if attendant is not None else frozenset()
         self.capture: Capture | None = None
         """Knows what somebody changed on the gateway, where that is sent back."""
@@ -89,6 +91,7 @@ class Undoing:
         self._notes = notes
         self._clock = clock
         self._attendant = attendant
+        self._at_gateway = attendant if attendant is not None else files_only
         self._noise = noise
         self._snapshotter: Snapshotter | None = None
         if policy.enabled or self.triggers:
@@ -296,8 +299,8 @@ class Undoing:
     def _hooks(self, job: SyncJob, *, copied: bool) -> Sequence[PassHook]:
         """Those of a sync, without what judges a commit."""
         hooks: list[PassHook] = list(self.hooks) if copied else []
-        if self._attendant is not None:
-            hooks.append(self._attendant)
+        if self._at_gateway is not None:
+            hooks.append(self._at_gateway)
         if job.hooks:
             hooks.append(ShellHooks(job.hooks, job.data_dir))
         return hooks

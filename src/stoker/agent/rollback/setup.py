@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoker.agent.rollback.rollback import Undoing
-    from stoker.agent.sync.hooks import Noise
+    from stoker.agent.sync.hooks import Noise, PassHook
     from stoker.domain.clock import Clock
     from stoker.domain.intent.delivery import RollbackTrigger
     from stoker.domain.intent.intent import Identity
@@ -34,6 +34,7 @@ def make(
     mount: Path | None = None,
     secret: Callable[[SecretKey], bytes] | None = None,
     attendant: Attending | None = None,
+    files_only: PassHook | None = None,
     noise: Noise | None = None,
     asked: bool = False,
     resource: Identity | None = None,
@@ -59,5 +60,6 @@ def make(
         notes,
         clock,
         attendant=attendant,
+        files_only=files_only,
         noise=noise,
     )

@@ -12,7 +12,7 @@ from stoker.domain.clock import Clock
 
 if TYPE_CHECKING:
     from stoker.agent.rollback.rollback import Undoing
-    from stoker.agent.sync.hooks import Noise
+    from stoker.agent.sync.hooks import Noise, PassHook
     from stoker.ignition.sync.gateway_hook import Attending
 
 
@@ -21,6 +21,7 @@ def undoing_for(
     places: Places,
     secrets: MountedSecrets,
     attendant: Attending | None,
+    files_only: PassHook | None,
     noise: Noise | None,
     clock: Clock,
 ) -> Undoing | None:
@@ -33,6 +34,7 @@ def undoing_for(
         mount=places.snapshots,
         secret=secrets.read,
         attendant=attendant,
+        files_only=files_only,
         noise=noise,
         clock=clock,
         asked=bool(direction.pinned_at),

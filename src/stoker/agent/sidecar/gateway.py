@@ -19,17 +19,20 @@ from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
 
 if TYPE_CHECKING:
-    from stoker.agent.sync.hooks import PassHook
+    from stoker.ignition.sync.files_only import FilesOnly
     from stoker.ignition.sync.gateway_hook import Attending
 
 HOST = "127.0.0.1"
-NOT_ASKED = "spec.gateway.filesOnly: files are written without asking the gateway, and nothing is scanned"
+NOT_ASKED = (
+    "spec.gateway is missing or has filesOnly: files are written without asking the gateway, "
+    "and nothing is scanned"
+)
 
 
 def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object, ...]:
     """What differs once the gateway's key or authority is another one, or can be read at last."""
     access = direction.access
-    if not access.asks_gateway:
+    if access.files_only:
         return ()
     authority = ""
     if access.ca is not None:
@@ -40,15 +43,13 @@ def gateway_stamp(direction: Direction, secrets: MountedSecrets) -> tuple[object
     return authority, secrets.stamp(access.api_key)
 
 
-def gateway_hooks(direction: Direction, attendant: Attending | None) -> tuple[PassHook, ...]:
-    """What a pass does at the gateway: ask it, or remember that a scan is pending, or nothing."""
-    if attendant is not None:
-        return (attendant,)
+def files_only_for(direction: Direction) -> FilesOnly | None:
+    """Leaves a scan pending and asks the gateway nothing; None where the gateway is asked."""
     if not direction.access.files_only:
-        return ()
+        return None
     from stoker.ignition.sync.files_only import FilesOnly  # noqa: PLC0415 - few gateways are not asked
 
-    return (FilesOnly(direction.job.data_dir / STATE),)
+    return FilesOnly(direction.job.data_dir / STATE, direction.intent.policies.ignition)
 
 
 def attendant_for(
@@ -59,7 +60,7 @@ def attendant_for(
 ) -> Attending | None:
     """Asks the gateway around each pass; None where only files are written (`spec.gateway.filesOnly`)."""
     access = direction.access
-    if not access.asks_gateway:
+    if access.files_only:
         return None
     from stoker.ignition.client.address import GatewayAddress  # noqa: PLC0415 - files alone need no gateway
     from stoker.ignition.client.gateway import Gateway  # noqa: PLC0415

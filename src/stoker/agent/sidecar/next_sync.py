@@ -25,7 +25,7 @@ from stoker.agent.loop.change_log_lines import Chronicle
 from stoker.agent.loop.folder_and_gateway_sync import Tended
 from stoker.agent.loop.loop import Assignment, Keeping
 from stoker.agent.rollback.sidecar_setup import undoing_for
-from stoker.agent.sidecar.gateway import NOT_ASKED, attendant_for, gateway_hooks, gateway_stamp
+from stoker.agent.sidecar.gateway import NOT_ASKED, attendant_for, files_only_for, gateway_stamp
 from stoker.agent.sidecar.informers import Observed
 from stoker.agent.sidecar.memory_release import Trimmer
 from stoker.agent.sidecar.metadata_order import MetadataOrder
@@ -273,10 +273,14 @@ class Assigner:
             return self._held
         await self.aclose()
         attendant = attendant_for(direction, self._secrets, self._clock, self._answered)
-        noise = _noise()
-        undoing = undoing_for(direction, self._places, self._secrets, attendant, noise, self._clock)
+        files_only, noise, job = files_only_for(direction), _noise(), direction.job
+        undoing = undoing_for(
+            direction, self._places, self._secrets, attendant, files_only, noise, self._clock
+        )
+        if files_only is not None:
+            job = job._replace(files=files_only.fitted(job.files))
         keeper = open_keeper(
-            direction.job,
+            job,
             access=access_reader(source, self._secrets, require_known_hosts=direction.require_known_hosts),
             keys=keys_reader(source, self._secrets),
             hooks=(
@@ -288,7 +292,7 @@ class Assigner:
                     self._clock,
                 ),
                 *(undoing.hooks if undoing is not None else ()),
-                *gateway_hooks(direction, attendant),
+                *(hook for hook in (attendant, files_only) if hook is not None),
             ),
             noise=noise,
             clock=self._clock,

@@ -85,10 +85,10 @@ def access_notices(access: intent.GatewayAccess) -> Iterator[Notice]:
 
 
 def _access(gateway: Gateway | None) -> intent.GatewayAccess:
-    """Without the block nothing talks to a gateway: only files are synced (R-API-137)."""
+    """Without the block the gateway is asked nothing, as with `filesOnly` (R-API-137)."""
     default = intent.GatewayAccess()
     if gateway is None:
-        return replace(default, port=0)
+        return replace(default, files_only=True)
     return intent.GatewayAccess(
         port=either(gateway.port, default.port),
         tls=either(gateway.tls, default.tls),

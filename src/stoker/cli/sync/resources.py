@@ -82,8 +82,8 @@ def order_from_resource(given: Given) -> Order:
         polling=whole.polling,
         webhook_keys=_webhook_keys(whole.receiver),
         webhook_port=whole.receiver.port,
-        host="127.0.0.1" if intent.policies.access.asks_gateway else "",
-        access=intent.policies.access if intent.policies.access.asks_gateway else None,
+        host="" if intent.policies.access.files_only else "127.0.0.1",
+        access=None if intent.policies.access.files_only else intent.policies.access,
         files_only="spec.gateway.filesOnly" if intent.policies.access.files_only else "",
         ignition=intent.policies.ignition,
         # Where claims are mounted only a cluster knows.

@@ -60,7 +60,7 @@ class Order(NamedTuple):
     """Where the gateway answers; with nothing, files are all that is cared for."""
     access: GatewayAccess | None = None
     files_only: str = ""
-    """The flag or field by which the gateway is not asked; empty where it is, or where none is configured."""
+    """The flag or field by which the gateway is not asked; empty where it is, or where no flag names one."""
     ignition: IgnitionPolicy | None = None
     """How the gateway is to be treated; None: as the defaults say."""
     snapshots: Snapshots | None = None
@@ -244,7 +244,7 @@ def _at_gateway(given: Given, order: Order, key: SecretKey | None, ca: SecretKey
         raise InvalidValue(
             f"--gateway needs the gateway's API key: --api-key-file, or {API_KEY}, with NAME:SECRET"
         )
-    return order._replace(host=host, access=access)
+    return order._replace(host=host, access=access, files_only="")
 
 
 def _require_secrets(order: Order) -> None:

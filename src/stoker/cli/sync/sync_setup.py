@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stoker.engine.plan.ledger import Ledger
     from stoker.engine.source_protocol import SourceReader
     from stoker.fs.writer import WriterClaim
+    from stoker.ignition.sync.files_only import FilesOnly
     from stoker.ignition.sync.gateway_hook import Attending, GatewayOutcome
     from stoker.snapshots.types import Snapshot
     from stoker.telemetry.log_shipper import Shipper
@@ -70,8 +71,12 @@ class Kept:
         self._own_shipper = log_server() if shipper is None else None
         self._shipper = shipper or self._own_shipper
         self._attendant, noise = _gateway_of(order, answered)
-        self.undoing = _undoing(order, self._attendant, noise, self._clock)
-        hooks = (*self._told(), *_hooks(order, self.undoing, self._attendant, self._clock))
+        files_only = _files_only(order)
+        if files_only is not None:
+            order = order._replace(job=order.job._replace(files=files_only.fitted(order.job.files)))
+        self.undoing = _undoing(order, self._attendant, files_only, noise, self._clock)
+        at_gateway = self._attendant if self._attendant is not None else files_only
+        hooks = (*self._told(), *_hooks(order, self.undoing, at_gateway, self._clock))
         keeper = _keeper(order, hooks, noise, reader, progress)
         self._tended = Tended(keeper, self._attendant, self.undoing)
 
@@ -211,7 +216,8 @@ def writing(order: Order, command: str) -> WriterClaim:
 
 def ways_back(order: Order, clock: Clock | None = None) -> Undoing | None:
     """Who knows the snapshots of a folder and lets go of them; its gateway is not asked anything."""
-    return _undoing(order._replace(goes_back=True), None, None, clock if clock is not None else SystemClock())
+    clock = clock if clock is not None else SystemClock()
+    return _undoing(order._replace(goes_back=True), None, None, None, clock)
 
 
 def snapshots_of(order: Order) -> list[Snapshot]:
@@ -231,7 +237,13 @@ def _gateway_of(
     return attendant_for(order, answered), ResourceNoise()
 
 
-def _undoing(order: Order, attendant: Attending | None, noise: Noise | None, clock: Clock) -> Undoing | None:
+def _undoing(
+    order: Order,
+    attendant: Attending | None,
+    files_only: FilesOnly | None,
+    noise: Noise | None,
+    clock: Clock,
+) -> Undoing | None:
     """Who takes copies and changes back; None where nothing asks for it."""
     from stoker.agent.rollback.setup import make  # noqa: PLC0415 - beside the pass itself
 
@@ -242,6 +254,7 @@ def _undoing(order: Order, attendant: Attending | None, noise: Noise | None, clo
         gateway=order.gateway,
         secret=order.secrets.read,
         attendant=attendant,
+        files_only=files_only,
         noise=noise,
         clock=clock,
         asked=order.goes_back or bool(order.pinned_at),
@@ -250,11 +263,11 @@ def _undoing(order: Order, attendant: Attending | None, noise: Noise | None, clo
 
 
 def _hooks(
-    order: Order, undoing: Undoing | None, attendant: Attending | None, clock: Clock
+    order: Order, undoing: Undoing | None, at_gateway: PassHook | None, clock: Clock
 ) -> tuple[PassHook, ...]:
     """Around each change: what a resource asks for, then the gateway."""
     copying = undoing.hooks if undoing is not None else ()
-    mine = (*copying, *_at_gateway(order, attendant))
+    mine = copying if at_gateway is None else (*copying, at_gateway)
     if order.validation is None:
         return mine
     from stoker.agent.gates.setup import gates_for  # noqa: PLC0415 - flags alone ask for none
@@ -262,14 +275,13 @@ def _hooks(
     return (*gates_for(order.validation, order.job.data_dir, _named(order), clock), *mine)
 
 
-def _at_gateway(order: Order, attendant: Attending | None) -> tuple[PassHook, ...]:
-    if attendant is not None:
-        return (attendant,)
+def _files_only(order: Order) -> FilesOnly | None:
+    """Leaves a scan pending and asks the gateway nothing; None where it is asked, or none is configured."""
     if not order.files_only:
-        return ()
+        return None
     from stoker.ignition.sync.files_only import FilesOnly  # noqa: PLC0415 - few sites ask for it
 
-    return (FilesOnly(order.job.data_dir / STATE),)
+    return FilesOnly(order.job.data_dir / STATE, order.ignition)
 
 
 def _named(order: Order) -> Gateway:

@@ -106,7 +106,7 @@ def instructions(
         auth_type=auth[0],
         auth_secret=auth[1],
         api_key=access.api_key,
-        gateway_port=access.port if access.asks_gateway else 0,
+        gateway_port=0 if access.files_only else access.port,
         gateway_tls=access.tls,
         exclude_patterns=tuple(spec.spec.exclude_patterns or ()),
         paused=paused,

@@ -31,11 +31,7 @@ class GatewayAccess:
     insecure_skip_verify: bool = False
     scan_order: ScanOrder = ScanOrder.PROJECTS_FIRST
     files_only: bool = False
-
-    @property
-    def asks_gateway(self) -> bool:
-        """Whether the gateway is asked before files change; port 0 means the same as files only."""
-        return bool(self.port) and not self.files_only
+    """The gateway is asked nothing."""
 
 
 class DesignerPolicy(StrEnum):

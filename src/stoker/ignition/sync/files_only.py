@@ -1,8 +1,9 @@
 """A sync that writes files and asks the gateway nothing (`--files-only`, `spec.gateway.filesOnly`).
 
-Takes the place of `gateway_hook` among the hooks of a pass. It remembers on the data volume
-that a scan is pending, so that the first sync that asks the gateway again makes it load what
-was written meanwhile. It must never open a connection.
+Takes the place of `gateway_hook` among the hooks of a sync and of a rollback. It remembers on
+the data volume that a scan is pending, so that the first sync that asks the gateway again makes
+it load what was written meanwhile. What the gateway told of its modules and tag providers before
+still counts (`stored_inventory`). It must never open a connection.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Protocol
 
 from stoker.domain.git_objects import Held, Note
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.policies import IgnitionPolicy
 from stoker.engine.plan.plan import Plan
 from stoker.ignition.content.modules import modules_changed
 from stoker.ignition.content.projects import Touched
 from stoker.ignition.sync.pending_work import Debt, ScanDebt
 from stoker.ignition.sync.state_files import Marks
+from stoker.ignition.sync.stored_inventory import StoredInventory
 
 
 class Change(Protocol):
@@ -30,8 +34,14 @@ class Change(Protocol):
 class FilesOnly:
     """The hook of one data folder whose gateway is not asked."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self._pending = ScanDebt(Marks(state_dir))
+    def __init__(self, state_dir: Path, policy: IgnitionPolicy | None = None) -> None:
+        self._marks = Marks(state_dir)
+        self._policy = policy if policy is not None else IgnitionPolicy()
+        self._pending = ScanDebt(self._marks)
+
+    def fitted(self, files: FilesIntent) -> FilesIntent:
+        """The files without what the gateway has from elsewhere, by the inventory that is stored."""
+        return StoredInventory.read(self._marks).fitted(files, self._policy)
 
     async def hold(self, change: Change) -> tuple[Held, ...]:
         return ()

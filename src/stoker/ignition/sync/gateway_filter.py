@@ -9,11 +9,10 @@ with what the last one knew. Nothing here keeps files from being written.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
@@ -22,46 +21,16 @@ from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
 from stoker.ignition.client.gateway import Gateway, sentence
 from stoker.ignition.client.responses import NotOffered
 from stoker.ignition.content.modules import known_among
-from stoker.ignition.content.tags import (
-    SYSTEM_PROVIDER,
-    leaves_only,
-    of_mqtt_engine,
-    parents_of,
-    without_providers,
-)
+from stoker.ignition.content.tags import SYSTEM_PROVIDER, of_mqtt_engine, parents_of
 from stoker.ignition.sync.readiness import Readiness
 from stoker.ignition.sync.state_files import LARGEST, Marks
+from stoker.ignition.sync.stored_inventory import MARK, StoredInventory, may_hold_tags
 from stoker.telemetry.logs import get_logger
 
-MARK = "told"
 ASK_AGAIN = 300.0
 MOST_PARENTS = 64
-_CONFIG = frozenset({"", ".", "config"})
 
 log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a gateway last said, as far as its files depend on it."""
-
-    modules: frozenset[str] = frozenset()
-    """Those of its modules that are known here, by name."""
-    managed: frozenset[str] = frozenset()
-    """Tag providers that a module fills by itself."""
-    provider: str = ""
-    """Whose parents were asked for their types; empty: nobody's."""
-    inherited: frozenset[str] = frozenset()
-
-
-def fitted(files: FilesIntent, told: Told, policy: IgnitionPolicy) -> FilesIntent:
-    """The files without what the gateway has from elsewhere."""
-    if not _may_hold_tags(files):
-        return files
-    files = without_providers(files, told.managed)
-    if policy.tag_inheritance is TagInheritance.LEAF_ONLY and told.provider == policy.tag_provider:
-        files = leaves_only(files, told.provider, told.inherited)
-    return files
 
 
 class Survey:
@@ -76,18 +45,18 @@ class Survey:
         self._marks = marks
         self._policy = policy
         self._clock = clock
-        self._told: Told | None = None
-        self._remembered = Told()
+        self._told: StoredInventory | None = None
+        self._remembered = StoredInventory()
         self._trouble = ""
         self._next = -math.inf
         self._start_asked: float | None = None
 
     async def fitting(self, files: FilesIntent, *, ask: bool, remember: bool) -> FilesIntent:
         """The files as this gateway shall have them, by what it says now or said last."""
-        if not _may_hold_tags(files):
+        if not may_hold_tags(files):
             return files
         if self._told is None:
-            self._told = self._remembered = self._recalled()
+            self._told = self._remembered = StoredInventory.read(self._marks)
         told = await self._asked(self._told) if ask and self._is_due else self._told
         if told != self._told:
             log.info("gateway.told", modules=sorted(told.modules), managed_providers=sorted(told.managed))
@@ -95,16 +64,13 @@ class Survey:
         if remember and told != self._remembered:
             self._remember(told)
         self.warnings = tuple(self._worth_saying(told, ask=ask))
-        return fitted(files, told, self._policy)
+        return told.fitted(files, self._policy)
 
-    def _recalled(self) -> Told:
-        with suppress(StokerError):  # a volume that cannot be used is the pass's own to tell
-            return _parsed(self._marks.read(MARK))
-        return Told()
-
-    def _remember(self, told: Told) -> None:
-        with suppress(StokerError, OSError):  # as above, and next time it is tried again
-            self._marks.write(MARK, _written(told))
+    def _remember(self, told: StoredInventory) -> None:
+        with suppress(
+            StokerError, OSError
+        ):  # the sync reports a volume that cannot be used; tried again next time
+            self._marks.write(MARK, told.content)
             self._remembered = told
 
     @property
@@ -113,7 +79,7 @@ class Survey:
             return False
         return self._clock.monotonic() >= self._next or self._readiness.came_up != self._start_asked
 
-    async def _asked(self, before: Told) -> Told:
+    async def _asked(self, before: StoredInventory) -> StoredInventory:
         """What it says now, as far as it says something; otherwise what it said before."""
         self._next = self._clock.monotonic() + ASK_AGAIN
         self._trouble = ""
@@ -130,7 +96,7 @@ class Survey:
         self._start_asked = self._readiness.came_up
         return told
 
-    async def _modules_and_providers(self, before: Told) -> Told:
+    async def _modules_and_providers(self, before: StoredInventory) -> StoredInventory:
         health = await self._gateway.modules()
         modules = before.modules
         if health is not None:  # one that was put aside still owns its tags
@@ -143,7 +109,7 @@ class Survey:
         told = replace(before, modules=modules, managed=managed - {SYSTEM_PROVIDER})
         return await self._with_types(told, providers - told.managed)
 
-    async def _with_types(self, told: Told, providers: Collection[str]) -> Told:
+    async def _with_types(self, told: StoredInventory, providers: Collection[str]) -> StoredInventory:
         """And with the types of the parents, where somebody wants only the leaves."""
         if self._policy.tag_inheritance is not TagInheritance.LEAF_ONLY:
             return told
@@ -161,14 +127,14 @@ class Survey:
             return told
         return replace(told, provider=own, inherited=frozenset(found))
 
-    def _bounded(self, told: Told, before: Told) -> Told:
+    def _bounded(self, told: StoredInventory, before: StoredInventory) -> StoredInventory:
         """What cannot be remembered must not count either, or the next process would undo it."""
-        if len(_written(told)) <= LARGEST:
+        if len(told.content) <= LARGEST:
             return told
         self._trouble = "the gateway tells more names of tag providers and types than can be remembered"
         return before
 
-    def _worth_saying(self, told: Told, *, ask: bool) -> list[str]:
+    def _worth_saying(self, told: StoredInventory, *, ask: bool) -> list[str]:
         said = [self._trouble] if self._trouble else []
         if told.managed:
             said.append(f"filled by modules and not synced: tag provider {', '.join(sorted(told.managed))}")
@@ -178,43 +144,3 @@ class Survey:
                 "leaf-only waits for the gateway to tell its types: until then all of them are synced"
             )
         return said
-
-
-def _may_hold_tags(files: FilesIntent) -> bool:
-    """Whether any of them may go to the gateway's configuration: nobody has to be asked for projects."""
-    tops = (mapping.destination.strip("/").partition("/")[0] for mapping in files.mappings)
-    return any(top in _CONFIG or "{{" in top for top in tops)
-
-
-def _written(told: Told) -> bytes:
-    return json.dumps(
-        {
-            "modules": sorted(told.modules),
-            "managed": sorted(told.managed),
-            "provider": told.provider,
-            "inherited": sorted(told.inherited),
-        }
-    ).encode()
-
-
-def _parsed(content: bytes | None) -> Told:
-    """Of what is not as we write it, nothing counts."""
-    try:
-        said = json.loads(content or b"{}")
-    except (ValueError, RecursionError):
-        return Told()
-    if not isinstance(said, dict):
-        return Told()
-    provider = said.get("provider")
-    return Told(
-        _names(said.get("modules")),
-        _names(said.get("managed")),
-        provider if isinstance(provider, str) else "",
-        _names(said.get("inherited")),
-    )
-
-
-def _names(listed: object) -> frozenset[str]:
-    return (
-        frozenset(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else frozenset()
-    )

@@ -17,7 +17,7 @@ kind: Stoker
 metadata: {{name: {name}}}
 spec:
   git: {{repo: "{repo}", ref: main}}
-  gateway: {{port: 0}}
+  gateway: {{filesOnly: true}}
 {more}---
 apiVersion: stoker.io/v1alpha1
 kind: SyncProfile

@@ -108,7 +108,10 @@ def test_a_manifest_may_be_a_dictionary_already() -> None:
         "apiVersion": "sync.ignition.io/v1alpha1",
         "kind": "IgnitionSync",
         "metadata": {"name": "a"},
-        "spec": {"git": {"repo": "https://git.example.com/a.git", "ref": "main"}, "gateway": {"port": 0}},
+        "spec": {
+            "git": {"repo": "https://git.example.com/a.git", "ref": "main"},
+            "gateway": {"filesOnly": True},
+        },
     }
     sync = decode_manifest(manifest)
     assert isinstance(sync, IgnitionSync)

@@ -22,7 +22,7 @@ KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
 
 
 def image_of(installation: Installation, **image: str) -> str:
-    spec = {"git": {"repo": "https://git.example.test/p.git", "ref": "main"}, "gateway": {"port": 0}}
+    spec = {"git": {"repo": "https://git.example.test/p.git", "ref": "main"}, "gateway": {"filesOnly": True}}
     wire = {"metadata": {"name": "line", "namespace": "plant"}, "spec": {**spec, "agent": {"image": image}}}
     intent = intent_for(settle(from_wire(wire, Stoker)))
     kept = Kept(OwnedHeader(metadata=OwnedMeta(name="line", namespace="plant", uid="u")), b"")

@@ -30,7 +30,7 @@ DATA = Path(__file__).parents[3] / "data" / "pods"
 RULES = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0")))
 
 GIT = {"repo": "https://git.example.net/plant.git", "ref": "main"}
-NO_GATEWAY = {"port": 0}
+NO_GATEWAY = {"filesOnly": True}
 TMP = "/tmp"  # noqa: S108 - of the pod
 KEY = {"apiKeySecretRef": {"name": "gateway-key", "key": "apiKey"}}
 

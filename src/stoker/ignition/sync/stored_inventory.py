@@ -1,0 +1,93 @@
+"""The inventory of a gateway on the data volume: modules, tag providers and tag types, as it last told them.
+
+`stoker.ignition.sync.gateway_filter` asks the gateway and stores the answer. A new process, and a sync
+that asks the gateway nothing (`stoker.ignition.sync.files_only`), go on with what is stored: content of a
+provider that a module fills stays out either way. It must never open a connection.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+
+from stoker.domain.errors import StokerError
+from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.policies import IgnitionPolicy, TagInheritance
+from stoker.ignition.content.tags import leaves_only, without_providers
+from stoker.ignition.sync.state_files import Marks
+
+MARK = "told"
+_CONFIG = frozenset({"", ".", "config"})
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInventory:
+    """What a gateway last said, as far as its files depend on it."""
+
+    modules: frozenset[str] = frozenset()
+    """Those of its modules that are known here, by name."""
+    managed: frozenset[str] = frozenset()
+    """Tag providers that a module fills by itself."""
+    provider: str = ""
+    """The tag provider whose parents were asked for their types; empty where none were."""
+    inherited: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, marks: Marks) -> StoredInventory:
+        """What is stored; empty where nothing is, or nothing that can be read."""
+        with suppress(StokerError):  # the sync itself reports a volume that cannot be used
+            return cls.parse(marks.read(MARK))
+        return cls()
+
+    @classmethod
+    def parse(cls, content: bytes | None) -> StoredInventory:
+        """Content in any other form than ours counts as empty."""
+        try:
+            said = json.loads(content or b"{}")
+        except (ValueError, RecursionError):
+            return cls()
+        if not isinstance(said, dict):
+            return cls()
+        provider = said.get("provider")
+        return cls(
+            _names(said.get("modules")),
+            _names(said.get("managed")),
+            provider if isinstance(provider, str) else "",
+            _names(said.get("inherited")),
+        )
+
+    @property
+    def content(self) -> bytes:
+        """As it is stored."""
+        return json.dumps(
+            {
+                "modules": sorted(self.modules),
+                "managed": sorted(self.managed),
+                "provider": self.provider,
+                "inherited": sorted(self.inherited),
+            }
+        ).encode()
+
+    def fitted(self, files: FilesIntent, policy: IgnitionPolicy) -> FilesIntent:
+        """The files without what the gateway has from elsewhere."""
+        if not may_hold_tags(files):
+            return files
+        files = without_providers(files, self.managed)
+        if policy.tag_inheritance is TagInheritance.LEAF_ONLY and self.provider == policy.tag_provider:
+            files = leaves_only(files, self.provider, self.inherited)
+        return files
+
+
+def may_hold_tags(files: FilesIntent) -> bool:
+    """Whether any of them may go to the gateway's configuration; for projects no inventory is needed."""
+    tops = (mapping.destination.strip("/").partition("/")[0] for mapping in files.mappings)
+    return any(top in _CONFIG or "{{" in top for top in tops)
+
+
+def _names(listed: object) -> frozenset[str]:
+    return (
+        frozenset(name for name in listed if isinstance(name, str))
+        if isinstance(listed, list)
+        else frozenset()
+    )
