@@ -84,7 +84,6 @@ ResourceAmount = Annotated[
 ]
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
-PortOrOff = Annotated[int, Meta(ge=0, le=65535)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]

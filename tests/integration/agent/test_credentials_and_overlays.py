@@ -160,7 +160,7 @@ def test_what_the_controller_signs_is_followed_and_what_somebody_else_writes_is_
 ) -> None:
     repository = Repository.create(git_http.root / "plant.git")
     first = repository.commit({"services/filler/projects/filler/project.json": "{}"})
-    said = {"service-path": "services/filler", "gateway-port": "0"}
+    said = {"service-path": "services/filler"}
     pod = AgentPod.create(tmp_path / "pod", namespace, annotations=said)
     pod.mount("metadata-key", {"key": planted("map-key")})
     maps = ResourceMaps(kinds, namespace)

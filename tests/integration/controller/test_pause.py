@@ -31,7 +31,7 @@ def site(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Site]
 
 @pytest.fixture
 def pod(namespace: str, tmp_path: Path) -> Iterator[AgentPod]:
-    said = {"sync-profile": "filler", "sync-period": SELDOM, "gateway-port": "0"}
+    said = {"sync-profile": "filler", "sync-period": SELDOM}
     made = AgentPod.create(tmp_path / "pod", namespace, resource="line", annotations=said)
     yield made
     made.stop()
@@ -51,7 +51,7 @@ def test_each_pause_reaches_the_agent_by_itself_and_holds_what_comes_after_it(
     git = {"repo": git_http.url("plant.git"), "ref": "main"}
     site.apply("Stoker", "line", git=git, gateway={"filesOnly": True}, polling={"interval": "1s"})
     site.start()
-    site.pod(pod.name, "line", gateway="filler", profile="filler", sync_period=SELDOM, gateway_port="0")
+    site.pod(pod.name, "line", gateway="filler", profile="filler", sync_period=SELDOM)
     pod.start(site.cluster.kubeconfig("admin", namespace=site.namespace))
     maps = ResourceMaps(site.cluster, site.namespace, "line")
     maps.until_report(sync_status=SyncStatus.SYNCED, synced_commit=tip, pod=pod)

@@ -107,7 +107,7 @@ def test_applying_the_crds_a_second_time_changes_nothing(kinds: ClusterAccess) -
 def test_null_is_kept_where_it_may_be_written(kinds: ClusterAccess, namespace: str) -> None:
     spec = {
         "git": {"repo": "https://git.example.com/a.git", "ref": "main"},
-        "gateway": {"port": 0, "tls": None},
+        "gateway": {"filesOnly": True, "tls": None},
         "snapshots": None,
         "bidirectional": None,
         "deployment": None,

@@ -50,14 +50,14 @@ def test_a_small_spec_gets_every_value_and_still_fits_its_type() -> None:
 def test_what_was_set_stays_even_if_it_is_false_empty_or_zero() -> None:
     spec = {
         "git": {**GIT, "allowRewrite": False},
-        "gateway": {"port": 0, "tls": False},
+        "gateway": {"filesOnly": False, "tls": False},
         "excludePatterns": [],
         "deletionBudget": {"files": 0},
         "agent": {"resources": {"limits": {"cpu": 2}}},
     }
     filled: Any = with_defaults("Stoker", spec)
     assert filled["git"]["allowRewrite"] is False
-    assert (filled["gateway"]["port"], filled["gateway"]["tls"]) == (0, False)
+    assert (filled["gateway"]["filesOnly"], filled["gateway"]["tls"]) == (False, False)
     assert filled["excludePatterns"] == []
     assert filled["deletionBudget"] == {"files": 0, "percent": 50}
     assert filled["agent"]["resources"]["limits"] == {"cpu": 2, "memory": "256Mi"}

@@ -68,7 +68,7 @@ def _has_verification_keys(spec: SyncSpec) -> bool:
 
 def _has_gateway_key(spec: SyncSpec) -> bool:
     gateway = spec.gateway
-    if gateway is None or gateway.port == 0 or gateway.files_only:
+    if gateway is None or gateway.files_only:
         return True
     return gateway.api_key_secret_ref is not None
 
@@ -118,8 +118,7 @@ def _needs_bucket(kind: str) -> Rule:
 
 COMPLETE: tuple[Rule, ...] = (
     Rule(
-        "!has(self.gateway) || self.gateway.?port.orValue(8043) == 0"
-        " || self.gateway.?filesOnly.orValue(false) || has(self.gateway.apiKeySecretRef)",
+        "!has(self.gateway) || self.gateway.?filesOnly.orValue(false) || has(self.gateway.apiKeySecretRef)",
         "gateway.apiKeySecretRef must be given unless gateway.filesOnly is true",
         _has_gateway_key,
         at="gateway",

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+from msgspec import Meta
+
 from stoker.api.field_docs import Block, Rule, about, entries, matching, nullable, text
 from stoker.api.meta import SecretKeyRef
-from stoker.api.scalars import Duration, PortOrOff, ResourceAmount
+from stoker.api.scalars import Duration, ResourceAmount
 
 
 class Gateway(Block):
     """How the agent reaches the gateway beside it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.port) || self.port != 0",
+            "gateway.port must be from 1 to 65535; to write files without asking the gateway set "
+            "gateway.filesOnly: true",
+            lambda it: it.port != 0,
+            at="port",
+        ),
         Rule(
             "!(has(self.caSecretRef) && has(self.insecureSkipVerify) && self.insecureSkipVerify)",
             "insecureSkipVerify and caSecretRef exclude each other: set one of them",
@@ -21,9 +30,10 @@ class Gateway(Block):
         ),
     )
 
+    # 0 is refused by a rule: the message of a limit could not name filesOnly.
     port: Annotated[
-        PortOrOff | None,
-        about("Port of the gateway's web server. 0 means the same as filesOnly."),
+        Annotated[int, Meta(ge=0, le=65535)] | None,
+        about("Port of the gateway's web server, from 1 to 65535."),
     ] = None
     tls: Annotated[bool | None, nullable("Whether that port speaks TLS. Unset is not the same as false.")] = (
         None
@@ -60,8 +70,9 @@ class Gateway(Block):
         bool | None,
         about(
             "Write files without asking the gateway anything: no Designer is spared, nothing is locked, "
-            "scanned or verified. Otherwise a gateway that does not answer, or rejects the key, means that "
-            "nothing is written."
+            "scanned or verified. What it told of its modules and tag providers before still counts, and it "
+            "is asked to scan when this is false again. Otherwise a gateway that does not answer, or rejects "
+            "the key, means that nothing is written."
         ),
     ] = None
     scan_order: Annotated[

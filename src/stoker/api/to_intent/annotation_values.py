@@ -81,8 +81,11 @@ def one_of(kind: type[E]) -> Callable[[Annotation], E]:
 
 
 def port(annotation: Annotation) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", annotation.value) or int(annotation.value) > 65535:
-        raise annotation.refused("it must be a port from 1 to 65535, or 0 for none")
+    if not re.fullmatch(r"[0-9]{1,5}", annotation.value) or not 1 <= int(annotation.value) <= 65535:
+        raise annotation.refused(
+            "it must be a port from 1 to 65535; to write files without asking the gateway set "
+            "spec.gateway.filesOnly of the resource"
+        )
     return int(annotation.value)
 
 

@@ -92,7 +92,7 @@ REFUSED = {
     Key.TAG_INHERITANCE_STRATEGY: ["half", "FULL"],
     Key.REDUNDANCY_ROLE: ["master"],
     Key.PEER_GATEWAY_NAME: ["a/b"],
-    Key.GATEWAY_PORT: ["65536", "http", "-1"],
+    Key.GATEWAY_PORT: ["65536", "http", "-1", "0"],
     Key.GATEWAY_TLS: ["on"],
     Key.DATA_VOLUME: ["Data", "a.b"],
     Key.SNAPSHOT_VOLUME: ["Data"],

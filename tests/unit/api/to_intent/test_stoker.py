@@ -107,10 +107,9 @@ def test_time_zone_and_locale_may_come_from_variables_and_annotations_win() -> N
 
 
 def test_without_a_gateway_block_nothing_talks_to_a_gateway() -> None:
-    assert intent_for(known()).policies.access.port == 0
-    assert (
-        intent_for(known(gateway={"apiKeySecretRef": {"name": "n", "key": "k"}})).policies.access.port == 8043
-    )
+    assert intent_for(known()).policies.access.files_only
+    access = intent_for(known(gateway={"apiKeySecretRef": {"name": "n", "key": "k"}})).policies.access
+    assert (access.files_only, access.port) == (False, 8043)
 
 
 def test_a_pod_with_only_a_service_path_gets_the_v3_layout() -> None:
