@@ -124,8 +124,8 @@ def service_mappings(service: RelPath, deployment_mode: str | None) -> tuple[Map
     """The layout of a service: its projects, its core collection, and over that its deployment mode."""
     core = "config/resources/core"
     mappings = [
-        Mapping(service.joined("projects"), "projects"),
-        Mapping(service.joined(core), core),
+        Mapping(service.joined("projects"), "projects", service_path=service),
+        Mapping(service.joined(core), core, service_path=service),
     ]
     if deployment_mode is not None:
         overlay = service.joined(RelPath.clean(f"config/resources/{deployment_mode}"))

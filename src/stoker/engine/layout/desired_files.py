@@ -114,6 +114,14 @@ class Route(NamedTuple):
         return self.destination.joined(CONFIG_MODE_FILE)
 
     @property
+    def may_be_absent(self) -> bool:
+        """Whether a commit without its source is as intended, and no skipped content.
+
+        So it is for a part of a service's layout, which no user wrote, and for one with a stand-in.
+        """
+        return self.service_path is not None or self.stand_in is not None
+
+    @property
     def manages_one(self) -> bool:
         """Whether all that it gives lies in one managed place; at the root it is each entry (C-086)."""
         return bool(self.destination)
@@ -185,8 +193,8 @@ class Desired(NamedTuple):
     destinations: Managed = EVERYWHERE
     """The destinations of all mappings, whether they gave files or not; a ledger's file elsewhere is held."""
     skipped: tuple[Note, ...] = ()
-    """What the user may miss: symlinks, submodules, mappings without a source, patches without a file, files
-    that would go where the gateway keeps its own."""
+    """What the user may miss: symlinks, submodules, mappings of the user without a source, patches without a
+    file, files that would go where the gateway keeps its own."""
     excluded: tuple[Note, ...] = ()
     """What the excludes keep out, as configured."""
     refused: tuple[Note, ...] = ()

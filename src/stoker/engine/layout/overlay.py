@@ -209,11 +209,11 @@ class _Overlay:
         why = self._why_nothing(route)
         if index in self._stand_ins:
             self._counts.stand_in(index, self._stand_ins[index])
-            why = f"{why}; {self._stand_ins[index]} is written in its place"
         if route.when_missing is WhenMissing.FAIL:
             raise Stalled(f"mapping {route.label} {why}; nothing was changed", reason=Reason.SOURCE_EMPTY)
         self._missed[route.destination] = route.label
-        self._skipped[route.label] = Note(route.label, why)
+        if not (route.may_be_absent and self._is_absent(route)):
+            self._skipped[route.label] = Note(route.label, why)
 
     def _why_nothing(self, route: Route) -> str:
         source = f"source {str(route.source)!r}"

@@ -262,8 +262,24 @@ def test_a_missing_collection_is_one_file_and_manages_no_other() -> None:
     assert desired.managed == Managed.of({"d/", MODE})
     assert desired.delivered == {"s -> d"}, "for the guards the source gave nothing"
     assert desired.missed == {"external": "ext -> external"}
-    (note,) = desired.skipped
-    assert "'ext' is not in the repository; external/config-mode.json is written in its place" in note.why
+    assert desired.skipped == (), "the user asked for a stand-in"
+
+
+def test_a_missing_part_of_the_service_layout_is_no_skipped_content_and_a_mapping_of_the_user_is() -> None:
+    service = tuple(
+        Mapping(f"svc/{part}", part, service_path="svc") for part in ("projects", "config/resources/core")
+    )
+    own = Mapping("fonts", "fonts")
+    desired = mapped(tree({"svc/projects/P/x": "1"}), *service, own)
+    assert [note.path for note in desired.skipped] == ["fonts -> fonts"]
+    assert set(desired.missed) == {"config/resources/core", "fonts"}, "the guards still know"
+
+
+def test_a_part_of_the_service_layout_that_the_commit_has_and_gives_no_file_is_named() -> None:
+    core = Mapping("svc/core", "config/resources/core", service_path="svc")
+    for found, refused in (({"svc/core/x.bak": "1"}, ()), ({}, (refusal("svc/core", RefusalKind.SYMLINK),))):
+        desired = mapped(tree({"s/a": "1", **found}, *refused), OTHER, core, excludes=("**/*.bak",))
+        assert "svc/core -> config/resources/core" in [note.path for note in desired.skipped]
 
 
 def test_a_stand_in_has_the_kind_of_id_that_its_repository_has() -> None:
