@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from stoker.agent.sidecar.gateway import NOT_ASKED
 from stoker.agent.sidecar.startup import MARKER
 from stoker.api.agent_spec import AgentSpec, encode
 from stoker.api.kinds.stoker import Stoker
@@ -33,6 +34,7 @@ from stoker.domain.protocol import (
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
+from stoker.ignition.sync.stored_inventory import StoredInventory
 from stoker.testing.cluster.cluster_access import ClusterAccess
 from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
 from stoker.testing.gateway.sessions import Designer
@@ -545,6 +547,23 @@ def test_a_gateway_that_was_synced_before_starts_after_its_budget(plant: Plant) 
     plant.maps.until_report("labeller", reason=Reason.PAUSED, pod=fresh)
     eventually(lambda: pod.ask("/readyz")[0] == 200, message="the one with files goes on")
     assert fresh.ask("/startupz")[0] == 503, "without any files it waits for as long as it takes"
+
+
+def test_an_agent_that_asks_no_gateway_leaves_out_what_the_gateway_told_before(plant: Plant) -> None:
+    types = "config/resources/core/ignition/tag-type-definition"
+    files = {f"{types}/{provider}/udts.json": "[]" for provider in ("default", "MQTT Engine")}
+    first = plant.repository.commit({f"services/filler/{path}": text for path, text in files.items()})
+    pod = plant.pod()
+    state = pod.data_dir / ".sync-state"
+    state.mkdir(mode=0o700, parents=True)
+    (state / "told").write_bytes(StoredInventory(managed=frozenset({"MQTT Engine"})).content)
+    plant.publish(commit=first, agent_spec=plant.spec({"gateway": {"filesOnly": True}}))
+    pod.start(plant.kubeconfig)
+    report = synced_to(plant, first, pod)
+    assert pod.file(f"{types}/default/udts.json") == "[]"
+    assert not (pod.data_dir / types / "MQTT Engine").exists()
+    assert (state / "scan-owed").exists(), "the gateway is asked to scan when it is asked again"
+    assert NOT_ASKED in report.warnings
 
 
 def test_an_init_container_ends_with_the_first_sync(plant: Plant) -> None:
