@@ -190,6 +190,7 @@ async def test_the_mirror_holds_all_branches_and_tags_whole(plant: Plant) -> Non
     main = plant.repository.commit({"s/a": "1", "large": b"\0" * 3_000_000})
     side = plant.repository.commit({"s/b": "2"}, branch="side")
     plant.repository.tag("v1", main, message="One")
+    plant.repository.tag("side", main)
     gone = plant.repository.commit({"s/c": "3"}, branch="gone")
     await plant.update(main)
     path = plant.volume.path(plant.volume.current or "")
@@ -198,6 +199,7 @@ async def test_the_mirror_holds_all_branches_and_tags_whole(plant: Plant) -> Non
     source = plant.source()
     assert await source.resolve(GitRef("side")) == side
     assert await source.resolve(GitRef("v1")) == main
+    assert await source.resolve(GitRef("refs/tags/side")) == main, "a branch comes before a tag"
     assert await source.resolve(GitRef("gone")) == gone
     plant.repository.delete_branch("gone")
     await plant.update()

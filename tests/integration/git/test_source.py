@@ -134,12 +134,16 @@ async def test_a_branch_that_moves_is_had_as_soon_as_it_is_resolved(
     assert (await fetched(source, rewritten))["a"].blob == blob_of(b"3")
     tagged = plant.commit({"a": "4"}, branch="releases")
     plant.tag("main", tagged, message="Pinned")
-    assert await source.resolve(MAIN) == tagged, "a tag comes before a branch"
-    plant.delete_tag("main")
-    assert await source.resolve(MAIN) == rewritten
+    for asked in (source, source_of(address, tmp_path)):
+        assert await asked.resolve(MAIN) == rewritten, "a branch comes before a tag"
+    assert await source.resolve(GitRef("refs/tags/main")) == tagged
+    assert await source.resolve(GitRef("refs/heads/main")) == rewritten
     plant.git("update-ref", "refs/main", tagged)
-    assert await source.resolve(MAIN) == rewritten, "which is no branch"
+    for _ in range(2):
+        assert await source.resolve(MAIN) == rewritten, "which is no branch"
     plant.git("update-ref", "-d", "refs/heads/main")
+    assert await source.resolve(MAIN) == tagged, "there is no such branch any more"
+    plant.delete_tag("main")
     with pytest.raises(RefNotFound, match="ref 'main' is not in repository"):
         await source.resolve(MAIN)
     again = plant.commit({"a": "5"})

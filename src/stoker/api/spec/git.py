@@ -151,8 +151,9 @@ class GitSource(GitAccess):
     ref: Annotated[
         SourceRef,
         about(
-            "Branch, tag or commit id to follow; for oci:// a tag, or sha256: and a digest; for s3:// a "
-            "prefix below that of the address, or HEAD for that one itself. The product never writes this "
-            "field; webhooks use annotations."
+            "Branch, tag or commit id to follow; a short name means the branch first, then the tag, and "
+            "refs/tags/… pins a tag. For oci:// a tag, or sha256: and a digest; for s3:// a prefix below "
+            "that of the address, or HEAD for that one itself. The product never writes this field; "
+            "webhooks use annotations."
         ),
     ]

@@ -12,15 +12,15 @@ from pathlib import Path
 from stoker.git.errors import GitFailed
 from stoker.git.private_files import write_private
 
-NOTED_FETCH = (
+QUIET_FETCH = (
     "fetch",
     "--quiet",
     "--force",
     "--no-tags",
     "--no-auto-maintenance",
     "--no-recurse-submodules",
+    "--no-write-fetch-head",
 )
-QUIET_FETCH = (*NOTED_FETCH, "--no-write-fetch-head")
 HEAD = b"ref: refs/heads/none\n"
 # A setting that somebody planted beside these could run a command: whoever opens one again compares.
 CONFIG = {

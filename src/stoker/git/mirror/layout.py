@@ -26,9 +26,6 @@ STALE = Path("refs/stoker/stale")
 ALL = Path("refs/stoker/all")
 """All refs of the source, for as long as a commit is looked for among them."""
 
-FETCH_HEAD = "FETCH_HEAD"
-"""What git took last, for as long as somebody reads it."""
-
 ARTIFACTS = Path("refs/stoker/artifacts")
 """The commit that was made of each artifact, under the artifact's id; only where there were any."""
 
@@ -43,7 +40,7 @@ _KNOWN = {
     str(STALE): r"[0-9a-f]{32}",
 }
 _ARTIFACT = r"[0-9a-f]{64}"
-_LEFT_OVER = rf"{FETCH_HEAD}|.*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp|fast_import_crash_[0-9]+"
+_LEFT_OVER = r"FETCH_HEAD|.*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp|fast_import_crash_[0-9]+"
 
 
 class Size(NamedTuple):

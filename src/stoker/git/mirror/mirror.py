@@ -93,8 +93,10 @@ class Mirror:
                     raise
                 await self._rebuild(commit, ref)
 
-    async def follow(self, ref: GitRef, digits: int) -> CommitId | None:
+    async def follow(self, ref: GitRef, branch: str, digits: int) -> CommitId | None:
         """Where a branch is now, which is then here; None where it has to be asked for and fetched.
+
+        `branch` is the full name of what `ref` means.
 
         Not for while it is held: it holds the mirror itself, if nobody else does.
         """
@@ -105,7 +107,7 @@ class Mirror:
                 return None
             objects = self._objects_of(path)
             try:
-                return await Fetcher(self._remote, path, objects, self._limits).follow(ref)
+                return await Fetcher(self._remote, path, objects, self._limits).follow(ref, branch)
             except (GitFailed, BrokenPack, OSError):
                 return None  # whoever fetches finds out what is broken here
             finally:

@@ -27,8 +27,8 @@ from stoker.domain.failpoints import reached
 from stoker.domain.git_objects import BlobId
 from stoker.domain.refs import CommitId, GitRef, without_userinfo
 from stoker.git.errors import FilterRefused, GitFailed, RefNotFound, SourceTooLarge, SourceUnreachable
-from stoker.git.mirror.bare_repository import NOTED_FETCH, QUIET_FETCH
-from stoker.git.mirror.layout import ALL, FETCH_HEAD, STALE, TIPS, sweep
+from stoker.git.mirror.bare_repository import QUIET_FETCH
+from stoker.git.mirror.layout import ALL, STALE, TIPS, sweep
 from stoker.git.mirror.objects import Objects
 from stoker.git.private_files import remove_tree
 from stoker.git.remote.remote import Remote
@@ -75,23 +75,20 @@ class Fetcher:
             await self._look_everywhere(commit, tip)
         (self._repository / STALE / tip.name).unlink(missing_ok=True)
 
-    async def follow(self, ref: GitRef) -> CommitId | None:
-        """Where a branch is now, with what is new of it; None if that is not the way, or it is no branch.
+    async def follow(self, ref: GitRef, branch: str) -> CommitId | None:
+        """Where a branch is now, with what is new of it; None if it is gone or too much is new.
 
-        Of a tag and a branch of that name git takes the tag as well; what it took stands in its notes.
+        `branch` is its full name: of a short one git itself takes `refs/…` and tags first.
         """
         tip = tip_of(ref)
         if not (self._repository / tip).exists():
             return None
         self._forget_old_tips()
-        notes = self._repository / FETCH_HEAD
         try:
-            await self._partial(NOTED_FETCH, [f"+{ref}:{tip}"], min(self._limits.news, self._limits.fetch))
-            return _branch_in(notes.read_text(errors="replace"))
+            await self._partial(QUIET_FETCH, [f"+{branch}:{tip}"], min(self._limits.news, self._limits.fetch))
         except (RefNotFound, SourceTooLarge):
             return None
-        finally:
-            notes.unlink(missing_ok=True)
+        return CommitId((self._repository / tip).read_text().strip())
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
         """Have these contents here; those that are missing come in one request."""
@@ -189,12 +186,6 @@ class Fetcher:
 def tip_of(ref: GitRef) -> Path:
     """Where the last commit of a ref stands, below a repository."""
     return TIPS / hashlib.sha256(ref.encode()).hexdigest()[:32]
-
-
-def _branch_in(notes: str) -> CommitId | None:
-    """What stands in git's FETCH_HEAD: an id, and of which kind it was where it came from."""
-    commit, _, kind = notes.partition("\n")[0].partition("\t\t")
-    return CommitId(commit) if kind.startswith("branch '") else None
 
 
 def _names(commit: CommitId, ref: GitRef) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 The only resolver: controller, agent and commands ask it, so that all of them mean
 the same. A full commit id is taken as it is; `refs/…` names exactly that; any other
-name is a tag before it is a branch, because a release that is pinned must not
-change when somebody creates a branch of its name. Seven or more hexadecimal digits
-that are neither are the beginning of a commit id.
+name is a branch before it is a tag, so that a tag pushed with the name of a followed
+branch changes nothing. `refs/tags/…` pins a tag whatever branches are created. Seven or
+more hexadecimal digits that are neither are the beginning of a commit id.
 
 The common case costs one `ls-remote`. `find` stops there, for whoever fetches
 what was found next and sees then what it is. `resolve` also makes sure that a ref
@@ -71,7 +71,7 @@ def full_names(ref: GitRef) -> tuple[str, ...]:
     """The names that a ref can stand for, the one that wins first."""
     if ref == "HEAD" or ref.startswith("refs/"):
         return (ref,)
-    return (f"{_TAGS}{ref}", f"{_BRANCHES}{ref}")
+    return (f"{_BRANCHES}{ref}", f"{_TAGS}{ref}")
 
 
 def names_of(ref: GitRef) -> tuple[str, ...]:

@@ -51,7 +51,10 @@ async def fetch_tag_object(remote: Remote, repository: Path, name: str, commit: 
         raise SignatureMissing(f"tag {name!r} is a lightweight tag, which cannot be signed")
     target = found[f"{ref}^{{}}"]
     if target != commit:  # moved since; what it leads to now could be any amount of history
-        raise SignatureInvalid(f"tag {name!r} leads to {target} by now, not to commit {commit}")
+        raise SignatureInvalid(
+            f"tag {name!r} leads to {target} by now, not to commit {commit}; if there is a branch of "
+            f"the same name, write {str(ref)!r}"
+        )
     tag = TagObject(name, found[ref])
     if not await _has(remote, repository, tag):
         await remote.git(

@@ -36,8 +36,8 @@ class GitSource(KeptMirror):
         super().__init__(remote.runner, Mirror(remote, cache, clock, limits), cache, clock)
         self._remote = remote
         self._rules = rules
-        self._branch: tuple[GitRef, int] | None = None
-        """What was a branch when it was last looked up, and how long ids are there."""
+        self._branch: tuple[GitRef, str, int] | None = None
+        """A ref that was a branch when it was last looked up, its full name, and how long ids are there."""
 
     async def resolve(self, ref: GitRef) -> CommitId:
         branch, self._branch = self._branch, None
@@ -47,7 +47,7 @@ class GitSource(KeptMirror):
                 self._branch = branch
                 return commit
         name, commit = await find(self._remote, ref)
-        self._branch = (ref, len(commit)) if is_branch(name) else None
+        self._branch = (ref, name, len(commit)) if is_branch(name) else None
         return commit
 
     async def vouch(self, commit: CommitId, ref: GitRef, before: CommitId | None) -> None:

@@ -77,7 +77,7 @@ def decide(asked: Asked, known: Known) -> Decision:
     moved = next((push for push in asked.pushed if push.branch == followed), None)
     if asked.ref is not None:
         if _is_spec_ref(asked.ref, known):
-            # As the spec spells it: a tag `main` wins over the branch `refs/heads/main` once it is shortened.
+            # As the spec spells it: `refs/tags/main` would mean the branch once it is shortened.
             return Decision(asked.ref, Wish(asked.caller, known.spec_ref, asked.commit))
         reason = _why_not_allowed(asked.ref, known)
         if reason is None:

@@ -36,7 +36,7 @@ from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.wait_until import eventually_async
 
 URL = RepoUrl("https://git.example/plant.git")
-MAIN = ("refs/tags/main", "refs/heads/main")
+MAIN = ("refs/heads/main", "refs/tags/main")
 COMMIT = CommitId("a" * 40)
 
 
@@ -121,7 +121,8 @@ class TestPolls:
     async def test_of_several_branches_are_one_look_too(self, plant: tuple[Plant, ManualClock]) -> None:
         it, clock = plant
         it.repository.commit({"a": "side"}, branch="side")
-        it.repository.tag("v1", it.repository.tip())
+        for tag in ("v1", "main"):
+            it.repository.tag(tag, it.repository.tip())
         refs = {"main": "line", "side": "press", "v1": "filler", "refs/heads/main": "capper"}
         for ref, name in refs.items():
             await it.ask(key(name), ref)
@@ -357,7 +358,7 @@ class TestLooks:
         await clock.advance(LONGEST_WAIT)
         await it.under_way(2)
         it.gates[1].set()
-        assert (await nudge).refs[MAIN[1]] == COMMIT
+        assert (await nudge).refs[MAIN[0]] == COMMIT
         assert not stuck.done()
         it.gates[0].set()
         await stuck

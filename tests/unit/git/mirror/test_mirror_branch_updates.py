@@ -43,9 +43,9 @@ async def test_following_a_branch_takes_no_more_than_may_be_new(
     async with mirror.held():
         await mirror.fetch(first, MAIN)
     small = repository.commit({"a": "2"})
-    assert await mirror.follow(MAIN, 40) == small
+    assert await mirror.follow(MAIN, "refs/heads/main", 40) == small
     repository.commit({"large": secrets.token_bytes(300_000)})
-    assert await mirror.follow(MAIN, 40) is None
+    assert await mirror.follow(MAIN, "refs/heads/main", 40) is None
     assert not list(mirror.path.rglob("tmp_*"))
 
 
@@ -56,8 +56,10 @@ async def test_a_mirror_that_takes_too_much_room_is_not_followed_any_more(
     mirror = mirror_of(repository, tmp_path)
     async with mirror.held():
         await mirror.fetch(commit, MAIN)
-    assert await mirror.follow(MAIN, 40) == commit
-    assert await mirror_of(repository, tmp_path, Limits(mirror=100)).follow(MAIN, 40) is None
+    assert await mirror.follow(MAIN, "refs/heads/main", 40) == commit
+    assert (
+        await mirror_of(repository, tmp_path, Limits(mirror=100)).follow(MAIN, "refs/heads/main", 40) is None
+    )
 
 
 async def test_what_is_known_of_one_branch_does_not_answer_for_another(

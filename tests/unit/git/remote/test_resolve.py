@@ -16,7 +16,7 @@ from stoker.git.errors import RefAmbiguous, RefNotFound, SourceTooLarge, SourceU
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote import probe
 from stoker.git.remote.remote import Remote
-from stoker.git.remote.resolve import find, resolve
+from stoker.git.remote.resolve import find, locate, resolve
 from stoker.testing.faults.stream_faults import Direction
 from stoker.testing.faults.tcp_fault_proxy import FaultProxy
 from stoker.testing.repositories.bare_repository import Repository
@@ -48,13 +48,18 @@ async def test_a_branch_means_its_tip(remote: Remote, repository: Repository) ->
     assert await resolve(remote, GitRef("HEAD")) == second
 
 
-async def test_a_tag_wins_over_a_branch_of_its_name(remote: Remote, repository: Repository) -> None:
+@pytest.mark.parametrize("message", [None, "Pinned"], ids=["lightweight", "annotated"])
+async def test_a_branch_wins_over_a_tag_of_its_name(
+    remote: Remote, repository: Repository, message: str | None
+) -> None:
     tagged = repository.commit({"a": "1"})
-    repository.tag("v1", tagged)
-    branch = repository.commit({"a": "2"}, branch="v1")
-    assert await resolve(remote, GitRef("v1")) == tagged
-    assert await resolve(remote, GitRef("refs/heads/v1")) == branch
-    assert await resolve(remote, GitRef("refs/tags/v1")) == tagged
+    repository.tag("main", tagged, message=message)
+    branch = repository.commit({"a": "2"})
+    assert await resolve(remote, GitRef("main")) == branch
+    assert await resolve(remote, GitRef("refs/heads/main")) == branch
+    assert await resolve(remote, GitRef("refs/tags/main")) == tagged
+    assert await find(remote, GitRef("main")) == ("refs/heads/main", branch)
+    assert await locate(remote, GitRef("main"), GitRef("refs/heads/x")) == ("refs/heads/main", branch, None)
 
 
 async def test_an_annotated_tag_means_its_commit(remote: Remote, repository: Repository) -> None:
@@ -181,9 +186,8 @@ async def test_a_branch_or_tag_of_that_name_wins(remote: Remote, repository: Rep
     commit = repository.commit({"a": "1"})
     other = repository.commit({"a": "2"}, branch=commit[:8])
     assert await resolve(remote, GitRef(commit[:8])) == other
-    tagged = repository.commit({"a": "3"})
-    repository.tag(commit[:8], tagged)
-    assert await resolve(remote, GitRef(commit[:8])) == tagged
+    repository.tag(commit[:8], repository.commit({"a": "3"}))
+    assert await resolve(remote, GitRef(commit[:8])) == other
 
 
 async def test_six_digits_are_a_name(remote: Remote, repository: Repository) -> None:
