@@ -66,7 +66,7 @@ class Gitea(Pulls[_Pull]):
 
     def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
         headers = {"Accept": "application/json", "Authorization": f"token {token.reveal()}"}
-        super().__init__(place, Api(place, token, headers, reach), _Pull)
+        super().__init__(place, Api(place, headers, reach), _Pull)
         self._owner = place.quoted.partition("/")[0]
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:

@@ -71,7 +71,7 @@ class GitHub(Pulls[_Pull]):
             "Authorization": f"Bearer {token.reveal()}",
             "X-GitHub-Api-Version": "2022-11-28",
         }
-        super().__init__(place, Api(place, token, headers, reach), _Pull)
+        super().__init__(place, Api(place, headers, reach), _Pull)
         self._place = place
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:

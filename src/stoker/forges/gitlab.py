@@ -66,7 +66,7 @@ class GitLab:
 
     def __init__(self, place: Place, token: Secret, reach: Reach) -> None:
         self.host = place.host
-        self._api = Api(place, token, {"PRIVATE-TOKEN": token.reveal()}, reach)
+        self._api = Api(place, {"PRIVATE-TOKEN": token.reveal()}, reach)
         self._path = f"/projects/{quote(place.project, safe='')}/merge_requests"
 
     async def find(self, branch: str, base: str = "") -> PullRequest | None:

@@ -11,7 +11,6 @@ import msgspec
 
 from stoker.domain.errors import Retry
 from stoker.domain.json_cost import decoded_size
-from stoker.domain.secrets import Secret
 from stoker.forges.detect import Place
 from stoker.forges.errors import ForgeUnavailable, refusal, unreadable
 from stoker.http_client import Answer, Request, Unreachable, call
@@ -39,7 +38,6 @@ class Api:
     """The API of one forge, for one repository."""
 
     place: Place
-    token: Secret
     headers: Mapping[str, str] = field(repr=False)
     reach: Reach = field(default_factory=Reach)
 
@@ -95,4 +93,4 @@ class Api:
             raise unreadable(self.place.host, self.place.project) from None
 
     def refusal(self, answer: Answer) -> Retry:
-        return refusal(answer, self.place.host, self.place.project, self.token)
+        return refusal(answer, self.place.host, self.place.project)

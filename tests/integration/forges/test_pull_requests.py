@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -232,13 +233,12 @@ async def test_titles_and_descriptions_are_cut_to_what_forges_take(ground: Groun
     assert body.endswith("a description may not be longer.")
 
 
-async def test_a_branch_that_is_not_there_is_refused_in_the_forges_words(ground: Ground) -> None:
+async def test_a_branch_that_is_not_there_is_refused_with_the_status_alone(ground: Ground) -> None:
     with pytest.raises(ForgeRefused) as caught:
         await ground.forge.create(DRAFT)
     assert caught.value.reason is Reason.FORGE_REFUSED
     assert caught.value.after
-    assert "it says: " in caught.value.message
-    assert "nothing that can be read" not in caught.value.message
+    assert re.search(r" \(status 4\d\d\)$", caught.value.message)
 
 
 async def test_a_request_that_is_not_there_is_refused(ground: Ground) -> None:
@@ -289,19 +289,22 @@ async def test_a_wrong_token_is_said_and_not_shown(double: DoubleGround) -> None
 async def test_a_wrong_token_is_said_by_gitea(gitea: Gitea) -> None:
     repo = RepoUrl(gitea.create_repository(f"forge-{next(_NAMES)}").clone_url)
     forge = forge_for(repo, Secret(planted("wrong-token")), kind=ForgeKind.GITEA, url=gitea.url)
-    with pytest.raises(ForgeRefused, match="does not accept the token; it says: ") as caught:
+    with pytest.raises(ForgeRefused, match=r"does not accept the token \(status 401\)$") as caught:
         await forge.find(BRANCH)
     assert planted("wrong-token") not in caught.value.message
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422])
-async def test_refusals_are_tried_again_and_say_why(double: DoubleGround, status: int) -> None:
+async def test_refusals_are_tried_again_and_quote_nothing_of_the_answer(
+    double: DoubleGround, status: int
+) -> None:
     double.push(BRANCH)
     double.double.fail_next(status, f"not for you,\n {double.double.token}")
     error = await refused(lambda: double.forge.create(DRAFT), double)
     assert isinstance(error, ForgeRefused)
     assert error.after == 60
-    assert "not for you" in error.message
+    assert f"(status {status})" in error.message
+    assert "not for you" not in error.message
     assert double.project in error.message
     assert (await double.forge.create(DRAFT)).number == 1
 
@@ -311,7 +314,8 @@ async def test_a_forge_in_trouble_is_tried_again(double: DoubleGround) -> None:
         double.double.fail_next(status, "We had a problem")
         error = await refused(lambda: double.forge.find(BRANCH), double)
         assert isinstance(error, ForgeUnavailable)
-        assert str(status) in error.message
+        assert f"(status {status})" in error.message
+        assert "problem" not in error.message
         assert error.reason is Reason.SERVICE_UNREACHABLE
 
 
@@ -322,6 +326,7 @@ async def test_a_rate_limit_names_when_to_come_back(double: DoubleGround, status
     assert isinstance(error, ForgeUnavailable)
     assert error.after == 42
     assert "asked too often" in error.message
+    assert "secondary" not in error.message
 
 
 async def test_silence_ends_after_a_while(double: DoubleGround) -> None:
@@ -353,7 +358,8 @@ async def test_labels_that_cannot_be_set_do_not_cost_the_request(github: DoubleG
     made = await github.forge.create(DRAFT)
     assert made.number == 1
     assert "labels could not be set" in made.warning
-    assert "Resource not accessible by integration" in made.warning
+    assert "does not allow this to the token (status 403)" in made.warning
+    assert "Resource not accessible" not in made.warning
     again = await github.forge.update(1, title="t", body="b", labels=DRAFT.labels)
     assert again.warning == ""
     assert github.seen(1)[2] == set(DRAFT.labels)
@@ -371,7 +377,8 @@ async def test_labels_that_are_set_are_not_sent_again(github: DoubleGround) -> N
 async def test_nothing_new_on_the_branch_is_a_refusal(github: DoubleGround) -> None:
     github.double.push(github.project, BRANCH, github.double.push(github.project, "main"))
     error = await refused(lambda: github.forge.create(DRAFT), github)
-    assert "No commits between main and" in error.message
+    assert "has nothing new" in error.message
+    assert "No commits between" not in error.message
 
 
 async def test_a_forge_is_reached_through_a_proxy(double: DoubleGround) -> None:

@@ -1,23 +1,22 @@
-"""What a forge answers becomes one sentence, in which no token is left, however it is cut."""
+"""A refusal of a forge is its status and our own words; nothing of the body is in it."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from stoker.domain.secrets import Secret
-from stoker.forges.errors import LONGEST_QUOTE, words
+from stoker.forges.errors import refusal
+from stoker.http_client import Answer
 
-TOKEN = "glpat-" + "0123456789abcdef" * 2
-
-
-@pytest.mark.parametrize("before", [LONGEST_QUOTE - 20, 4 * LONGEST_QUOTE - 20])
-def test_a_token_that_a_cut_goes_through_leaves_no_part(before: int) -> None:
-    body = json.dumps({"message": "x" * before + TOKEN + "y" * 2000}).encode()
-    assert TOKEN[:8] not in words(body, Secret(TOKEN))
+SAID = b'{"message": "canary", "errors": [{"message": "canary"}], "error": "canary", "canary": ["canary"]}'
 
 
-def test_a_token_that_is_repeated_is_hidden_to_its_last_occurrence() -> None:
-    body = json.dumps({"message": (TOKEN + " ") * 500}).encode()
-    assert TOKEN[:4] not in words(body, Secret(TOKEN))
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "42"}])
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 405, 408, 409, 418, 422, 429, 500, 502, 503])
+@pytest.mark.parametrize("body", [SAID, b"canary", b'"canary"', b"<html>canary</html>"])
+def test_a_refusal_says_the_status_and_nothing_of_the_body(
+    status: int, headers: dict[str, str], body: bytes
+) -> None:
+    error = refusal(Answer(status, body, headers), "forge.test", "a/b")
+    assert "canary" not in error.message
+    assert error.message.startswith("forge.test (a/b) ")
+    assert f"(status {status})" in error.message

@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from stoker.domain.secrets import Secret
 from stoker.forges.detect import Place
 from stoker.forges.errors import ForgeRefused
 from stoker.forges.http import MAX_REPLY, Api
 from stoker.http_client import Answer
 from stoker.testing.memory_peak import peak_of
 
-FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), Secret("t"), {})
+FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), {})
 BOMB = b'{"errors":[' + b"{}," * (MAX_REPLY // 3 - 10) + b"{}]}"
 
 
@@ -21,7 +20,6 @@ class _Label(msgspec.Struct):
 
 
 def test_a_refusal_of_very_many_values_is_not_decoded() -> None:
-    assert "nothing that can be read" in FORGE.refusal(Answer(422, BOMB)).message
     assert peak_of(lambda: FORGE.refusal(Answer(422, BOMB))) < 1 << 20
 
 

@@ -1,8 +1,8 @@
 """One request to GitHub's API, and its refusals in words.
 
 Used for tokens of GitHub Apps. The statement that proves who we are goes to the
-API of the repository's own host and nowhere else. What GitHub says about a refusal is
-cut to a line.
+API of the repository's own host and nowhere else. A message has the status and our own
+words, never the body: whoever writes the address chooses the host that answers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
-from stoker.git.errors import SourceAuthFailed, SourceUnreachable, one_line
+from stoker.git.errors import SourceAuthFailed, SourceUnreachable
 from stoker.http_client import Answer, Request, Unreachable, call
 
 TIMEOUT = 30.0
@@ -39,29 +39,22 @@ async def post(
 def explained(answer: Answer, who: str, api: str) -> StokerError:
     """Why there is no token."""
     host = urlsplit(api).hostname
-    said = f"{host} says: {_message(answer.body)}"
+    status = f"(status {answer.status})"
     if answer.status in (403, 429) and answer.wait is not None:
-        return SourceUnreachable(f"{who} has asked {host} too often: {said}", after=answer.wait)
+        return SourceUnreachable(f"{who} has asked {host} too often {status}", after=answer.wait)
     if answer.status == 401:
-        return SourceAuthFailed(f"{who}: the app id or its private key is wrong: {said}")
+        return SourceAuthFailed(f"{who}: {host} takes the app id or its private key for wrong {status}")
     if answer.status == 404:
         return SourceAuthFailed(
-            f"{who}: the app has no such installation, or the address has no such API: {said}"
+            f"{who}: the app has no such installation, or {host} has no such API {status}"
         )
     if answer.status in (403, 422):
         return SourceAuthFailed(
             f"{who} gets no token: the repository is not part of the installation, the app lacks a "
-            f"permission that is asked for, or the installation is suspended: {said}"
+            f"permission that is asked for, or the installation is suspended {status}"
         )
     if 300 <= answer.status < 400:
-        return SourceUnreachable(f"{who}: the API of {host} answers with a redirect, which is not followed")
-    return SourceUnreachable(f"{who}: the API of {host} answered with status {answer.status}: {said}")
-
-
-def _message(body: bytes) -> str:
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError):
-        content = None
-    message = content.get("message") if isinstance(content, dict) else None
-    return one_line(message) if isinstance(message, str) else "nothing that can be read"
+        return SourceUnreachable(
+            f"{who}: the API of {host} answers with a redirect {status}, which is not followed"
+        )
+    return SourceUnreachable(f"{who}: the API of {host} answered with status {answer.status}")
