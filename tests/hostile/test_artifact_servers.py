@@ -309,6 +309,55 @@ async def test_more_than_is_accepted_is_refused_before_it_is_fetched(server: Ser
     assert not [path for path, _ in server.seen if "/blobs/" in path]
 
 
+def too_large(announced: bool, sent: list[int], over: asyncio.Event) -> Answer:
+    """Announces more than is accepted and then stays silent, or sends without an end."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "HEAD":
+            return web.Response()
+        response = web.StreamResponse(headers={"Content-Length": str(5 << 20)} if announced else {})
+        await response.prepare(request)
+        if announced:
+            await over.wait()
+            return response
+        while True:
+            await response.write(b" " * 65536)
+            sent.append(65536)
+
+    return answer
+
+
+@pytest.mark.parametrize("kind", ["manifest", "index", "manifest of an index", "tag without digest"])
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_manifest_above_the_limit_is_not_read_to_its_end(
+    server: Server, tmp_path: Path, kind: str, announced: bool
+) -> None:
+    artifact = index(GOOD) if "index" in kind else GOOD
+    server.publish(artifact)
+    name = {"manifest of an index": GOOD.digest, "tag without digest": "v1"}.get(kind, artifact.digest)
+    sent: list[int] = []
+    over = asyncio.Event()
+    server.answers[f"/v2/plant/manifests/{name}"] = too_large(announced, sent, over)
+    by_tag = kind == "tag without digest"
+    asked = server.registry().resolve(TAG) if by_tag else server.pull(tmp_path, artifact)
+    try:
+        assert await reason_of(asked) == Reason.SOURCE_TOO_LARGE
+    finally:
+        over.set()
+    assert sum(sent) < 64 << 20
+
+
+async def test_a_manifest_that_its_index_says_is_too_large_is_not_fetched(
+    server: Server, tmp_path: Path
+) -> None:
+    said = json.loads(index(GOOD).manifest)
+    said["manifests"][0]["size"] = 5 << 20
+    artifact = Published(json.dumps(said).encode(), OCI_INDEX)
+    server.publish(artifact)
+    assert await reason_of(server.pull(tmp_path, artifact)) == Reason.SOURCE_TOO_LARGE
+    assert [path for path, _ in server.seen] == [f"/v2/plant/manifests/{artifact.digest}"]
+
+
 async def test_a_size_that_lies_about_a_large_blob(server: Server, tmp_path: Path) -> None:
     told = json.loads(GOOD.manifest)
     told["layers"][0]["size"] = 1

@@ -87,7 +87,7 @@ def parsed(content: bytes, title: str) -> Manifest:
     return found
 
 
-def chosen(index: Manifest, title: str) -> Descriptor:
+def chosen(index: Manifest, title: str, limits: Limits) -> Descriptor:
     """The one manifest of an index that holds files; signatures and attestations beside it do not count."""
     found = [
         one
@@ -97,6 +97,8 @@ def chosen(index: Manifest, title: str) -> Descriptor:
     if len(found) != 1:
         raise Refused(f"{title} is an index of {len(found)} manifests; name one by its digest as the ref")
     _demand_digest(found[0], title)
+    if found[0].size > limits.manifest:
+        raise TooLarge(f"{title} names a manifest of more than {limits.manifest} bytes")
     if not found[0].digest.startswith("sha256:"):  # it becomes the artifact's id, which is one of SHA-256
         raise Refused(
             f"{title} is an index that names its manifest by {shown(found[0].digest)}, not by SHA-256"

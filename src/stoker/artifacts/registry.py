@@ -68,7 +68,7 @@ class Registry:
         async with await self._calls(title) as calls:
             manifest = await self._manifest(calls, artifact, title)
             if manifest.manifests is not None:
-                inner = chosen(manifest, title).digest.removeprefix("sha256:")
+                inner = chosen(manifest, title, self._limits).digest.removeprefix("sha256:")
                 manifest = await self._manifest(calls, inner, title)
                 if manifest.layers is None:
                     raise Refused(f"{title} is an index of indexes")

@@ -84,14 +84,14 @@ class RegistryCalls:
             return {name.lower(): value for name, value in response.headers.items()}
 
     async def get(self, path: str, accept: str, max_bytes: int) -> bytes:
-        """A small answer."""
+        """A manifest or an index; one that announces or sends more than `max_bytes` is refused."""
         parts, size = [], 0
         async with self._answer("GET", path, {"Accept": accept}) as response:
+            self._demand_small(response.content_length or 0, max_bytes)
             async for chunk in response.content.iter_chunked(_PIECE):
                 parts.append(chunk)
                 size += len(chunk)
-                if size > max_bytes:
-                    raise TooLarge(f"{self._title} has a manifest of more than {max_bytes} bytes")
+                self._demand_small(size, max_bytes)
         return b"".join(parts)
 
     async def download(self, digest: str, size: int, target: Path) -> None:
@@ -164,6 +164,10 @@ class RegistryCalls:
             url = urljoin(url, target)
             demand_safe(url, plain=self._plain, title=self._title)
         raise Unreachable(f"{self._title} sends us on more than {MAX_HOPS} times")
+
+    def _demand_small(self, size: int, max_bytes: int) -> None:
+        if size > max_bytes:
+            raise TooLarge(f"{self._title} has a manifest of more than {max_bytes} bytes")
 
     def _judge(self, response: ClientResponse, path: str) -> None:
         status = response.status

@@ -59,10 +59,10 @@ def test_other_layers_without_a_title_are_refused_by_their_media_type(media_type
 
 def test_an_index_is_taken_for_its_only_manifest() -> None:
     inner = flux({"a": "1"})
-    assert chosen(parsed(index(inner, attested=True).manifest, TITLE), TITLE).digest == inner.digest
+    assert chosen(parsed(index(inner, attested=True).manifest, TITLE), TITLE, Limits()).digest == inner.digest
     for members in ((), (inner, flux({"a": "2"}))):
         with pytest.raises(Refused, match=f"index of {len(members)} manifests"):
-            chosen(parsed(index(*members).manifest, TITLE), TITLE)
+            chosen(parsed(index(*members).manifest, TITLE), TITLE, Limits())
 
 
 def test_what_is_no_manifest_is_refused() -> None:
