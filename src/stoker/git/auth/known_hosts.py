@@ -1,9 +1,10 @@
-"""A known_hosts file, read as ssh reads it: which keys are known for a host.
+"""A known_hosts file, read as ssh reads it: which lines are about a server.
 
-ssh itself decides whether to trust a server. This is for the sentence that a
-person needs when it does not: which keys were expected and which one came. Names
-may be plain, patterns, negated or hashed; a port other than 22 makes `[host]:port`.
-Pure.
+ssh itself decides whether to trust a server. It gets the lines for it under the server's name
+without the port (`lines_for`), because ssh compares a host certificate with the name that it
+looks up, and no certificate names a port. The keys are also listed in the sentence for
+a server that is not trusted. Names may be plain, patterns, negated or hashed; a port other
+than 22 makes `[host]:port`. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from stoker.domain.refs import RepoUrl
 
 MAX_BYTES = 1 << 20
 _SHORT = re.compile(r"(?![a-z]+://)(?:[^@:/]*@)?(\[[^\]]*\]|[^:]*):")  # git@host:path
-_MARKERS = (b"@cert-authority", b"@revoked")
+_REVOKED = b"@revoked"
+_MARKERS = (b"@cert-authority", _REVOKED)
 _OFFERED = re.compile(r"^debug1: Server host (?:key|certificate): (\S+) (SHA256:[A-Za-z0-9+/]+)", re.M)
 
 
@@ -51,18 +53,32 @@ def name_of(url: RepoUrl) -> str:
     return host if port == 22 else f"[{host}]:{port}"
 
 
+def lines_for(known_hosts: bytes, host: str, port: int) -> bytes:
+    """The lines about one server, under its name without the port.
+
+    As ssh does it: lines for `host` count on another port where none names `[host]:port`. Revoked
+    keys of both stay revoked.
+    """
+    if port == 22:
+        return known_hosts
+    exact, bare = (list(_lines(known_hosts, name)) for name in (f"[{host}]:{port}", host))
+    trusted = [line for line in exact if line.marker != _REVOKED]
+    trusted = trusted or [line for line in bare if line.marker != _REVOKED]
+    revoked = [line for line in (*exact, *bare) if line.marker == _REVOKED]
+    return b"".join(
+        b" ".join(filter(None, (line.marker, host.encode(), line.kind, line.key))) + b"\n"
+        for line in dict.fromkeys((*trusted, *revoked))
+    )
+
+
 def known_keys(known_hosts: bytes, host: str) -> Iterator[HostKey]:
-    """The keys that stand there for a host."""
-    for line in known_hosts.splitlines():
-        words = line.split()
-        marker = words.pop(0) if words and words[0] in _MARKERS else b""
-        if len(words) < 3 or words[0].startswith(b"#") or not _names(words[0].decode("latin-1"), host):
-            continue
+    """The keys that are known for a host."""
+    for line in _lines(known_hosts, host):
         try:
-            blob = base64.b64decode(words[2], validate=True)
+            blob = base64.b64decode(line.key, validate=True)
         except binascii.Error:
             continue
-        yield HostKey(words[1].decode("latin-1"), fingerprint(blob), marker.decode())
+        yield HostKey(line.kind.decode("latin-1"), fingerprint(blob), line.marker.decode())
 
 
 def offered_key(said: str) -> HostKey | None:
@@ -73,6 +89,20 @@ def offered_key(said: str) -> HostKey | None:
 
 def fingerprint(blob: bytes) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+class _Line(NamedTuple):
+    marker: bytes
+    kind: bytes
+    key: bytes
+
+
+def _lines(known_hosts: bytes, host: str) -> Iterator[_Line]:
+    for line in known_hosts.splitlines():
+        words = line.split()
+        marker = words.pop(0) if words and words[0] in _MARKERS else b""
+        if len(words) >= 3 and not words[0].startswith(b"#") and _names(words[0].decode("latin-1"), host):
+            yield _Line(marker, words[1], words[2])
 
 
 def _names(field: str, host: str) -> bool:

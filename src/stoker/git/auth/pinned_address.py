@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from stoker.domain.egress import address_of
 from stoker.domain.refs import RepoUrl, without_userinfo
 from stoker.git.auth.credentials import Access
-from stoker.git.auth.known_hosts import host_and_port, name_of
+from stoker.git.auth.known_hosts import host_and_port
 from stoker.git.errors import SourceUnreachable
 from stoker.http_client import egress
 from stoker.http_client.errors import EgressRefused, Unreachable
@@ -70,5 +70,4 @@ async def _for_ssh(url: RepoUrl) -> Pin:
     found = await egress.checked_addresses(host, port)
     if address_of(host) is not None:
         return NOT_PINNED
-    # The alias keeps known_hosts about the name.
-    return Pin({}, {"STOKER_SSH_ADDRESS": found[0].address, "STOKER_SSH_ALIAS": name_of(url)})
+    return Pin({}, {"STOKER_SSH_ADDRESS": found[0].address})

@@ -21,7 +21,7 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import SshKey
-from stoker.git.auth.known_hosts import MAX_BYTES, known_keys, name_of, offered_key
+from stoker.git.auth.known_hosts import MAX_BYTES, host_and_port, known_keys, lines_for, name_of, offered_key
 from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.private_files import install, write_private
 from stoker.git.process.passwd import can_be_named, name_for
@@ -60,12 +60,10 @@ _OPTIONS = (
 _SCRIPT = (
     '#!/bin/sh\ncd "$STOKER_SSH_FOLDER" || exit 255\n'
     'if [ -n "$STOKER_SSH_PRELOAD" ]; then LD_PRELOAD=$STOKER_SSH_PRELOAD; export LD_PRELOAD; fi\n'
-    'if [ -n "$STOKER_SSH_ADDRESS" ]; then\n'
-    '  set -- -o HostName="$STOKER_SSH_ADDRESS" -o HostKeyAlias="$STOKER_SSH_ALIAS" "$@"\n'
-    "fi\n"
+    'if [ -n "$STOKER_SSH_ADDRESS" ]; then set -- -o HostName="$STOKER_SSH_ADDRESS" "$@"; fi\n'
     "exec ssh -F /dev/null "
     + " ".join(f"-o {option}" for option in _OPTIONS)
-    + ' -o StrictHostKeyChecking="$STOKER_SSH_STRICT" "$@"\n'
+    + ' -o HostKeyAlias="$STOKER_SSH_HOST" -o StrictHostKeyChecking="$STOKER_SSH_STRICT" "$@"\n'
 ).encode()
 
 _PRIVATE = re.compile(
@@ -95,7 +93,9 @@ def ssh_environment(folder: Path, url: RepoUrl, login: SshKey, require_known_hos
             f"set git.auth.sshKey.knownHostsSecretRef"
         )
     write_private(folder / "key", repaired_key(login.key), 0o600)
-    write_private(folder / "known_hosts", _repaired_hosts(login.known_hosts or b""), 0o600)
+    host, port = host_and_port(url)
+    known_hosts = lines_for(_repaired_hosts(login.known_hosts or b""), host, port)
+    write_private(folder / "known_hosts", known_hosts, 0o600)
     if login.known_hosts is None:
         from stoker.telemetry.logs import get_logger  # noqa: PLC0415 - costs start-up where no ssh is used
 
@@ -107,6 +107,7 @@ def ssh_environment(folder: Path, url: RepoUrl, login: SshKey, require_known_hos
         **named,
         "GIT_SSH_VARIANT": "ssh",
         "STOKER_SSH_FOLDER": str(folder),
+        "STOKER_SSH_HOST": host,
         "STOKER_SSH_STRICT": "no" if login.known_hosts is None else "yes",
     }
 
@@ -136,8 +137,10 @@ def without_chatter(said: str) -> str:
 
 def distrust(said: str, url: RepoUrl, login: SshKey) -> HostKeyNotTrusted:
     """Why the server was not believed: what is known of it, and what it came with."""
+    name, port = host_and_port(url)
     host = name_of(url)
-    known = [str(key) for key in known_keys(_repaired_hosts(login.known_hosts or b""), host)]
+    lines = lines_for(_repaired_hosts(login.known_hosts or b""), name, port)
+    known = [str(key) for key in known_keys(lines, name)]
     offered = offered_key(said)
     came = f"it came with {offered}" if offered else "ssh did not say what it came with"
     if not known:

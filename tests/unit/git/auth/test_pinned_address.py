@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +18,7 @@ from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import Access, SshKey, always
 from stoker.git.auth.pinned_address import NOT_PINNED, pinned
+from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import resolve
@@ -23,6 +26,7 @@ from stoker.http_client import egress
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.repositories.git_http_server import GitHttpServer
 from stoker.testing.repositories.git_ssh_server import GitSshServer
+from stoker.testing.repositories.ssh_keys import make_ssh_key
 
 MAIN = GitRef("main")
 NAME = "forge.invalid"
@@ -113,6 +117,70 @@ async def test_ssh_connects_to_the_checked_address_and_believes_the_name(
         egress.enforce(EgressPolicy.of(["127.0.0.1"]))
         url = server.url("plant.git").replace("127.0.0.1", NAME)
         assert await resolve(remote(tmp_path, url, access), MAIN) == repository.tip()
+
+
+@pytest.mark.parametrize(
+    ("names", "principal", "trusted"),
+    [
+        ("[{name}]:{port}", NAME, True),
+        ("[*.invalid]:*", NAME, True),
+        ("*.invalid", NAME, True),
+        ("{name}", NAME, True),
+        ("[{name}]:{port}", "*.invalid", False),
+        ("[{name}]:{port}", "other.invalid", False),
+        ("[{name}]:{port}", "127.0.0.1", False),
+        ("[{name}]:22{port}", NAME, False),
+        ("other.invalid", NAME, False),
+        ("*,!{name},![{name}]:*", NAME, False),
+    ],
+)
+async def test_a_host_certificate_counts_on_any_port(
+    repository: Repository, tmp_path: Path, named: list[str], names: str, principal: str, trusted: bool
+) -> None:
+    with GitSshServer.start(repository.path.parent, tmp_path / "sshd") as server:
+        url = server.url("plant.git").replace("127.0.0.1", NAME)
+        authority = certified(server, tmp_path, principal)
+        known = f"@cert-authority {names.format(name=NAME, port=urlsplit(url).port)} {authority}\n"
+        access = Access(SshKey(Secret(server.authorized_key().read_bytes()), known.encode()))
+        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+        asked = resolve(remote(tmp_path, url, access), MAIN)
+        if trusted:
+            assert await asked == repository.tip()
+        else:
+            with pytest.raises(HostKeyNotTrusted, match=rf"host \[{NAME}\]:"):
+                await asked
+
+
+async def test_a_host_certificate_of_another_authority_or_a_revoked_one_is_refused(
+    repository: Repository, tmp_path: Path, named: list[str]
+) -> None:
+    with GitSshServer.start(repository.path.parent, tmp_path / "sshd") as server:
+        url = server.url("plant.git").replace("127.0.0.1", NAME)
+        authority = certified(server, tmp_path, NAME)
+        other = make_ssh_key(tmp_path / "other").public_line
+        key = Secret(server.authorized_key().read_bytes())
+        egress.enforce(EgressPolicy.of(["127.0.0.1"]))
+        for known in (
+            f"@cert-authority * {other}\n",
+            f"@cert-authority * {authority}\n@revoked * {authority}\n",
+            f"@cert-authority * {authority}\n@revoked {NAME} {authority}\n",
+        ):
+            with pytest.raises(HostKeyNotTrusted):
+                await resolve(remote(tmp_path, url, Access(SshKey(key, known.encode()))), MAIN)
+
+
+def certified(server: GitSshServer, folder: Path, principal: str) -> str:
+    """The public line of an authority; the server shows a certificate of it for the principal."""
+    authority = make_ssh_key(folder / "authority")
+    public = folder / "host_ed25519.pub"
+    public.write_text(_keygen("-y", "-f", server.folder / "host_ed25519"))
+    _keygen("-q", "-s", authority.private, "-I", "host", "-h", "-n", principal, public)
+    server.present_certificate(folder / "host_ed25519-cert.pub")
+    return authority.public_line
+
+
+def _keygen(*arguments: str | Path) -> str:
+    return subprocess.run(["ssh-keygen", *arguments], check=True, capture_output=True, text=True).stdout
 
 
 async def test_a_name_that_leads_to_metadata_is_refused(named: list[str]) -> None:

@@ -15,7 +15,7 @@ from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.refs import RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import Access, SshKey
-from stoker.git.auth.known_hosts import MAX_BYTES, known_keys, name_of, offered_key
+from stoker.git.auth.known_hosts import MAX_BYTES, known_keys, lines_for, name_of, offered_key
 from stoker.git.auth.ssh import (
     MAX_KEY_BYTES,
     UNVERIFIED,
@@ -134,6 +134,32 @@ def test_the_same_keys_are_known_as_ssh_knows(tmp_path: Path) -> None:
             assert sorted(key.fingerprint for key in known_keys(path.read_bytes(), host)) == expected
 
 
+KNOWN = b"""
+[git.test]:2222 ssh-rsa EXACT comment
+@cert-authority [*.test]:2222 ssh-rsa AUTHORITY
+git.test ssh-rsa BARE
+@revoked *.test ssh-rsa REVOKED
+[git.test]:23 ssh-rsa OTHER
+"""
+
+
+@pytest.mark.parametrize(
+    ("port", "lines"),
+    [
+        (22, KNOWN),
+        (
+            2222,
+            b"git.test ssh-rsa EXACT\n@cert-authority git.test ssh-rsa AUTHORITY\n"
+            b"@revoked git.test ssh-rsa REVOKED\n",
+        ),
+        (23, b"git.test ssh-rsa OTHER\n@revoked git.test ssh-rsa REVOKED\n"),
+        (24, b"git.test ssh-rsa BARE\n@revoked git.test ssh-rsa REVOKED\n"),
+    ],
+)
+def test_ssh_gets_the_lines_of_a_port_under_the_name_alone(port: int, lines: bytes) -> None:
+    assert lines_for(KNOWN, "git.test", port) == lines
+
+
 def test_a_hostile_pattern_costs_no_time() -> None:
     line = b"*a" * 500 + b"b ssh-rsa AAAA\n"
     assert list(known_keys(line * 10, "a" * 250)) == []
@@ -169,6 +195,7 @@ clearallforwardings yes
 forwardagent no
 forwardx11 no
 requesttty false
+hostkeyalias git.test
 connecttimeout 30
 serveraliveinterval 15
 serveralivecountmax 4
@@ -182,6 +209,7 @@ def test_ssh_itself_says_what_it_would_do(tmp_path: Path, strict: str, shown: st
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "STOKER_SSH_FOLDER": str(tmp_path),
+        "STOKER_SSH_HOST": "git.test",
         "STOKER_SSH_STRICT": strict,
     }
     argv = [str(install_ssh(tmp_path)), "-G", "git@git.test"]
@@ -238,5 +266,10 @@ def test_a_user_without_an_entry_gets_one_that_only_ssh_sees(
 
 def test_a_user_with_an_entry_needs_nothing_of_it(tmp_path: Path) -> None:
     environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), SshKey(Secret(PLAIN[4])), False)
-    assert sorted(environment) == ["GIT_SSH_VARIANT", "STOKER_SSH_FOLDER", "STOKER_SSH_STRICT"]
+    assert sorted(environment) == [
+        "GIT_SSH_VARIANT",
+        "STOKER_SSH_FOLDER",
+        "STOKER_SSH_HOST",
+        "STOKER_SSH_STRICT",
+    ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "known_hosts"]
