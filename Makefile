@@ -8,7 +8,7 @@ ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
 NODE = $(BIN)/python -m stoker.testing.node.unshare
 SHORT := -m "not long and not node"
 
-.PHONY: test test-all lint style types test-fast test-rest coverage test-python test-long test-crash test-model fuzz mutants demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverser bench-delivery bench-scale bench-dashboard verify generate docs build image image-lock sbom test-image test-packages assets clean help
+.PHONY: test test-all lint style types test-fast test-rest coverage test-python test-long test-crash test-model fuzz mutants demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverser bench-delivery bench-scale bench-dashboard verify generate docs build image image-all image-lock push-image release-version sign-image publish-release sbom test-image test-packages assets clean help
 
 test: style                         ## Proves the main job: style, types, layers, all tests that need no built server
 	@$(MAKE) --no-print-directory --jobs=2 types test-fast
@@ -111,13 +111,31 @@ build: .venv/ready                  ## The wheel, in dist/; the same source give
 image: build                        ## The container image as an OCI archive, in dist/; ARCH=arm64 for the other one
 	SOURCE_DATE_EPOCH=$(EPOCH) $(ASSEMBLER) image --wheel dist/stoker-*.whl $(if $(ARCH),--arch $(ARCH))
 
+image-all: build                    ## Both archives, and dist/stoker-image.tar with both under one index, which a release pushes
+	for arch in amd64 arm64; do SOURCE_DATE_EPOCH=$(EPOCH) $(ASSEMBLER) image --wheel dist/stoker-*.whl --arch $$arch || exit; done
+	SOURCE_DATE_EPOCH=$(EPOCH) $(ASSEMBLER) join
+
+push-image:                         ## Push dist/stoker-image.tar as it is: IMAGE=registry/name:tag (skopeo, jq)
+	@scripts/push-image "$$IMAGE"
+
+release-version:                    ## TAG is the version of the source
+	@scripts/release-version "$$TAG"
+
+sign-image:                         ## Sign what was pushed to IMAGE=registry/name, attach the lists of contents (cosign, jq)
+	@scripts/sign-image "$$IMAGE"
+
+publish-release:                    ## The release TAG with the files of dist/ and signed checksums (cosign, gh)
+	@scripts/publish-release "$$TAG"
+
 image-lock: .venv/ready             ## Bring the image's Debian packages up to date
 	$(ASSEMBLER) lock
 
 sbom: image                         ## What is inside the image, as SPDX, in dist/
 	cp dist/stoker-image-$(or $(ARCH),$(shell dpkg --print-architecture)).spdx.json dist/sbom.spdx.json
 
-test-image: image                   ## The image: twice the same, and ssh, git and windows as users without a name
+test-image: image                   ## The image: pushed as built, twice the same, and ssh, git and windows as users without a name
+	@scripts/install-packages skopeo:skopeo jq:jq
+	$(BIN)/pytest -n 0 tests/integration/packaging/test_push_image.py
 	$(BIN)/pytest -n 0 -m long tests/integration/packaging/test_image.py
 
 test-packages:                      # Debian packages that the tests run: an ssh server, ssh and gpg

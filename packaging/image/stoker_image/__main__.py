@@ -1,4 +1,4 @@
-"""`python -m stoker_image image | rootfs | lock`; `make image` is the usual way here."""
+"""`python -m stoker_image image | rootfs | join | lock`; `make image` is the usual way here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stoker_image.archives import Identity, write_archive
+from stoker_image.archives import Identity, join_archives, write_archive
 from stoker_image.assembling import LOCK, PROJECT, assemble, cache, find_uv, unpack
 from stoker_image.boms import bill, distributions
 from stoker_image.commands import ImageError
@@ -23,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="stoker_image", description=__doc__)
     orders = parser.add_subparsers(dest="order", required=True)
     orders.add_parser("lock", help="write the lock file of Debian packages for all architectures")
+    orders.add_parser("join", help="make one OCI archive in dist/ of those for each architecture")
     for name, what in (("image", "an OCI archive in dist/"), ("rootfs", "a folder")):
         order = orders.add_parser(name, help=f"make {what}")
         order.add_argument("--arch", choices=sorted(ARCHITECTURES), default=None)
@@ -30,7 +31,9 @@ def main() -> int:
         order.add_argument("--output", type=Path, required=name == "rootfs")
     given = parser.parse_args()
     try:
-        return _lock() if given.order == "lock" else _make(given)
+        if given.order == "lock":
+            return _lock()
+        return _join() if given.order == "join" else _make(given)
     except ImageError as error:
         print(f"image: {error}", file=sys.stderr)
         return 1
@@ -60,6 +63,14 @@ def _make(given: argparse.Namespace) -> int:
     inside = bill(digest, identity, read_lock(LOCK, architecture)[1], distributions(tree))
     place.with_suffix(".spdx.json").write_bytes(inside)
     print(f"{place} {digest} {place.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _join() -> int:
+    folder = PROJECT / "dist"
+    place = folder / "stoker-image.tar"
+    parts = [folder / f"stoker-image-{architecture}.tar" for architecture in sorted(ARCHITECTURES)]
+    print(f"{place} {join_archives(place, parts, _when())}")
     return 0
 
 

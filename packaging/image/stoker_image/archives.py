@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,15 +80,50 @@ def write_archive(place: Path, layer: bytes, identity: Identity) -> str:
         ),
         **{_path(blob): blob.content for blob in (config, manifest, packed)},
     }
+    _write(place, files, identity.when)
+    return manifest.digest
+
+
+def join_archives(place: Path, archives: Sequence[Path], when: int) -> str:
+    """One archive with the images of several processors under one index; returns the digest of that index.
+
+    Nothing is built or resolved here: the blobs are those of the archives.
+    """
+    blobs: dict[str, bytes] = {}
+    manifests = []
+    for path in archives:
+        with tarfile.open(path) as archive:
+            contents = {one.name: _content(archive, one) for one in archive if one.isfile()}
+        described = json.loads(contents["index.json"])["manifests"][0]
+        manifests.append({key: value for key, value in described.items() if key != "annotations"})
+        blobs |= {name: content for name, content in contents.items() if name.startswith("blobs/")}
+    media_type = f"{_OCI}.index.v1+json"
+    index = Blob(media_type, _json({"schemaVersion": 2, "mediaType": media_type, "manifests": manifests}))
+    outer = {"schemaVersion": 2, "mediaType": media_type, "manifests": [index.descriptor()]}
+    files = {
+        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": _json(outer),
+        _path(index): index.content,
+        **blobs,
+    }
+    _write(place, files, when)
+    return index.digest
+
+
+def _write(place: Path, files: Mapping[str, bytes], when: int) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     beside = place.with_suffix(".new")
     with tarfile.open(beside, "w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in files.items():
             info = tarfile.TarInfo(name)
-            info.size, info.mtime, info.mode = len(content), identity.when, 0o644
+            info.size, info.mtime, info.mode = len(content), when, 0o644
             archive.addfile(info, io.BytesIO(content))
     beside.replace(place)
-    return manifest.digest
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return b"" if file is None else file.read()
 
 
 def _config(layer: bytes, identity: Identity) -> dict[str, Any]:

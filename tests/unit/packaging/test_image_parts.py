@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stoker_image.archives import ENVIRONMENT, Identity, write_archive
+from stoker_image.archives import ENVIRONMENT, Identity, join_archives, write_archive
 from stoker_image.assembling import LOCK, unpack
 from stoker_image.boms import Distribution, bill, distributions
 from stoker_image.commands import ImageError
@@ -258,6 +258,27 @@ def test_the_archive_is_the_same_twice(tmp_path: Path) -> None:
     for name in ("one.tar", "two.tar"):
         write_archive(tmp_path / name, tree.tar(WHEN), IDENTITY)
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
+
+
+def test_archives_of_two_processors_become_one_with_an_index_of_both(tmp_path: Path) -> None:
+    digests, places = {}, []
+    for architecture in ("amd64", "arm64"):
+        tree = Tree()
+        tree.file("etc/x", architecture)
+        places.append(tmp_path / f"{architecture}.tar")
+        identity = IDENTITY._replace(architecture=architecture)
+        digests[architecture] = write_archive(places[-1], tree.tar(WHEN), identity)
+    digest = join_archives(tmp_path / "both.tar", places, WHEN)
+    files = read_archive(tmp_path / "both.tar")
+    (outer,) = json.loads(files["index.json"])["manifests"]
+    assert outer["digest"] == digest
+    index = json.loads(files[f"blobs/sha256/{digest.removeprefix('sha256:')}"])
+    assert {one["platform"]["architecture"]: one["digest"] for one in index["manifests"]} == digests
+    for place in places:
+        blobs = {name: content for name, content in read_archive(place).items() if name.startswith("blobs/")}
+        assert blobs.items() <= files.items()
+    assert join_archives(tmp_path / "again.tar", places, WHEN) == digest
+    assert (tmp_path / "again.tar").read_bytes() == (tmp_path / "both.tar").read_bytes()
 
 
 def test_a_folder_holds_what_the_archive_holds(tmp_path: Path) -> None:
