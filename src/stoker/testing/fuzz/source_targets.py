@@ -21,7 +21,6 @@ from stoker.artifacts.registry_auth import Challenge, demand_safe
 from stoker.artifacts.tar import archived
 from stoker.dashboard.view_models import Order
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled
-from stoker.domain.secrets import Secret
 from stoker.engine.transform.json_check import why_not_json
 from stoker.engine.transform.json_edit import set_value
 from stoker.engine.transform.json_path import JsonPath
@@ -40,7 +39,7 @@ from stoker.kube.config import kubeconfig
 from stoker.testing.fuzz.target import FuzzTarget, file_with, text_of
 
 LIMITS = Limits(packed=1 << 20, unpacked=1 << 20, files=1000)
-FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), Secret("t"), {})
+FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), {})
 JSON_PATH = JsonPath.parse("system.names[0].host")
 
 
@@ -133,7 +132,9 @@ def _challenge(data: bytes) -> object:
 
 def _manifest(data: bytes) -> object:
     manifest = oci_manifest(data, "the artifact")
-    return chosen(manifest, "a") if manifest.manifests is not None else layers_of(manifest, "a", LIMITS)
+    return (
+        chosen(manifest, "a", LIMITS) if manifest.manifests is not None else layers_of(manifest, "a", LIMITS)
+    )
 
 
 def _manifests() -> Sequence[bytes]:

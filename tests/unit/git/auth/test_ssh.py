@@ -149,8 +149,10 @@ git.test ssh-rsa BARE
         (22, KNOWN),
         (
             2222,
-            b"git.test ssh-rsa EXACT\n@cert-authority git.test ssh-rsa AUTHORITY\n"
-            b"@revoked git.test ssh-rsa REVOKED\n",
+            (
+                b"git.test ssh-rsa EXACT\n@cert-authority git.test ssh-rsa AUTHORITY\n"
+                b"@revoked git.test ssh-rsa REVOKED\n"
+            ),
         ),
         (23, b"git.test ssh-rsa OTHER\n@revoked git.test ssh-rsa REVOKED\n"),
         (24, b"git.test ssh-rsa BARE\n@revoked git.test ssh-rsa REVOKED\n"),
