@@ -135,8 +135,7 @@ sbom: image                         ## What is inside the image, as SPDX, in dis
 
 test-image: image                   ## The image: pushed as built, twice the same, and ssh, git and windows as users without a name
 	@scripts/install-packages skopeo:skopeo jq:jq
-	$(BIN)/pytest -n 0 tests/integration/packaging/test_push_image.py
-	$(BIN)/pytest -n 0 -m long tests/integration/packaging/test_image.py
+	$(BIN)/pytest -n 0 -m long tests/integration/packaging/test_push_image.py tests/integration/packaging/test_image.py
 
 test-packages:                      # Debian packages that the tests run: an ssh server, ssh and gpg
 	@scripts/install-packages sshd:openssh-server ssh-keygen:openssh-client gpg:gnupg

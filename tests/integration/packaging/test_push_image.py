@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -19,9 +18,7 @@ ROOT = Path(__file__).parents[3]
 WHEN = 1_700_000_000
 INDEX = "application/vnd.oci.image.index.v1+json"
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("skopeo") and shutil.which("jq")), reason="skopeo and jq are not installed"
-)
+pytestmark = pytest.mark.long  # needs skopeo and jq, which `make test-image` installs
 
 
 def test_the_registry_has_the_index_and_both_images_under_the_digests_that_were_built(tmp_path: Path) -> None:
