@@ -31,6 +31,7 @@ from stoker.domain.errors import Wait
 from stoker.domain.intent.delivery import RollbackTrigger, takes_approval
 from stoker.domain.intent.intent import GatewayIntent, Notice, ResourceIntent
 from stoker.domain.intent.policies import DriftMode, GatewayAccess, GatewayPolicies
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import AuthKind, Source
 from stoker.domain.protocol import ChangesAnswer, Metadata, Mode, RollbackRequest, StatusKeyMode, Target
 from stoker.domain.reasons import Reason
@@ -60,7 +61,7 @@ class Direction:
     address: Address
     gate: Reason | None = None
     """Why nothing may be written, only planned: it waits for approval, or is a dry run."""
-    approved: frozenset[str] = frozenset()
+    approved: frozenset[PlanApproval] = frozenset()
     only: str = ""
     """The digest of the one plan that may be carried out; empty: whatever the commit takes."""
     rollback: RollbackRequest | None = None
@@ -141,7 +142,7 @@ def direct(
         commit=commit,
         address=address_for(identity, pod, metadata),
         gate=_gate(intent, released=_is_released(intent, whole, target, rollback)),
-        approved=frozenset((*intent.approved_plans, *((target.plan,) if target and target.plan else ()))),
+        approved=frozenset((*intent.approved_plans, *_released_plan(target))),
         only=target.plan if target is not None and target.mode is Mode.APPLY and rollback is None else "",
         rollback=rollback,
         paused=metadata.paused or intent.paused,
@@ -205,6 +206,12 @@ def _job(places: Places, intent: GatewayIntent, source: Source) -> SyncJob:
         module_order=intent.policies.ignition.module_order,
         ignore=intent.policies.drift.ignore,
     )
+
+
+def _released_plan(target: Target | None) -> Iterator[PlanApproval]:
+    """The plan of this gateway that the controller released after an approval."""
+    if target is not None and target.plan:
+        yield PlanApproval(target.plan, f"commit {target.commit}")
 
 
 def _is_released(

@@ -95,8 +95,13 @@ def encode(spec: AgentSpec) -> str:
 
 
 def _approval(block: Approval | None) -> Approval | None:
-    """Whether agents have to wait for a release; who is asked, and where, is the controller's business."""
-    return Approval(required=True) if block is not None and block.required else None
+    """Whether agents have to wait for a release, and which teams may give one; the rest is the controller's.
+
+    Agents do not check teams. Where teams are named, an annotation of the pod is no approval for them.
+    """
+    if block is None or not (block.required or block.teams):
+        return None
+    return Approval(required=block.required or None, teams=block.teams)
 
 
 def _deployment(block: Deployment | None) -> Deployment | None:

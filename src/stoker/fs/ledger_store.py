@@ -103,6 +103,17 @@ class Book:
         )
         self._write(folder, change)
 
+    def forget_approvals(self, folder: DataFolder, withdrawn: Collection[str]) -> None:
+        """Approvals that are given no longer: the same ones count again when they are given again."""
+        facts = replace(
+            self._facts,
+            approvals_used=self._facts.approvals_used.difference(withdrawn),
+            approvals_begun=self._facts.approvals_begun.difference(withdrawn),
+        )
+        told = journal.plain_facts(facts, self._facts)
+        change = Change(self._unsaved, intended=self._intended, facts=told, complete=self._complete)
+        self._write(folder, change)
+
     def settle(
         self,
         folder: DataFolder,
@@ -271,6 +282,7 @@ def _both(before: Facts, after: Facts) -> Facts:
         folders=before.folders | after.folders,
         kept=before.kept | after.kept,
         mirrored=before.mirrored & after.mirrored,
+        approvals_begun=before.approvals_begun | (after.approvals_used - before.approvals_used),
     )
 
 

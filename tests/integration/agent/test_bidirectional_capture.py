@@ -37,6 +37,7 @@ from stoker.domain.errors import Retry
 from stoker.domain.intent.files import Excludes, FieldTemplate, FilesIntent, Mapping, Transforms
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.intent.policies import Bidirectional
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.protocol import CHANGE_MAPS, Action, ChangesAnswer, ChangeSet, ChangesResult, OwnChanges
@@ -547,8 +548,11 @@ async def test_many_deletions_on_a_gateway_are_sent_to_git_only_when_they_are_ap
         assert "more than 50 % of 21 managed files" in held.message
         assert gateway.maps.sets() == []
         digest = held.message.partition("approve plan ")[2][:64]
-        await site.capturing.told(None, frozenset({digest}))
-        assert len((await site.recorded()).files) == 20
+        approved = frozenset({PlanApproval(digest, "resource")})
+        await site.capturing.told(None, approved)
+        assert len((await site.next_set()).files) == 20
+        with DataFolder.opened(gateway.data) as folder:
+            assert state.load(folder).unused(approved) == frozenset(), "it counts once"
 
 
 @pytest.mark.parametrize("lost", ["overflow", "no notices"])

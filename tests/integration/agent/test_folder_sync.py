@@ -26,6 +26,7 @@ from stoker.domain.intent.files import (
     Orphans,
     Transforms,
 )
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
@@ -171,9 +172,9 @@ async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Pla
     digest = again.plan.digest
     for report in (first, again):  # what the first did is done, and not to be approved
         assert f"approve plan {digest}" in "\n".join(report.lines())
-    await keeper.sync(Wish(approved=frozenset({"0" * 64})))
+    await keeper.sync(Wish(approved=frozenset({PlanApproval("0" * 64)})))
     assert "projects/before" in plant.files()
-    approved = await keeper.sync(Wish(approved=frozenset({digest})))
+    approved = await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)})))
     assert approved.done.deleted == ("projects/before",)
     assert plant.files() == {"projects/a": "1"}
 

@@ -30,11 +30,13 @@ from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Orphans
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, Snapshots, SnapshotScope
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
+from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.ledger import Ledger
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import Book
@@ -366,9 +368,16 @@ async def test_a_snapshot_that_would_delete_many_files_waits_for_the_approval_of
     assert home.tree() == after, "nothing was changed"
     digest = held.value.message.partition("approve plan ")[2][:64]
     with pytest.raises(Stalled, match=digest):
-        await undoing(tended).go_back(home.job, "r1", taken, approved=("0" * 64,))
-    await undoing(tended).go_back(home.job, "r1", taken, approved=(digest,))
+        await undoing(tended).go_back(home.job, "r1", taken, approved=(PlanApproval("0" * 64),))
+    approved = (PlanApproval(digest, "resource"),)
+    await undoing(tended).go_back(home.job, "r1", taken, approved=approved)
     assert home.tree() == before
+    undoing(tended).release()
+    await synced(tended, approved=frozenset(approved))
+    assert home.tree() == after
+    with pytest.raises(HeldPlan) as again:
+        await undoing(tended).go_back(home.job, "r2", taken, approved=approved)
+    assert again.value.plan.digest == digest, "the approval of a restore counts once as well"
 
 
 async def test_goes_back_to_a_snapshot_bit_for_bit_and_stays_there(with_gateway: Home) -> None:

@@ -181,13 +181,18 @@ def test_the_pods_own_ref_wins_while_it_is_set_and_needs_no_restart(plant: Plant
     assert (report.synced_commit, pod.file(PROJECT)) == (plant.first, project("One"))
 
 
-def profile(plant: Plant, name: str, destination: str) -> None:
-    mapping = {"source": f"services/filler/{PROJECT}", "destination": destination, "type": "file"}
+def profile(plant: Plant, name: str, destination: str, *others: str) -> None:
+    """Maps the project to a destination, and each other file to where it is in the repository."""
+    places = {PROJECT: destination} | {other: other for other in others}
+    mappings = [
+        {"source": f"services/filler/{source}", "destination": place, "type": "file"}
+        for source, place in places.items()
+    ]
     manifest = {
         "apiVersion": "stoker.io/v1alpha1",
         "kind": "SyncProfile",
         "metadata": {"name": name, "namespace": plant.namespace},
-        "spec": {"mappings": [mapping]},
+        "spec": {"mappings": mappings},
     }
     plant.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
@@ -488,6 +493,35 @@ def test_a_plan_beyond_the_budget_waits_for_its_approval(plant: Plant) -> None:
     pod.annotate({"approved-plan": report.pending_plan.digest})
     report = synced_to(plant, gone, pod)
     assert report.files_deleted == 60
+    plant.publish(commit=plant.repository.commit(many))
+    pod.until_file("projects/filler/v59.txt", "x")
+    plant.publish(commit=plant.repository.commit(dict.fromkeys(many)))
+    again = plant.maps.until_report(
+        reason=Reason.DELETION_BUDGET_EXCEEDED, pending_plan=lambda it: it is not None, pod=pod
+    )
+    assert "its approval was used" in again.error_message, "the annotation is still there, and counts once"
+    assert pod.file("projects/filler/v59.txt") == "x"
+
+
+def test_a_mapping_that_gives_nothing_any_more_waits_for_its_approval(plant: Plant) -> None:
+    other = "services/filler/projects/other/project.json"
+    both = plant.repository.commit({other: project("Other")})
+    profile(plant, "line-a", PROJECT, other.removeprefix("services/filler/"))
+    pod = plant.pod(sync_profile="line-a")
+    plant.publish(commit=both)
+    pod.start(plant.kubeconfig)
+    synced_to(plant, both, pod)
+    gone = plant.repository.commit({other: None})
+    plant.publish(commit=gone)
+    report = plant.maps.until_report(
+        reason=Reason.SOURCE_EMPTY, pending_plan=lambda it: it is not None, pod=pod
+    )
+    assert report.pending_plan is not None
+    assert (report.pending_plan.reason, report.pending_plan.files_deleted) == (Reason.SOURCE_EMPTY, 1)
+    assert pod.file("projects/other/project.json") == project("Other")
+    pod.annotate({"approved-plan": report.pending_plan.digest})
+    synced_to(plant, gone, pod)
+    assert pod.file("projects/other/project.json") is None
 
 
 @pytest.mark.smoke

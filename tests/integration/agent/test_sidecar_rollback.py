@@ -105,6 +105,30 @@ def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_releas
     plant.until_converged(pod, fourth)
 
 
+def test_a_rollback_that_waits_for_approval_is_shown_and_carried_out_once_it_is_approved(
+    plant: AgentPlant,
+) -> None:
+    pod, first = at_first(plant, snapshots={"enabled": True})
+    before = tree(pod.data_dir)
+    second = plant.commit({f"projects/filler/{number}.txt": "1" for number in range(60)})
+    plant.publish(second)
+    report = plant.until_converged(pod, second)
+    assert report.last_snapshot is not None
+    taken = report.last_snapshot.id
+    plant.publish(rollback=RollbackRequest(taken, to_snapshot=taken))
+    report = plant.maps.until_report(
+        pod=pod, reason=Reason.DELETION_BUDGET_EXCEEDED, pending_plan=lambda it: it is not None
+    )
+    plan = report.pending_plan
+    assert plan is not None
+    assert (plan.reason, plan.files_deleted) == (Reason.DELETION_BUDGET_EXCEEDED, 60)
+    assert report.rollback is not None
+    assert report.rollback.result == "Pending"
+    pod.annotate({"approved-plan": plan.digest})
+    plant.maps.until_report(pod=pod, reason=Reason.ROLLED_BACK, synced_commit=first, pending_plan=None)
+    assert tree(pod.data_dir) == before
+
+
 @pytest.fixture(params=["a claim", "a bucket"])
 def elsewhere(
     request: pytest.FixtureRequest, plant: AgentPlant, tmp_path: Path

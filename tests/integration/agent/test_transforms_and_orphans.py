@@ -22,6 +22,7 @@ from stoker.domain.intent.files import (
     Transforms,
     WhenMissing,
 )
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
@@ -178,7 +179,7 @@ async def test_a_source_that_vanished_stalls_and_is_not_stood_in_for_unasked(pla
     assert stopped.value.reason is Reason.SOURCE_EMPTY
     assert plant.files() == {"p/a": "1", "external/x": "1"}
     would = await plant.sync(MISSING, dry_run=True)
-    await plant.sync(MISSING, approved=frozenset({would.plan.digest}))
+    await plant.sync(MISSING, approved=frozenset({PlanApproval(would.plan.digest)}))
     assert plant.files() == {"p/a": "1", "external/config-mode.json": "{}\n"}
 
 

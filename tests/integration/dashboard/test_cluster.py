@@ -269,7 +269,7 @@ async def test_an_approval_is_what_the_command_line_writes(house: House, place: 
     assert by_page["stoker.io/approved-plan"] == by_hand["stoker.io/approved-plan"] == DIGEST
 
 
-def held_status(*digests: str) -> dict[str, Any]:
+def held_status(*digests: str, reason: str = "DestinationUnmapped") -> dict[str, Any]:
     """The status of a resource whose gateways hold a plan, apart from any request for approval."""
     gateways = [
         {
@@ -277,19 +277,20 @@ def held_status(*digests: str) -> dict[str, Any]:
             "podName": f"filler-{number}",
             "syncStatus": "Error",
             "errorMessage": "the mapping that gave 7 files was removed or has another destination",
-            "pendingPlan": {"digest": digest, "reason": "DestinationUnmapped", "filesDeleted": 7},
+            "pendingPlan": {"digest": digest, "reason": reason, "filesDeleted": 7},
         }
         for number, digest in enumerate(digests)
     ]
     return {"lastSyncRef": "main", "lastSyncCommit": COMMIT, "discoveredGateways": gateways}
 
 
+@pytest.mark.parametrize("reason", ["DestinationUnmapped", "SourceEmpty"])
 async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_command_line(
-    house: House, place: Place
+    house: House, place: Place, reason: str
 ) -> None:
     for name in ("line-1", "line-2"):
         house.apply("Stoker", name, {"git": GIT})
-        house.says("Stoker", name, held_status(DIGEST, "f" * 64))
+        house.says("Stoker", name, held_status(DIGEST, "f" * 64, reason=reason))
     editor = house.person("editor", "stoker-editor")
     visitor, _ = await place.enter(editor)
     status, said = await refused(place, order(Action.APPROVE, house, digest="a" * 64), editor)
@@ -299,7 +300,7 @@ async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_co
         with pytest.raises(Stalled, match="name one of them"):
             await approve(admin, Named(house.namespace, "line-2"), None)
         assert "gateway filler-0" in await approve(admin, Named(house.namespace, "line-2"), DIGEST)
-        house.says("Stoker", "line-2", held_status("f" * 64))
+        house.says("Stoker", "line-2", held_status("f" * 64, reason=reason))
         await approve(admin, Named(house.namespace, "line-2"), None)
     written = [
         house.get("Stoker", name)["metadata"]["annotations"]["stoker.io/approved-plan"]

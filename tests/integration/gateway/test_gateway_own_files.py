@@ -13,6 +13,7 @@ from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.files import DeletionPolicy, Excludes, FilesIntent, Mapping, Orphans
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
@@ -70,7 +71,9 @@ async def test_a_mirrored_config_folder_keeps_the_keys_and_tag_values_of_the_gat
     assert kept, "what was there before the first sync is deleted only by its approved plan"
     assert not set(OWN).intersection(kept)
     planned = await keeper.sync(Wish(dry_run=True))
-    assert (await keeper.sync(Wish(approved=frozenset({planned.plan.digest})))).done.deleted == kept
+    assert (
+        await keeper.sync(Wish(approved=frozenset({PlanApproval(planned.plan.digest)})))
+    ).done.deleted == kept
     assert site.own() == before
     assert not (await verify(site.data)).drift, "nor is it drift"
 

@@ -27,6 +27,7 @@ from stoker.domain.errors import Retry
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, TagInheritance
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
@@ -301,7 +302,7 @@ async def test_a_dry_run_plans_the_same_and_leaves_no_trace(site: Site) -> None:
     planned = await tended.sync(Wish(dry_run=True))
     assert not (site.data / ".sync-state").exists()
     other, _ = site.agent()
-    assert (await other.sync(Wish(approved=frozenset({planned.plan.digest})))).plan.digest == (
+    assert (await other.sync(Wish(approved=frozenset({PlanApproval(planned.plan.digest)})))).plan.digest == (
         planned.plan.digest
     )
     assert not any(ENGINE in str(write.path) for write in planned.plan.writes)

@@ -18,6 +18,7 @@ from stoker.api.to_intent import PodFacts, settle
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.intent.policies import DriftMode
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.protocol import Metadata, Mode, RollbackRequest, StatusKeyMode, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
@@ -141,7 +142,16 @@ def test_a_change_that_takes_an_approval_is_only_planned_until_the_controller_re
 
 def test_plans_are_approved_by_the_pod_and_by_the_target() -> None:
     said = decided(replace(SAID, targets={"filler": Target(FIRST, plan="b" * 64)}), approved_plan="a" * 64)
-    assert said.approved == {"a" * 64, "b" * 64}
+    assert said.approved == {PlanApproval("a" * 64, "pod"), PlanApproval("b" * 64, f"commit {FIRST}")}
+
+
+@pytest.mark.parametrize("approval", [{"required": True}, {"teams": ["plant-leads"]}])
+def test_where_approvers_are_named_the_pods_own_approval_does_not_count(
+    approval: Mapping[str, object],
+) -> None:
+    released = replace(SAID, targets={"filler": Target(FIRST, plan="b" * 64)})
+    said = decided(released, {"approval": approval}, approved_plan="a" * 64)
+    assert {one.digest for one in said.approved} == {"b" * 64}, "only what the controller released"
 
 
 def test_any_of_three_can_pause() -> None:

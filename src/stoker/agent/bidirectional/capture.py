@@ -29,9 +29,11 @@ from stoker.agent.sync.hooks import Change, Noise
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.clock import Clock, rfc3339
+from stoker.domain.deletion_guard import digest_of
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.git_objects import FileVersion, Held, Note
 from stoker.domain.intent.policies import Bidirectional
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.protocol import ChangesAnswer, ChangeSet, OwnChanges
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
@@ -89,18 +91,21 @@ class Capturing:
         self._holds: frozenset[str] = frozenset()
         self._cleared: _Changes = {}
         self._saving = asyncio.Lock()
-        self._approved: frozenset[str] = frozenset()
+        self._approved: frozenset[PlanApproval] = frozenset()
 
     @property
     def may(self) -> bool:
         return self._may()
 
-    async def told(self, answer: ChangesAnswer | None, approved: frozenset[str] = frozenset()) -> None:
+    async def told(
+        self, answer: ChangesAnswer | None, approved: frozenset[PlanApproval] = frozenset()
+    ) -> None:
         """What the controller says, as often as it says it, and the plans that people approved."""
         if approved != self._approved:
             self._approved = approved
             self.poked.set()
         self._holds = frozenset(answer.holds) if answer is not None else frozenset()
+        await self._update(lambda memory: memory.approved_by(self._approved))
         if await self._update(lambda memory: memory.answered(answer)) and answer is not None:
             log.info("changes.answered", id=answer.id, result=str(answer.result), refused=len(answer.refused))
             self.say()
@@ -258,7 +263,8 @@ class Capturing:
         }
         ready = self._standing.sorted(ready, memory, ledger.commit)
         gone = [path for path, version in ready.items() if version is None]
-        self._standing.unapproved = why_held(gone, ledger, self._keeper.job.files.deletion, self._approved)
+        released = memory.unused(self._approved)
+        self._standing.unapproved = why_held(gone, ledger, self._keeper.job.files.deletion, released)
         if memory.sent is not None or not ready or self._standing.too_many or self._standing.unapproved:
             return None
         composed = await self._composed(folder, ledger, ready)
@@ -276,7 +282,8 @@ class Capturing:
             return None
         files = {one.path: holds.id_of(ready[one.path]) for one in sent.files}
         log.info("changes.made", id=name, files=len(files), commit=sent.base_commit.short)
-        await self._update(lambda memory: memory.sending(Sent(name, files)))
+        used = frozenset(one.text for one in self._approved if one.digest == digest_of(gone))
+        await self._update(lambda memory: memory.sending(Sent(name, files), used))
         return Parcel(name, chunks)
 
     async def _composed(self, folder: DataFolder, ledger: Ledger, ready: _Changes) -> Composed:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.protocol import ChangesAnswer, ChangesResult
 from stoker.engine.layout.protected_paths import STATE
 from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
@@ -33,6 +34,8 @@ class Sent:
     id: str
     files: Mapping[str, str] = field(default_factory=dict)
     """Live paths, each with what lies there."""
+    approvals: frozenset[str] = frozenset()
+    """The approvals that released its deletions; a set that did not arrive gives them back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,17 @@ class Captured:
     last_id: str = ""
     over: str = ""
     """The set with which the last request ended, as the controller calls it."""
+    approvals_used: frozenset[str] = frozenset()
+    """Approvals of deletions that were sent and are still given: they count once."""
+
+    def unused(self, given: Collection[PlanApproval]) -> frozenset[str]:
+        """The digests of the plans whose approval was not used yet."""
+        return frozenset(one.digest for one in given if one.text not in self.approvals_used)
+
+    def approved_by(self, given: Collection[PlanApproval]) -> Captured:
+        """Without the approvals that are given no longer: they may be given again."""
+        used = self.approvals_used & {one.text for one in given}
+        return self if used == self.approvals_used else replace(self, approvals_used=used)
 
     def answered(self, answer: ChangesAnswer | None) -> Captured:
         """With what the controller says of the set that is on its way; the same if it says nothing of it.
@@ -79,12 +93,16 @@ class Captured:
             sent=None,
         )
 
-    def sending(self, sent: Sent) -> Captured:
-        return replace(self, sent=sent, last_id=sent.id)
+    def sending(self, sent: Sent, approvals: frozenset[str] = frozenset()) -> Captured:
+        """With a set that is about to go, and the approvals that released its deletions."""
+        used = self.approvals_used | approvals
+        return replace(self, sent=replace(sent, approvals=approvals), last_id=sent.id, approvals_used=used)
 
     def unsent(self, set_id: str) -> Captured:
         """It did not go, or did not arrive; its id is not used again."""
-        return self if self.sent is None or self.sent.id != set_id else replace(self, sent=None)
+        if self.sent is None or self.sent.id != set_id:
+            return self
+        return replace(self, sent=None, approvals_used=self.approvals_used - self.sent.approvals)
 
     def knowing(self, changed: Mapping[str, str], undone: Collection[str] = ()) -> Captured:
         """Without what is no longer a change, or another one; what was taken back git still has."""
@@ -149,9 +167,12 @@ def _plain(it: Captured) -> dict[str, Any]:
         "settings": it.settings,
         "recorded": dict(it.recorded),
         "refused": {path: [one.blob, one.why] for path, one in it.refused.items()},
-        "sent": None if it.sent is None else {"id": it.sent.id, "files": dict(it.sent.files)},
+        "sent": None
+        if it.sent is None
+        else {"id": it.sent.id, "files": dict(it.sent.files), "approvals": sorted(it.sent.approvals)},
         "lastId": it.last_id,
         "over": it.over,
+        "approvalsUsed": sorted(it.approvals_used),
     }
 
 
@@ -163,9 +184,12 @@ def _parsed(said: Mapping[str, Any]) -> Captured:
         settings=str(said["settings"]),
         recorded=_texts(said["recorded"]),
         refused={str(path): Refused(str(blob), str(why)) for path, (blob, why) in said["refused"].items()},
-        sent=None if sent is None else Sent(str(sent["id"]), _texts(sent["files"])),
+        sent=None
+        if sent is None
+        else Sent(str(sent["id"]), _texts(sent["files"]), frozenset(map(str, sent.get("approvals", ())))),
         last_id=str(said["lastId"]),
         over=str(said.get("over", "")),
+        approvals_used=frozenset(map(str, said.get("approvalsUsed", ()))),
     )
 
 

@@ -33,12 +33,14 @@ from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
 from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.layout.desired_files import Desired, Managed
 from stoker.engine.layout.protected_paths import SHIELD, Protection
 from stoker.engine.match.globs import Batch
+from stoker.engine.plan.approvals import unused, using
 from stoker.engine.plan.guards import held_deletions
 from stoker.engine.plan.ledger import STAT, UNSEEN, Ledger
 from stoker.engine.plan.live import Live
@@ -90,7 +92,7 @@ async def restored(
     copied: bool = False,
     capture: Capture | None = None,
     noise: Noise | None = None,
-    approved: Collection[str] = (),
+    approved: Collection[PlanApproval] = (),
 ) -> Restored:
     """Go back to a snapshot. `whole`: all of it, wholly checked; otherwise what a sync can have changed.
 
@@ -117,9 +119,11 @@ async def restored(
         plan = await in_thread(
             lambda stop: _planned(folder, book.ledger or Ledger(), manifest, said, whole, noise, stop.is_set)
         )
-        held = held_deletions(plan, book.ledger, job.files.deletion, approved) if whole else None
+        released = unused(approved, book.ledger)
+        held = held_deletions(plan, book.ledger, job.files.deletion, released) if whole else None
         if held is not None:
             raise held
+        plan = using(plan, approved, book.ledger, plan.digest)
         change = _change(job, plan, manifest.origin, book.ledger)
         if plan.actions:
             await _refuse_held(hooks, change)
@@ -195,7 +199,9 @@ def _careful(facts: Facts, ledger: Ledger) -> Facts:
         for folder in facts.mirrored & ledger.mirrored
         if not any(other.startswith(f"{folder}/") for other in welcoming)
     )
-    return replace(facts, kept=facts.kept | ledger.kept, mirrored=frozenset(mirrored))
+    return replace(
+        facts, kept=facts.kept | ledger.kept, mirrored=frozenset(mirrored), approvals_begun=frozenset()
+    )
 
 
 def _changed(manifest: Manifest, said: Remembered, ledger: Ledger, live: Live) -> Mapping[str, KeptFile]:

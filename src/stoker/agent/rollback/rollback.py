@@ -33,6 +33,7 @@ from stoker.domain.failpoints import reached
 from stoker.domain.git_objects import Note
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.intent.policies import Snapshots as Policy
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.snapshots.repository import Snapshots
@@ -173,7 +174,12 @@ class Undoing:
             await self._finish(job, quarantine)
 
     async def go_back(
-        self, job: SyncJob, request: str, snapshot_id: str, by: str = "", approved: Collection[str] = ()
+        self,
+        job: SyncJob,
+        request: str,
+        snapshot_id: str,
+        by: str = "",
+        approved: Collection[PlanApproval] = (),
     ) -> tuple[Pin, Restored | None]:
         """Be at a snapshot because somebody asked for it; what was done for that, the first time."""
         pin = self._notes.pin
@@ -199,7 +205,12 @@ class Undoing:
         return pin, done
 
     async def stay(
-        self, job: SyncJob, request: str, snapshot_id: str, by: str = "", approved: Collection[str] = ()
+        self,
+        job: SyncJob,
+        request: str,
+        snapshot_id: str,
+        by: str = "",
+        approved: Collection[PlanApproval] = (),
     ) -> tuple[Pin, SyncReport]:
         """The same, with what the gateway says of it, now or still, as a report."""
         started = self._clock.monotonic()
@@ -271,7 +282,7 @@ class Undoing:
         )
 
     async def _restored(
-        self, job: SyncJob, snapshot_id: str, *, whole: bool, approved: Collection[str] = ()
+        self, job: SyncJob, snapshot_id: str, *, whole: bool, approved: Collection[PlanApproval] = ()
     ) -> Restored:
         stores, mine = await in_thread(lambda _: self.stores()), self._snapshotter
         copied = whole and self._policy.enabled

@@ -18,7 +18,6 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import Drift
-from stoker.engine.plan.guards import APPROVABLE
 from stoker.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -68,8 +67,6 @@ class Turn:
             report = await self.tended.sync(wish)
         except StokerError as error:
             self._failed(error, trigger)
-            if error.reason in APPROVABLE:  # the plan is made once more, to show its digest
-                await self._show_plan(wish)
             raise
         if second and report.result in _IN_PLACE and self.attendant is not None:
             self.attendant.commissioned()
@@ -159,7 +156,7 @@ class Turn:
     def _is_approved(self) -> bool:
         """Whether somebody wants the plan that we showed; files of others are only found by looking."""
         pending = self.board.report.pending_plan
-        return pending is not None and pending.digest in self.direction.approved
+        return pending is not None and pending.digest in {one.digest for one in self.direction.approved}
 
     def _wish(self, *, walk: bool, second: bool) -> Wish:
         gate = self.direction.gate
@@ -180,16 +177,6 @@ class Turn:
             waits=None if second else self.direction.waits(self.clock.now()),
             only=self.direction.only,
         )
-
-    async def _show_plan(self, wish: Wish) -> None:
-        try:
-            self.board.pending(
-                await self.tended.keeper.sync(
-                    Wish(wish.walk, True, commit=wish.commit, first_contact=wish.first_contact)
-                )
-            )
-        except StokerError:
-            return  # the refusal itself has been told
 
     @property
     def _attended(self) -> GatewayOutcome | None:

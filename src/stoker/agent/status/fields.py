@@ -80,17 +80,14 @@ def standing(report: SyncReport) -> tuple[SyncStatus, str, str]:
     return SyncStatus.SYNCED, "", ""
 
 
-def pending_plan(report: SyncReport, why: str) -> PendingPlan:
-    done = report.done
-    plan = report.plan
-    kept = plan.orphans_kept
+def pending_plan(plan: Plan, why: str) -> PendingPlan:
     return PendingPlan(
         digest=plan.digest,
         reason=str(why),
-        commit=str(report.commit),
-        files_added=len(done.added),
-        files_modified=len(done.modified),
-        files_deleted=len(done.deleted) + len(kept),
+        commit=plan.facts.commit,
+        files_added=sum(not write.replaces for write in plan.writes),
+        files_modified=len(plan.rewrites),
+        files_deleted=len(plan.removals) + len(plan.orphans_kept),
     )
 
 

@@ -34,6 +34,7 @@ from stoker.domain.protocol import (
     SyncStatus,
 )
 from stoker.domain.reasons import Reason
+from stoker.engine.plan.guards import APPROVABLE, HeldPlan
 from stoker.engine.plan.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -159,10 +160,14 @@ class Board:
             held_projects=fields.held_projects(held),
             waits_until="",
         )
+        undone = _FAILED
+        if isinstance(error, HeldPlan):
+            said = replace(said, pending_plan=fields.pending_plan(error.plan, error.reason))
+            undone = _PENDING  # a rollback that waits for approval has not failed
         if status is SyncStatus.ERROR:
             said = replace(
                 said,
-                rollback=self._went_back(_FAILED, error.message),
+                rollback=self._went_back(undone, error.message),
                 history=self._with_entry(
                     said,
                     HistoryEntry("", said.commit, said.ref, result=said.reason, snapshot_id=self._snapshot),
@@ -206,15 +211,6 @@ class Board:
                 history=self._with_entry(said, entry, always=True),
             )
         self._say(said)
-
-    def pending(self, report: SyncReport) -> None:
-        """What would be done if somebody approved it."""
-        self._say(
-            replace(
-                self.report,
-                pending_plan=fields.pending_plan(report, report.stalled.reason if report.stalled else ""),
-            )
-        )
 
     def paused(self, wanted: str) -> None:
         """Nothing is begun. What went wrong before that is as wrong as it was, and stays told."""
@@ -277,6 +273,9 @@ class Board:
             return replace(self._settled(said), pending_plan=None)
         what = report.stalled or report.waits
         why = what.reason if what is not None else self._gate or Reason.DRY_RUN
+        # No approval releases what the source does not give at all, though its reason is the same.
+        releasable = why not in APPROVABLE or isinstance(what, HeldPlan)
+        held_for = why if releasable else self._gate or Reason.DRY_RUN
         return replace(
             said,
             sync_status=SyncStatus.PENDING,
@@ -284,7 +283,7 @@ class Board:
             error_message=what.message if what is not None else "",
             errors=(),
             held_projects=(),
-            pending_plan=fields.pending_plan(report, why),
+            pending_plan=fields.pending_plan(report.plan, held_for),
         )
 
     def _settled(self, said: GatewayReport) -> GatewayReport:

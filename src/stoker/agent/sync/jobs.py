@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.sync.outcomes import Waiting
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId
@@ -45,8 +46,8 @@ class Wish(NamedTuple):
     dry_run: bool = False
     diff: bool = False
     """Of a dry run: tell line by line what would change."""
-    approved: frozenset[str] = frozenset()
-    """Digests of plans that a person has seen and wants."""
+    approved: frozenset[PlanApproval] = frozenset()
+    """Plans that a person has seen and wants; each approval counts once."""
     approval_must_match: bool = False
     """The approval was given for this sync alone: it is an error if the plan is another one."""
     commit: CommitId | None = None

@@ -37,6 +37,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.layout.desired_files import Desired, Managed
 from stoker.engine.layout.layout import Layout
+from stoker.engine.plan.approvals import named_as_used, unused, using, withdrawn
 from stoker.engine.plan.drift import Drift, drift
 from stoker.engine.plan.drift_ignore import NOTHING_IGNORED, Ignored
 from stoker.engine.plan.guards import stale_approval, why_stalled
@@ -86,6 +87,8 @@ class Pass:
     ignored: Ignored = NOTHING_IGNORED
 
     async def run(self) -> SyncReport:
+        if not self.wish.dry_run and (gone := withdrawn(self.wish.approved, self._ledger)):
+            self.book.forget_approvals(self.folder, gone)
         layout = self._layout(self.job.values.at(self.job.source.ref, self.commit, _SOME_TIME))
         live = None
         if self._is_current(layout):
@@ -118,6 +121,11 @@ class Pass:
     def _ledger(self) -> Ledger | None:
         return self.book.ledger
 
+    @property
+    def _approved(self) -> frozenset[str]:
+        """Digests of the plans that a person approved and that were not carried out since."""
+        return unused(self.wish.approved, self._ledger)
+
     def _is_current(self, layout: Layout) -> bool:
         ledger = self._ledger
         return (
@@ -129,7 +137,7 @@ class Pass:
     def _is_at_rest(self, live: Live) -> bool:
         """Whether nothing that was found is to be changed: it is excluded, or a file of others that stays."""
         ledger = self._ledger
-        if ledger is None or (self.wish.approved and ledger.awaiting_approval):
+        if ledger is None or (self._approved and ledger.awaiting_approval):
             return False
         if not ledger.files.keys().isdisjoint(live.found):
             return False
@@ -182,7 +190,7 @@ class Pass:
         live = self.ignored.without(live, self._ledger or Ledger(), desired)
         plan = await self._quieted(self._plan(desired, live), live, derived)
         plan = await in_install_order(plan, self.job.module_order, self.reader, derived)
-        if plan.orphans_kept and plan.digest in self.wish.approved:
+        if plan.orphans_kept and plan.digest in self._approved:
             plan = plan.with_orphans()
         report = replace(
             self._report(plan, self._drift(plan, live)), stalled=self._why_stalled(plan, desired)
@@ -283,8 +291,11 @@ class Pass:
         if plan.actions:
             held = [place for hook in self.hooks for place in await hook.hold(change)]
             plan = plan.holding(held, self._ledger)
-            carrying = replace(carrying, change=replace(change, plan=plan))
             report = replace(report, plan=plan)
+        # As long as all of it is held by others, the same plan comes again and needs its approval.
+        released_by = decision.plan.digest if plan.actions else None
+        plan = using(plan, self.wish.approved, ledger, released_by)
+        carrying = replace(carrying, change=replace(change, plan=plan))
         rules = FileRules(self.job.owner, self.job.umask)
         return report.after(*await carrying.out(rules, self.hooks, self.progress))
 
@@ -315,7 +326,7 @@ class Pass:
 
     def _stale(self, plan: Plan) -> Stalled | None:
         """Why an approval for this sync alone does not count; None where none was given."""
-        return stale_approval(plan, self.wish.approved) if self.wish.approval_must_match else None
+        return stale_approval(plan, self._approved) if self.wish.approval_must_match else None
 
     def _changed_by_people(self, plan: Plan, live: Live, ledger: Ledger) -> frozenset[str]:
         """What somebody changed since the gateway's first boot, and git did not: it stays, as drift."""
@@ -329,8 +340,8 @@ class Pass:
         )
 
     def _why_stalled(self, plan: Plan, desired: Desired) -> Stalled | None:
-        stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, self.wish.approved)
-        stalled = stalled or self._stale(plan)
+        stalled = why_stalled(plan, desired, self._ledger, self.job.files.deletion, self._approved)
+        stalled = named_as_used(stalled, self.wish.approved) or self._stale(plan)
         if stalled is not None or self.job.binaries is BinaryPolicy.ALLOW:
             return stalled
         from stoker.ignition.content.binaries import why_refused  # noqa: PLC0415 - few ask for it

@@ -8,10 +8,12 @@ from stoker.api.kinds.sync import SyncSpec
 from stoker.api.spec.content import Normalize
 from stoker.api.to_intent.annotations import PodSettings, settings_of
 from stoker.api.to_intent.contents import Content, content_for, refuse_root_mapping
+from stoker.api.to_intent.delivery import approval_of
 from stoker.api.to_intent.pod_facts import Key, PodFacts
 from stoker.api.to_intent.policies import access_notices, deletion_of, policies_for, policies_of
 from stoker.api.to_intent.source import source_of
 from stoker.api.to_intent.types import Door, Surroundings
+from stoker.domain.clock import rfc3339_micro
 from stoker.domain.intent.files import (
     Excludes,
     FieldTemplate,
@@ -22,6 +24,7 @@ from stoker.domain.intent.files import (
 )
 from stoker.domain.intent.intent import GatewayIntent, Notice
 from stoker.domain.intent.policies import IgnitionPolicy
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
@@ -86,7 +89,7 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
         service_path=content.service_path,
         depends_on=content.depends_on,
         ref_overridden=settings.ref_override is not None,
-        approved_plans=(*door.requests()[0].approved_plans, *_approved_by_pod(spec, settings)),
+        approved_plans=_approved_plans(door, settings),
         released_commits=door.requests()[0].released_commits,
         dry_run=content.dry_run,
         paused=bool(spec.paused) or content.paused,
@@ -100,9 +103,21 @@ def gateway_intent(door: Door, facts: GatewayFacts, around: Surroundings, extras
     )
 
 
-def _approved_by_pod(spec: SyncSpec, settings: PodSettings) -> tuple[str, ...]:
-    """Who annotates a pod is not checked by admission, so it is no approval where one is required."""
-    return () if spec.approval is not None and spec.approval.required else settings.approved_plans
+def _approved_plans(door: Door, settings: PodSettings) -> tuple[PlanApproval, ...]:
+    """Plans that were approved on the resource, and on the pod.
+
+    Admission does not check who annotates a pod. Where an approval is required or teams are named, only
+    a named approval on the resource counts, as the controller publishes it.
+    """
+    requests, _ = door.requests()
+    named, names_approvers = requests.approval, approval_of(door.spec.approval).names_approvers
+    at = f" {rfc3339_micro(named.at)}" if named is not None else ""
+    on_resource = () if names_approvers and named is None else requests.approved_plans
+    on_pod = () if names_approvers else settings.approved_plans
+    return (
+        *(PlanApproval(digest, f"resource{at}") for digest in on_resource),
+        *(PlanApproval(digest, "pod") for digest in on_pod),
+    )
 
 
 def _excludes(spec: SyncSpec, settings: PodSettings, content: Content, extras: Extras) -> tuple[str, ...]:

@@ -58,7 +58,8 @@ def requests_of(annotations: Mapping[str, str], group: str) -> tuple[Requests, t
         approval=GivenApproval(approver, approved_at, approved_ref)
         if approver and approved_at and readable
         else None,
-        approved_plans=approved_plans or (),
+        # `approved-by` was removed from an approval: it is withdrawn, whatever else is still there.
+        approved_plans=(approved_plans or ()) if approver or not (approved_at or approved_ref) else (),
         released_commits=reader.read(RELEASED, values.commits) or (),
     )
     return requests, tuple(reader.notices)

@@ -18,6 +18,7 @@ from stoker.cli.sync.job import job_from, mappings_of
 from stoker.cli.sync.secret_files import SecretFiles
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.files import FilesIntent
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, SignatureMode, SignaturePolicy, Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
@@ -74,7 +75,7 @@ class Order(NamedTuple):
     windows: tuple[MaintenanceWindow, ...] = ()
     validation: Validation | None = None
     """Who is asked before a change; None: nobody."""
-    approved_plans: tuple[str, ...] = ()
+    approved_plans: tuple[PlanApproval, ...] = ()
     approval_must_match: bool = False
     """The plan was approved by flag, for this run alone: it is an error if there is another plan."""
     paused: bool = False
@@ -187,11 +188,11 @@ def _with_trust(given: Given, order: Order) -> Order:
     if policy.mode is not SignatureMode.NONE and not (policy.allowed_signers or policy.gpg_keys):
         raise InvalidValue("--verify-signatures needs --allowed-signers-file or --gpg-keys-file")
     source = source._replace(signatures=policy, allow_rewrite=source.allow_rewrite and not given.no_rewrite)
-    plans = (option_types.digest(given.approve_plan),) if given.approve_plan else order.approved_plans
+    by_flag = (PlanApproval(option_types.digest(given.approve_plan)),) if given.approve_plan else ()
     return order._replace(
         job=order.job._replace(source=source),
         secrets=secrets,
-        approved_plans=plans,
+        approved_plans=by_flag or order.approved_plans,
         approval_must_match=bool(given.approve_plan),
     )
 

@@ -38,6 +38,7 @@ from stoker.dashboard.standalone.token_check import LocalGate, OwnToken, long_en
 from stoker.dashboard.standalone.view import Subject
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE
@@ -118,7 +119,8 @@ def subject_of(order: Order) -> Subject:
 def _turns(orders: Orders, stage: Stage) -> Callable[[Assignment, Kept], Assignment]:
     def turn(found: Assignment, kept: Kept) -> Assignment:
         order = orders.order
-        kept.order = order._replace(approved_plans=(*order.approved_plans, *sorted(stage.desk.approved)))
+        here = map(PlanApproval, sorted(stage.desk.approved))
+        kept.order = order._replace(approved_plans=(*order.approved_plans, *here))
         return stage.assigned(found, kept, subject_of(order), order.job.source.ref)
 
     return turn
@@ -173,8 +175,10 @@ class _Ways:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
 
-    async def go_back(self, to: str) -> SyncReport:
+    async def go_back(self, to: str, approved: str) -> SyncReport:
+        by_page = (PlanApproval(approved),) if approved else ()
         order = self._orders.order._replace(goes_back=True)
+        order = order._replace(approved_plans=(*order.approved_plans, *by_page))
         if order.dry_run:
             raise Stalled(f"nothing is written here, so {to[:40]} is not put back", reason=Reason.DRY_RUN)
         try:

@@ -1,6 +1,6 @@
 """Approvals: a person agrees to exactly what would be done (R-SAFE-15, C-125).
 
-    Planning ─► Pending ─► Approved
+    Planning ─► Pending ─► Approved ─► Planning   (withdrawn before all gateways had it)
                    └─► Expired
 
 Every gateway that waits plans the commit and reports the digest of its plan. What is
@@ -12,8 +12,10 @@ is made anew.
 
 An approval counts if it was given after the request, not for another ref or another plan,
 and before the request lapsed. One that lay in the future when it was seen first never
-counts, also where nothing waited yet. Who may approve, and in whose name, is checked while the
-annotations are written (`stoker.webhooks.admission.approver_identity`): here they are only read.
+counts, also where nothing waited yet. Removing the annotations, or `approved-by` alone, withdraws it for
+every gateway that has not applied its plan; the same approval does not count again. Who may approve, and in
+whose name, is checked while the annotations are written (`stoker.webhooks.admission.approver_identity`):
+here they are only read.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
 from stoker.domain.intent.requests import APPROVAL_AHEAD, GivenApproval
 from stoker.domain.reasons import ConditionType
 from stoker.kube.runtime.conditions import find
+
+_SOON = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,10 @@ def agree(situation: Situation, waiting: Sequence[Member], stage: str | None) ->
     before = before if before is not None and before.stage == stage else None
     if not waiting:
         return Agreement(situation.request, granted=True)
+    if before is not None and before.state == "Approved" and situation.requests.approval is None:
+        said = f"the approval by {(before.approved_by or '')[:80]!r} was withdrawn"
+        request = msgspec.structs.replace(_planning(situation, stage), message=said)
+        return Agreement(request, granted=False, again_in=_SOON)
     again = before is not None and before.state == "Expired" and before.request != (situation.asked or None)
     before = None if again else before
     plans = {one.target: digest for one in waiting if (digest := _digest(one))}

@@ -3,8 +3,8 @@
 Whoever was let go is never called back: a gateway that was told to apply the commit keeps
 that order until it is done, and one that waits keeps the order before it, which may still
 be on its way. So a gateway never goes back to a commit because of a gate. The one
-exception is a gateway that found another plan than the one that was approved: it has
-written nothing, and waits again.
+exceptions are a gateway that found another plan than the one that was approved, and one
+whose approval was withdrawn before it applied its plan: each waits again.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Member:
 def members_of(situation: Situation, commit: CommitId) -> list[Member]:
     """Everybody who takes the resource's commit; a gateway with a ref of its own does not."""
     gateways = [one for one in situation.fleet.gateways if not one.override]
-    return [Member(one, commit, _last_order(one, situation, commit)) for one in gateways]
+    return [Member(one, commit, _approved_order(one, situation, commit)) for one in gateways]
 
 
 def bound_to_plan(situation: Situation) -> list[Gateway]:
@@ -141,6 +141,14 @@ def told_to(gateway: Gateway, published: Metadata | None) -> Target | None:
     if published.commit is None or gateway.report is None:
         return None  # nobody knows whether a pod that has said nothing was ever told
     return Target(published.commit)
+
+
+def _approved_order(gateway: Gateway, situation: Situation, commit: CommitId) -> Target | None:
+    """The last order, only to be planned where it was released by an approval that was withdrawn since."""
+    told = _last_order(gateway, situation, commit)
+    if told is None or not told.plan or told.commit != commit or situation.requests.approval is not None:
+        return told
+    return Target(commit, Mode.PLAN)
 
 
 def _last_order(gateway: Gateway, situation: Situation, commit: CommitId) -> Target | None:

@@ -151,12 +151,13 @@ def _conditions(context: Context, before: SyncStatus, after: SyncStatus) -> Iter
 
 
 def _approval(before: SyncStatus, after: SyncStatus) -> Iterator[Told]:
-    """An approval for something else, once; and a request that was made anew because a plan changed."""
+    """An approval that is for something else or withdrawn; a request that is made anew for a changed plan."""
     old, new = before.approval, after.approval
     if new is None:
         return
     if is_for_something_else(new.message) and (old is None or old.message != new.message):
         yield Told(WARNING, Reason.APPROVAL_IGNORED, new.message or "")
+        return
     same = old is not None and (old.commit, old.stage) == (new.commit, new.stage)
     if same and old is not None and old.state == "Approved" and new.state in ("Planning", "Pending"):
         message = f"the plan of commit {new.commit[:8]} is not the one that {old.approved_by} approved"

@@ -18,11 +18,11 @@ from stoker.agent.rollback.state import HAND, Pin, Quarantine
 from stoker.agent.status.fields import Attended
 from stoker.agent.status.status_report import Board
 from stoker.agent.sync.sync_report import SyncReport
-from stoker.dashboard.standalone.pending_actions import Desk, Errand
+from stoker.dashboard.standalone.pending_actions import Desk, Errand, HeldRollback
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
-from stoker.engine.plan.guards import APPROVABLE
+from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.ledger import Ledger
 from stoker.snapshots.types import Snapshot
 
@@ -43,8 +43,8 @@ class Folder(Protocol):
 class Ways(Protocol):
     """The ways back of a data folder, as `stoker rollback` goes them."""
 
-    async def go_back(self, to: str) -> SyncReport:
-        """Be at a snapshot or a commit, and stay there."""
+    async def go_back(self, to: str, approved: str) -> SyncReport:
+        """Be at a snapshot or a commit, and stay there; `approved` is the digest of a plan, or empty."""
         ...
 
     def release(self) -> Sequence[str]:
@@ -88,12 +88,14 @@ class Shown:
             raise Wait(
                 "it is paused, and what it was woken for was called off", after=1.0, reason=Reason.PAUSED
             )
+        given = self.desk.approved
         try:
             report = await self.folder.sync(walk=walk)
         except StokerError as error:
-            await self._failed(error, walk=walk)
+            self._failed(error)
             raise
-        self.desk.approved = frozenset()
+        if report.waits is None:
+            self.desk.approved -= given
         self._copied()
         self.board.passed(report, self.folder.outcome, self.folder.ledger)
         if walk:
@@ -109,9 +111,11 @@ class Shown:
     async def _gone_back(self, errand: Errand) -> SyncReport:
         self.board.syncing()
         try:
-            report = await self.ways.go_back(errand.to)
+            report = await self.ways.go_back(errand.to, errand.approved)
         except StokerError as error:
             self.board.failed(error, self.folder.outcome)
+            if isinstance(error, HeldPlan):
+                self.desk.held_rollback = HeldRollback(errand.to, error)
             errand.fail(error)
             raise
         except BaseException:
@@ -124,18 +128,13 @@ class Shown:
         errand.succeed(f"The files are at {errand.to[:40]} and stay there until somebody releases them.")
         return report
 
-    async def _failed(self, error: StokerError, *, walk: bool) -> None:
+    def _failed(self, error: StokerError) -> None:
         pin = self.ways.pin
         if error.reason is Reason.ROLLED_BACK and pin is not None and pin.by == HAND:
             self.board.stays(pin, stayed(pin, None, (), self.ref), None)  # where somebody wants it to be
             return
         self._copied()
         self.board.failed(error, self.folder.outcome)
-        if error.reason in APPROVABLE:  # the plan is made once more, to show its digest
-            try:
-                self.board.pending(await self.folder.sync(walk=walk, dry_run=True))
-            except StokerError:
-                return  # the refusal itself has been told
 
     def _copied(self) -> None:
         if self.folder.undoing is not None:

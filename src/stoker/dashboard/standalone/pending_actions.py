@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stoker.dashboard.interfaces import Refused
 from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
+from stoker.engine.plan.guards import HeldPlan
 from stoker.ignition.sync.state_files import Marks
 from stoker.telemetry.logs import get_logger
 
@@ -32,6 +34,8 @@ class Errand:
 
     to: str
     """A snapshot or a commit to go back to; empty: let go of where it is."""
+    approved: str = ""
+    """The digest of the one plan by which a person approved it."""
     done: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """A sentence of what was done, or the error."""
 
@@ -43,6 +47,13 @@ class Errand:
         if not self.done.done():
             self.done.set_exception(error)
             self.done.exception()  # whoever asked may be gone
+
+
+class HeldRollback(NamedTuple):
+    """A rollback that the deletion guard holds: an approval of its plan begins it again."""
+
+    to: str
+    held: HeldPlan
 
 
 class Desk:
@@ -57,6 +68,7 @@ class Desk:
         self._remember()
         self.approved: frozenset[str] = frozenset()
         """Digests of plans that somebody agreed to; they pass the guards once."""
+        self.held_rollback: HeldRollback | None = None
 
     @property
     def stopped(self) -> bool:
@@ -81,12 +93,17 @@ class Desk:
         if self._errand is not None:
             self._errand.fail(Refused(409, "everything was stopped before it began", Reason.PAUSED))
             self._errand = None
+        self.held_rollback = None
 
     def go_on(self) -> None:
         self.stopped_since = ""
 
     def agree(self, digest: str) -> None:
-        self.approved |= {digest}
+        rollback = self.held_rollback
+        if rollback is not None and rollback.held.plan.digest == digest:
+            self.ask(Errand(rollback.to, approved=digest))
+        else:
+            self.approved |= {digest}
 
     def ask(self, errand: Errand) -> None:
         if self.stopped:
@@ -94,6 +111,7 @@ class Desk:
         if self._errand is not None:
             raise Refused(409, "another way back waits for its turn already", Reason.SYNC_IN_PROGRESS)
         self._errand = errand
+        self.held_rollback = None
 
     @property
     def goes_back(self) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.agent.rollback.state import Pin, Quarantine
+from stoker.agent.status.fields import pending_plan
 from stoker.dashboard.change_log import Versions
 from stoker.dashboard.interfaces import STANDALONE, GatewayKey, Sight
 from stoker.dashboard.standalone.pending_actions import Desk
@@ -236,9 +237,11 @@ class LocalScene:
         )
 
     def _approval(self) -> Approval | None:
-        """A plan that a guard held back; files of others that stay wait for nobody."""
-        report, plan = self._report, self._report.pending_plan
-        if plan is None or plan.reason != report.reason or report.sync_status is not SyncStatus.ERROR:
+        """A plan that a guard holds, of a rollback first; files of others that stay wait for nobody."""
+        report, plan, rollback = self._report, self._report.pending_plan, self._desk.held_rollback
+        if rollback is not None:
+            plan = pending_plan(rollback.held.plan, rollback.held.reason)
+        elif plan is None or plan.reason != report.reason or report.sync_status is not SyncStatus.ERROR:
             return None
         if self._waits_since[0] != plan.digest:
             self._waits_since = plan.digest, rfc3339(self._clock.now())

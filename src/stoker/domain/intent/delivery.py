@@ -109,6 +109,11 @@ class Approval:
     teams: tuple[str, ...] = ()
     webhook_url: str = ""
 
+    @property
+    def names_approvers(self) -> bool:
+        """Whether an approval needs the name of the user who gives it; then a plan alone is none."""
+        return self.required or bool(self.teams)
+
 
 def takes_approval(gateway: str, approval: Approval, deployment: Deployment) -> bool:
     """Whether a change of this gateway has to be approved: by the resource, or by a stage it belongs to."""

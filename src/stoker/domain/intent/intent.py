@@ -17,7 +17,7 @@ from stoker.domain.intent.delivery import (
 )
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import GatewayPolicies, Rollback
-from stoker.domain.intent.requests import Requests
+from stoker.domain.intent.requests import PlanApproval, Requests
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
@@ -88,7 +88,7 @@ class GatewayIntent:
     service_path: str = ""
     depends_on: tuple[str, ...] = ()
     ref_overridden: bool = False
-    approved_plans: tuple[str, ...] = ()
+    approved_plans: tuple[PlanApproval, ...] = ()
     released_commits: tuple[str, ...] = ()
     dry_run: bool = False
     paused: bool = False

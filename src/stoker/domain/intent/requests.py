@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from stoker.domain.refs import GitRef
 
@@ -33,6 +34,22 @@ class GivenApproval:
     by: str
     at: datetime
     ref: GitRef | None = None
+
+
+class PlanApproval(NamedTuple):
+    """The approval of one plan. It counts once: what was used is remembered in the ledger."""
+
+    digest: str
+    given: str = ""
+    """What tells it from another approval of the same plan: where it was given, and when or for which commit.
+
+    Empty: it was given to this process for its next sync alone, and is never stored.
+    """
+
+    @property
+    def text(self) -> str:
+        """As the ledger has it."""
+        return f"{self.digest} {self.given}"
 
 
 @dataclass(frozen=True, slots=True)

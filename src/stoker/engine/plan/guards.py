@@ -22,10 +22,23 @@ from stoker.engine.plan.mapping_changes import foreign_overwrites, given_up
 from stoker.engine.plan.plan import Plan
 
 APPROVABLE = frozenset(
-    {Reason.DELETION_BUDGET_EXCEEDED, Reason.DESTINATION_UNMAPPED, Reason.DESTINATION_WIDENED}
+    {
+        Reason.DELETION_BUDGET_EXCEEDED,
+        Reason.DESTINATION_UNMAPPED,
+        Reason.DESTINATION_WIDENED,
+        Reason.SOURCE_EMPTY,
+    }
 )
-"""Why a plan is held that a person can approve; the plan is shown with its digest."""
+"""Why a plan is held that a person can approve, as a gateway reports it with its pending plan."""
 HOW_TO_APPROVE = "on the command line with --approve-plan, in the cluster with annotation approved-plan"
+
+
+class HeldPlan(Stalled):
+    """A plan that is carried out once a person approves exactly this one."""
+
+    def __init__(self, plan: Plan, message: str, reason: Reason) -> None:
+        super().__init__(message, reason=reason)
+        self.plan = plan
 
 
 def why_stalled(
@@ -74,7 +87,7 @@ def nothing_given(desired: Desired, ledger: Ledger | None) -> Stalled | None:
     )
 
 
-def gone_source(plan: Plan, desired: Desired, ledger: Ledger | None) -> Stalled | None:
+def gone_source(plan: Plan, desired: Desired, ledger: Ledger | None) -> HeldPlan | None:
     """A mapping that gave files before and gives none now: a folder was dropped, or its name is misspelt.
 
     Mappings are compared as they were written, templates unrendered: a variable
@@ -83,14 +96,15 @@ def gone_source(plan: Plan, desired: Desired, ledger: Ledger | None) -> Stalled 
     gone = sorted(desired.undelivered & ledger.mappings) if ledger is not None else []
     if not gone:
         return None
-    return Stalled(
+    return HeldPlan(
+        plan,
         f"mapping {gone[0]} gave files before and gives none at this commit; nothing was changed "
         f"({_approve(plan)}, or remove the mapping)",
         reason=Reason.SOURCE_EMPTY,
     )
 
 
-def left_behind(plan: Plan, desired: Desired) -> Stalled | None:
+def left_behind(plan: Plan, desired: Desired) -> HeldPlan | None:
     """Files must not go unasked from a destination that still has its mapping.
 
     A source that was misspelt in a mapping makes another mapping of it, one that
@@ -101,7 +115,8 @@ def left_behind(plan: Plan, desired: Desired) -> Stalled | None:
     for path in (delete.path for delete in plan.removals if not desired.managed.hold(delete.path)):
         for place, mapping in desired.missed.items():
             if path.is_below(RelPath.known(place)):
-                return Stalled(
+                return HeldPlan(
+                    plan,
                     f"mapping {mapping} gives no file at this commit, and {path} with what else was "
                     f"delivered there would be deleted; nothing was changed ({_approve(plan)})",
                     reason=Reason.SOURCE_EMPTY,
@@ -109,7 +124,7 @@ def left_behind(plan: Plan, desired: Desired) -> Stalled | None:
     return None
 
 
-def held_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> Stalled | None:
+def held_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> HeldPlan | None:
     """A destination that was made wider does not overwrite files of others without approval."""
     foreign = foreign_overwrites(plan, desired, ledger)
     if not foreign:
@@ -117,7 +132,8 @@ def held_overwrites(plan: Plan, desired: Desired, ledger: Ledger | None) -> Stal
     first = foreign[0]
     named = str(first) if len(foreign) == 1 else f"{len(foreign)} files (first: {first})"
     also = f"; the plan also deletes {len(plan.removals)} files" if plan.removals else ""
-    return Stalled(
+    return HeldPlan(
+        plan,
         f"a destination is wider than at the last sync, and {named} that others made would be overwritten: "
         f"approve plan {plan.digest} to overwrite{also}; nothing was changed ({HOW_TO_APPROVE})",
         reason=Reason.DESTINATION_WIDENED,
@@ -131,7 +147,7 @@ def held_deletions(
     approved: Collection[str] = (),
     destinations: Managed = EVERYWHERE,
     left: Managed = NOWHERE,
-) -> Stalled | None:
+) -> HeldPlan | None:
     """Why the deletion guard holds a plan; files of others below a mirrored destination count like ours."""
     ours = ledger.files if ledger is not None else {}
     deletions = [
@@ -148,7 +164,8 @@ def held_deletions(
     if not decision.hold:
         return None
     unmapped = any(each.cause is Cause.UNMAPPED for each in decision.hold)
-    return Stalled(
+    return HeldPlan(
+        plan,
         f"{decision.why}; nothing was changed ({HOW_TO_APPROVE})",
         reason=Reason.DESTINATION_UNMAPPED if unmapped else Reason.DELETION_BUDGET_EXCEEDED,
     )

@@ -65,6 +65,10 @@ class Ledger:
     skipped: frozenset[str] = frozenset()
     """The first names of content that was skipped, as `stoker.engine.plan.skipped` writes them."""
     skipped_total: int = 0
+    approvals_used: frozenset[str] = frozenset()
+    """Approvals whose plan was carried out, as `PlanApproval.text`, while they are given: they count once."""
+    approvals_begun: frozenset[str] = frozenset()
+    """Approvals of a plan that was begun and not settled. They are used once a pass has been settled."""
     ref: str = ""
     commit: str = ""
     settings: str = ""

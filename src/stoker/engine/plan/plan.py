@@ -70,6 +70,8 @@ class Facts:
     held: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
     skipped_total: int = 0
+    approvals_used: frozenset[str] = frozenset()
+    approvals_begun: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

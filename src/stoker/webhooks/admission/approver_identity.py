@@ -25,10 +25,12 @@ _PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
 def changed_approval(before: Mapping[str, str], after: Mapping[str, str], group: str) -> dict[str, str]:
     """The approval as it would be, if it is other than before; empty if not, or if it is taken away.
 
-    Who takes away a part, as what it was limited to, makes another approval of it.
+    Without `approved-by` what is left of it is no approval: who removes that name, and changes nothing
+    else, withdraws. Who takes away another part, as what it was limited to, makes another approval of it.
     """
     old, new = _approval(before, group), _approval(after, group)
-    return new if new != old else {}
+    withdrawn = new.items() <= old.items() and not any(_is_name(name) for name in new)
+    return new if new != old and not withdrawn else {}
 
 
 def why_not(
@@ -42,8 +44,11 @@ def why_not(
     """What speaks against an approval by this user; empty if nothing does."""
     teams = policy.teams
     names = [name for name in (f"{group}/{APPROVED_BY}", APPROVED_BY) if name in approval]
-    guarded = policy.required or bool(teams)
-    if not names and not guarded and all(name.rpartition("/")[2] == APPROVED_PLAN for name in approval):
+    if (
+        not names
+        and not policy.names_approvers
+        and all(name.rpartition("/")[2] == APPROVED_PLAN for name in approval)
+    ):
         return ""
     if not names:
         return f"an approval needs annotation {group}/{APPROVED_BY} with the name of who approves"
@@ -56,6 +61,10 @@ def why_not(
         if name in approval and _is_ahead(approval[name], now):
             return f"annotation {name} lies in the future ({approval[name][:40]}), and never counts"
     return ""
+
+
+def _is_name(annotation: str) -> bool:
+    return annotation.rpartition("/")[2] == APPROVED_BY
 
 
 def _is_ahead(text: str, now: datetime) -> bool:

@@ -17,12 +17,22 @@ from stoker.api.to_intent import PodFacts
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.git_objects import BlobId, FileVersion, Held, Note
 from stoker.domain.paths import RelPath
-from stoker.domain.protocol import GatewayReport, HeldProject, HistoryEntry, Metadata, SyncStatus
+from stoker.domain.protocol import (
+    GatewayReport,
+    HeldProject,
+    HistoryEntry,
+    Metadata,
+    PendingPlan,
+    RollbackOutcome,
+    RollbackRequest,
+    SyncStatus,
+)
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.guards import APPROVABLE, HeldPlan
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.plan import Facts, Plan, Write
+from stoker.engine.plan.plan import Delete, Facts, Plan, Write
 from stoker.engine.plan.skipped import Skipped
 from stoker.fs.apply_plan import Applied
 from stoker.ignition.sync.gateway_hook import GatewayOutcome
@@ -207,7 +217,8 @@ def test_a_lock_that_was_not_held_is_told(written: Written) -> None:
 
 
 def test_a_plan_that_is_only_shown_is_pending_with_its_digest(written: Written) -> None:
-    plan = Plan(writes=(Write(VIEW, FileVersion(BlobId("a" * 40)), False),))
+    write = Write(VIEW, FileVersion(BlobId("a" * 40)), False)
+    plan = Plan(writes=(write,), facts=Facts(commit=SECOND))
     written.board.passed(DONE, None, None)
     written.board.passed(SyncReport(SECOND, GitRef("main"), plan), None, None)
     pending = written.last.pending_plan
@@ -216,6 +227,30 @@ def test_a_plan_that_is_only_shown_is_pending_with_its_digest(written: Written) 
     assert (written.last.sync_status, written.last.synced_commit) == (SyncStatus.PENDING, FIRST)
     written.board.passed(SyncReport(FIRST, GitRef("main"), Plan()), None, None)
     assert (written.last.sync_status, written.last.pending_plan) == (SyncStatus.SYNCED, None)
+
+
+@pytest.mark.parametrize("reason", sorted(APPROVABLE))
+def test_a_plan_that_waits_for_approval_is_shown_with_its_digest(written: Written, reason: Reason) -> None:
+    plan = Plan(deletions=(Delete(VIEW),), facts=Facts(commit=SECOND))
+    written.board.failed(HeldPlan(plan, "held", reason))
+    assert written.last.pending_plan == PendingPlan(plan.digest, reason, SECOND, files_deleted=1)
+    assert (written.last.sync_status, written.last.reason) == (SyncStatus.ERROR, reason)
+
+
+def test_a_rollback_that_waits_for_approval_has_not_failed(written: Written) -> None:
+    written.board.directed(replace(wish("line 1"), rollback=RollbackRequest("r", to_snapshot="s")))
+    written.board.failed(HeldPlan(Plan(), "held", Reason.DELETION_BUDGET_EXCEEDED))
+    assert written.last.rollback == RollbackOutcome("r", "Pending", "held")
+
+
+def test_a_source_that_gives_nothing_has_no_plan_to_approve(written: Written) -> None:
+    plan = Plan(deletions=(Delete(VIEW),), facts=Facts(commit=SECOND))
+    empty = Stalled("the mappings give no file", reason=Reason.SOURCE_EMPTY)
+    written.board.passed(SyncReport(SECOND, GitRef("main"), plan, stalled=empty), None, None)
+    pending = written.last.pending_plan
+    assert pending is not None
+    assert pending.reason not in APPROVABLE
+    assert written.last.reason == Reason.SOURCE_EMPTY
 
 
 def test_what_was_reached_before_is_not_told_as_what_is_wanted_now(written: Written) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -15,15 +15,18 @@ from stoker.agent.sync.hooks import Change
 from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Waiting
+from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.git_objects import Held, Note
 from stoker.domain.intent.files import DeletionPolicy, FilePatch, FilesIntent, Mapping, Orphans, Transforms
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.engine.plan.drift import Drift
+from stoker.engine.plan.guards import HeldPlan
 from stoker.fs.apply_plan import Applied
 from stoker.fs.ledger_store import MANIFEST
 from stoker.fs.stat_stamp import let_rest
@@ -99,6 +102,35 @@ class Hook:
     async def after(self, change: Change, applied: Applied) -> tuple[Note, ...]:
         self._told.append(f"{self._name} after")
         return (Note(self._name, "is not sure"),)
+
+
+class Holding(Hook):
+    """Has a place open, as a Designer has."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place, [])
+        self._place = place
+
+    async def hold(self, change: Change) -> tuple[Held, ...]:
+        return (Held(self._place, "is open"),)
+
+
+@contextmanager
+def killed_at(name: str) -> Iterator[None]:
+    """Nothing is written any more from this place on, as after a kill."""
+    dead = False
+
+    def look(reached: str) -> None:
+        nonlocal dead
+        dead = dead or reached == name
+        if dead:
+            raise RuntimeError("killed")
+
+    failpoints.listen(look)
+    try:
+        yield
+    finally:
+        failpoints.listen(None)
 
 
 # --- hooks --------------------------------------------------------------------------------------------------
@@ -274,11 +306,89 @@ async def test_a_destination_that_no_mapping_covers_any_more_is_emptied_only_by_
     planned = await keeper.sync(Wish(dry_run=True))
     assert planned.plan.digest in held.value.message
     with pytest.raises(Stalled, match=planned.plan.digest):
-        await keeper.sync(Wish(approved=frozenset({"0" * 64})))
-    await keeper.sync(Wish(walk=False, approved=frozenset({planned.plan.digest})))
+        await keeper.sync(Wish(approved=frozenset({PlanApproval("0" * 64)})))
+    await keeper.sync(Wish(walk=False, approved=frozenset({PlanApproval(planned.plan.digest)})))
     assert plant.files() == {"p/a": "1"}
-    again = await keeper.sync(Wish(approved=frozenset({planned.plan.digest})))
+    again = await keeper.sync(Wish(approved=frozenset({PlanApproval(planned.plan.digest)})))
     assert not again.plan.actions, "a used approval that is still there is harmless"
+
+
+async def test_an_approval_counts_once(plant: Plant) -> None:
+    given = "resource 2026-03-02T08:15:00Z"
+    digest, keeper = await q_is_unmapped(plant)
+    approval = PlanApproval(digest, given)
+    await keeper.sync(Wish(approved=frozenset({approval})))
+    assert plant.files() == {"p/a": "1"}
+    again, keeper = await q_is_unmapped(plant, approval)
+    assert again == digest, "the same files would be deleted once more"
+    for _ in range(2):
+        with pytest.raises(HeldPlan, match="its approval was used") as held:
+            await keeper.sync(Wish(approved=frozenset({approval})))
+        assert held.value.plan.digest == digest
+    assert plant.files() == {"p/a": "1", "q/b": "2"}
+    later = approval._replace(given="resource 2026-03-02T09:00:00Z")
+    await keeper.sync(Wish(approved=frozenset({later})))
+    assert plant.files() == {"p/a": "1"}, "another approval of the same plan is another one"
+
+
+async def test_an_approval_that_was_withdrawn_after_its_use_may_be_given_again(
+    plant: Plant,
+) -> None:
+    digest, keeper = await q_is_unmapped(plant)
+    approval = PlanApproval(digest, "pod")
+    await keeper.sync(Wish(approved=frozenset({approval})))
+    await keeper.sync(Wish(walk=False))
+    _, keeper = await q_is_unmapped(plant, approval)
+    await keeper.sync(Wish(approved=frozenset({approval})))
+    assert plant.files() == {"p/a": "1"}
+
+
+async def test_an_approval_for_one_run_is_never_stored(plant: Plant) -> None:
+    digest, keeper = await q_is_unmapped(plant)
+    await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)}), approval_must_match=True))
+    assert keeper.ledger is not None
+    assert keeper.ledger.approvals_used == frozenset()
+    again, keeper = await q_is_unmapped(plant)
+    with pytest.raises(HeldPlan):
+        await keeper.sync()
+    await keeper.sync(Wish(approved=frozenset({PlanApproval(again)}), approval_must_match=True))
+    assert plant.files() == {"p/a": "1"}
+
+
+@pytest.mark.parametrize("name", ["journal.sync.after", "unlink.before", "unlink.after", "carry.after"])
+async def test_an_approval_whose_plan_was_cut_short_is_used_by_the_next_sync_and_by_no_later_one(
+    plant: Plant, name: str
+) -> None:
+    digest, keeper = await q_is_unmapped(plant)
+    approved = Wish(approved=frozenset({PlanApproval(digest, "pod")}))
+    with killed_at(name), pytest.raises(RuntimeError, match="killed"):
+        await keeper.sync(approved)
+    keeper = plant.keeper()
+    await keeper.sync(approved)
+    assert plant.files() == {"p/a": "1"}, "the plan that was begun is carried out"
+    await q_is_unmapped(plant, PlanApproval(digest, "pod"))
+    with pytest.raises(HeldPlan):
+        await plant.keeper().sync(approved)
+    assert plant.files() == {"p/a": "1", "q/b": "2"}
+
+
+async def test_an_approved_plan_that_a_designer_holds_as_a_whole_keeps_its_approval(plant: Plant) -> None:
+    digest, _ = await q_is_unmapped(plant)
+    approved = Wish(approved=frozenset({PlanApproval(digest, "pod")}))
+    await plant.keeper(Holding("q")).sync(approved)
+    assert plant.files() == {"p/a": "1", "q/b": "2"}
+    await plant.keeper().sync(approved)
+    assert plant.files() == {"p/a": "1"}
+
+
+async def q_is_unmapped(plant: Plant, *given: PlanApproval) -> tuple[str, Keeper]:
+    """Write to q, and map it no more: the digest of the plan that would empty it, and who would do so."""
+    plant.repository.commit({"s/a": "1", "t/b": "2"})
+    both = FILES._replace(mappings=(*FILES.mappings, Mapping("t", "q")))
+    await plant.keeper(files=both).sync(Wish(approved=frozenset(given)))
+    assert plant.files() == {"p/a": "1", "q/b": "2"}
+    keeper = plant.keeper()
+    return (await keeper.sync(Wish(dry_run=True))).plan.digest, keeper
 
 
 async def test_a_mapping_that_goes_elsewhere_holds_everything(plant: Plant) -> None:
@@ -338,7 +448,7 @@ async def test_a_brand_new_destination_takes_the_files_of_the_commit_as_a_first_
 
 
 async def test_an_approval_for_one_sync_alone_must_name_the_plan_that_there_is(plant: Plant) -> None:
-    wrong = Wish(approved=frozenset({"0" * 64}), approval_must_match=True)
+    wrong = Wish(approved=frozenset({PlanApproval("0" * 64)}), approval_must_match=True)
     plant.repository.commit({"s/a": "1"})
     keeper = plant.keeper()
     digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
@@ -347,12 +457,12 @@ async def test_an_approval_for_one_sync_alone_must_name_the_plan_that_there_is(p
     assert stale.value.reason is Reason.APPROVAL_STALE
     assert plant.files() == {}
     assert (await keeper.sync(wrong._replace(dry_run=True))).stalled is not None
-    await keeper.sync(wrong._replace(approved=frozenset({digest})))
+    await keeper.sync(wrong._replace(approved=frozenset({PlanApproval(digest)})))
     assert plant.files() == {"p/a": "1"}
     with pytest.raises(Stalled, match="nothing to do"):
         await keeper.sync(wrong)
     with pytest.raises(Stalled, match="nothing to do"):
-        await keeper.sync(wrong._replace(approved=frozenset({digest})))
+        await keeper.sync(wrong._replace(approved=frozenset({PlanApproval(digest)})))
 
 
 async def test_with_owned_a_file_of_others_is_named_counts_as_drift_and_is_never_deleted(
@@ -374,7 +484,7 @@ async def test_with_owned_a_file_of_others_is_named_counts_as_drift_and_is_never
         assert report.drift == report.drift_left == Drift(extra=("p/mine",))
         assert (await keeper.verify()).drift.extra == ("p/mine",)
     plant.repository.commit({"s/a": "2"})
-    report = await keeper.sync(Wish(approved=frozenset({"0" * 64})))
+    report = await keeper.sync(Wish(approved=frozenset({PlanApproval("0" * 64)})))
     assert report.drift_left == Drift(extra=("p/mine",))
     assert plant.files() == {"p/a": "2", "p/before": "theirs", "p/mine": "theirs"}
 

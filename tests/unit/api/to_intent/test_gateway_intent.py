@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as ReadOnlyMap
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.files import FieldTemplate, ProviderName
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import RedundancyRole
+from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 
@@ -136,7 +138,21 @@ def test_the_tls_port_without_tls_is_noticed_where_it_was_said() -> None:
 def test_plans_may_be_approved_on_the_resource_and_on_the_pod() -> None:
     resource = known(annotations={"sync.ignition.io/approved-plan": "aaaaaaaa"})
     intent = gateway_intent_for(resource, pod(approved_plan="bbbbbbbb"))
-    assert intent.approved_plans == ("aaaaaaaa", "bbbbbbbb")
+    assert intent.approved_plans == (PlanApproval("aaaaaaaa", "resource"), PlanApproval("bbbbbbbb", "pod"))
+
+
+@pytest.mark.parametrize("approval", [{"required": True}, {"teams": ["plant-leads"]}])
+def test_where_approvers_are_named_only_a_named_approval_of_the_resource_counts(
+    approval: dict[str, Any],
+) -> None:
+    plan = {"sync.ignition.io/approved-plan": "aaaaaaaa"}
+    named = {"sync.ignition.io/approved-by": "lead", "sync.ignition.io/approved-at": "2026-03-02T08:15:00Z"}
+    alone, whole = (known({"approval": approval}, annotations=each) for each in (plan, plan | named))
+    assert gateway_intent_for(alone, pod(approved_plan="bbbbbbbb")).approved_plans == ()
+    given = "resource 2026-03-02T08:15:00.000000Z"
+    assert gateway_intent_for(whole, pod(approved_plan="bbbbbbbb")).approved_plans == (
+        PlanApproval("aaaaaaaa", given),
+    )
 
 
 def test_templates_know_the_pod_and_the_cluster() -> None:

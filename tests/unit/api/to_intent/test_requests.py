@@ -52,6 +52,18 @@ def test_an_approval_without_a_time_is_none() -> None:
     assert found.approval is None
 
 
+@pytest.mark.parametrize("gone", ["approved-by", "approved-plan"])
+def test_an_approval_without_the_name_of_who_gave_it_is_withdrawn(gone: str) -> None:
+    annotations = {
+        "approved-by": "plant-lead",
+        "approved-at": "2026-03-02T08:15:00Z",
+        "approved-plan": "abcdef012345",
+    }
+    assert requests_of(annotations, "stoker.io")[0].approved_plans == ("abcdef012345",)
+    del annotations[gone]
+    assert requests_of(annotations, "stoker.io")[0].approved_plans == ()
+
+
 def test_several_plans_may_be_approved_at_once() -> None:
     found, _ = requests_of({"stoker.io/approved-plan": "abcdef012345, 0123456789ab"}, "stoker.io")
     assert found.approved_plans == ("abcdef012345", "0123456789ab")

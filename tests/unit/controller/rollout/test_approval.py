@@ -189,9 +189,56 @@ def test_an_approval_that_was_taken_is_taken_again_if_agents_could_not_be_told()
     fleet.approve()
     fleet.decide()
     fleet.published = told  # the map was not written, the status was
-    fleet.given = None
     fleet.decide()
     assert fleet.has_it() == {"a", "b"}
+
+
+def test_an_approval_that_is_removed_is_withdrawn_for_gateways_that_have_not_applied_it() -> None:
+    fleet = pending()
+    fleet.approve()
+    given = fleet.given
+    fleet.decide()
+    fleet.sync("a")
+    fleet.given = None
+    fleet.decide(after=1)
+    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+    assert fleet.told("a") == Target(commit(1)), "an approval that was used stays used"
+    assert "was withdrawn" in (request(fleet).message or "")
+    fleet.sync("b")
+    fleet.decide(after=1)
+    assert request(fleet).state == "Pending"
+    fleet.given = given
+    fleet.decide(after=1)
+    assert request(fleet).state == "Pending", "the withdrawn approval is older than the new request"
+    fleet.approve()
+    fleet.decide()
+    assert fleet.has_it() == {"a", "b"}
+
+
+def test_an_approval_is_withdrawn_for_a_gateway_that_waits_for_its_stage() -> None:
+    fleet = pending("a", "b")
+    fleet.deployment = Deployment(Strategy.CANARY, (Stage("one", ("a",)),))
+    fleet.approve()
+    fleet.decide()
+    fleet.given = None
+    fleet.sync("a")
+    fleet.decide(after=1)
+    fleet.sync("b")
+    fleet.decide(after=1)
+    assert fleet.has_it() == {"a"}
+    assert fleet.told("b") == Target(commit(1), Mode.PLAN)
+
+
+def test_an_approval_that_all_have_applied_may_be_removed() -> None:
+    fleet = pending()
+    fleet.approve()
+    fleet.decide()
+    fleet.sync()
+    fleet.decide()
+    fleet.given = None
+    before = fleet.last
+    assert fleet.decide(after=1) == before
+    assert request(fleet).state == "Approved", "who approved stays to be read"
 
 
 def test_a_first_sync_waits_for_nobody() -> None:

@@ -9,14 +9,17 @@ import pytest
 
 from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
 from stoker.dashboard.standalone.actions import PATIENCE_SECONDS, LocalHands
-from stoker.dashboard.standalone.pending_actions import Desk
+from stoker.dashboard.standalone.pending_actions import Desk, HeldRollback
 from stoker.dashboard.standalone.token_check import EVERYTHING, LocalGate, OwnToken, long_enough
 from stoker.dashboard.standalone.view import Held, LocalScene, Subject
 from stoker.dashboard.view_models import Action, Order
 from stoker.domain.errors import Misconfigured, Retry, Stalled
+from stoker.domain.paths import RelPath
 from stoker.domain.protocol import DriftFound, GatewayReport, HeldProject, PendingPlan, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
+from stoker.engine.plan.guards import HeldPlan
+from stoker.engine.plan.plan import Delete, Facts, Plan
 from stoker.ignition.sync.state_files import Marks
 from stoker.testing.manual_clock import ManualClock
 
@@ -150,6 +153,29 @@ async def test_only_the_plan_that_waits_is_approved(place: Place) -> None:
     assert await place.refused(Action.APPROVE) == 409
     await place.do(Action.APPROVE, digest=DIGEST)
     assert place.desk.approved == {DIGEST}
+
+
+async def test_a_rollback_that_is_held_is_approved_by_its_plan_and_begins_again(place: Place) -> None:
+    plan = Plan(deletions=(Delete(RelPath("projects/a")),), facts=Facts(commit="c" * 40))
+    held = HeldPlan(plan, "60 files would be deleted", Reason.DELETION_BUDGET_EXCEEDED)
+    place.desk.held_rollback = HeldRollback("filler-20260101-000000", held)
+    place.scene.told(GatewayReport("filler", sync_status=SyncStatus.SYNCED))
+    (resource,) = place.scene.picture(EVERYTHING).resources
+    assert resource.approval is not None
+    assert (resource.approval.state, resource.approval.digest) == ("Pending", plan.digest)
+    assert await place.refused(Action.APPROVE, digest=DIGEST) == 409
+    await place.do(Action.APPROVE, digest=plan.digest)
+    errand = place.desk.way_back()
+    assert errand is not None
+    assert (errand.to, errand.approved) == ("filler-20260101-000000", plan.digest)
+    assert place.desk.approved == frozenset(), "it is for this rollback alone"
+    assert place.scene.waits_for == ""
+
+
+async def test_a_stop_forgets_a_rollback_that_is_held(place: Place) -> None:
+    place.desk.held_rollback = HeldRollback("s", HeldPlan(Plan(), "held", Reason.DELETION_BUDGET_EXCEEDED))
+    await place.hands.do(Order(action=Action.STOP), VISITOR)
+    assert place.desk.held_rollback is None
 
 
 async def test_files_of_others_wait_for_nobody(place: Place) -> None:

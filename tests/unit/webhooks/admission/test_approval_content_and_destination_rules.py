@@ -34,6 +34,8 @@ GROUP = "stoker.io"
         ({"stoker.io/approved-by": "a"}, {"stoker.io/approved-by": "a", "stoker.io/approved-ref": "x"}, True),
         ({"stoker.io/approved-by": "a", "stoker.io/approved-ref": "1"}, {"stoker.io/approved-by": "a"}, True),
         ({"stoker.io/approved-by": "a"}, {}, False),
+        ({"approved-by": "a", "approved-at": "1", "approved-plan": "2"}, {"approved-at": "1"}, False),
+        ({"approved-by": "a", "approved-at": "1"}, {"approved-at": "2"}, True),
         ({}, {"stoker.io/approved-plan": "0123456789"}, True),
         ({"stoker.io/approved-plan": "0123456789"}, {"stoker.io/approved-plan": "9876543210"}, True),
     ],

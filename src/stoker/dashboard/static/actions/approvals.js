@@ -1,6 +1,6 @@
 // Plans that wait for a person, on top of everything else.
 import { approve, whyNone } from "./buttons.js";
-import { waitsForApproval } from "../model/gateway_status.js";
+import { isHeldByGuard, waitsForApproval } from "../model/gateway_status.js";
 import { byId, icon, make, put, show } from "../page/dom.js";
 import { button, commit, diffCounts, link, list, placeOf, quiet } from "../page/components.js";
 import { routeTo } from "../page/route.js";
@@ -61,7 +61,7 @@ function what(resource, plan) {
 
 /** Why it is asked at all, where a guard does so. */
 function held({ reason, message }) {
-  if (reason !== "DeletionBudgetExceeded") return null;
+  if (!isHeldByGuard(reason)) return null;
   return make("p", { class: "warn" }, icon("failed"), make("span", {}, withoutDigests(message)));
 }
 

@@ -20,8 +20,13 @@ const ON_ITS_WAY = new Set([
   "NeverSynced", "SyncInProgress", "Reconciling", "ScanLockHeld",
 ]);
 
-/** The deletion guard held a plan back: an error for the agent, a question to whoever looks at the page. */
-const GUARDED = "DeletionBudgetExceeded";
+/** A guard holds a plan until it is approved: an error for the agent, a question to the user of the page. */
+const GUARDED = new Set(["DeletionBudgetExceeded", "DestinationUnmapped", "DestinationWidened", "SourceEmpty"]);
+
+/** Whether a plan is held for this reason; an empty source also stalls without any plan to approve. */
+export function isHeldByGuard(reason) {
+  return GUARDED.has(reason);
+}
 
 /** Whether a reason says that nothing is wrong. */
 export function isOnItsWay(reason) {
@@ -53,7 +58,8 @@ export function standingOf(gateway) {
 export function judged(resource) {
   const counts = noCounts();
   const gateways = resource.gateways.map((gateway) => {
-    const asked = gateway.reason === GUARDED && waitsForApproval(resource);
+    const planned = waitsForApproval(resource) && resource.approval.gateways.some(({ name }) => name === gateway.name);
+    const asked = planned && isHeldByGuard(gateway.reason);
     const standing = asked ? "waiting" : standingOf(gateway);
     counts[standing] += 1;
     const back = gateway.takenBack && standing === "waiting" && !asked;

@@ -1,0 +1,49 @@
+"""Which approvals of plans count: each of them once.
+
+The ledger remembers an approval together with the files that its plan changed, in one write: a kill leaves
+both or neither. Before the first change it is noted as begun. A plan that a kill left undone still has its
+approval; as soon as any later pass is settled, that approval is used.
+
+An approval that is no longer given is forgotten, so that it can be given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.requests import PlanApproval
+from stoker.engine.plan.guards import HeldPlan
+from stoker.engine.plan.ledger import Ledger
+from stoker.engine.plan.plan import Plan
+
+
+def unused(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[str]:
+    """The digests of the plans whose approval was not used yet."""
+    used = ledger.approvals_used if ledger is not None else frozenset()
+    return frozenset(approval.digest for approval in given if approval.text not in used)
+
+
+def using(
+    plan: Plan, given: Collection[PlanApproval], ledger: Ledger | None, digest: str | None = None
+) -> Plan:
+    """The plan with all approvals that are used once it is settled; `digest` is that of the released plan."""
+    before = ledger.approvals_used | ledger.approvals_begun if ledger is not None else frozenset()
+    now = {approval.text for approval in given if approval.given and approval.digest == digest}
+    return replace(plan, facts=replace(plan.facts, approvals_used=before | now))
+
+
+def named_as_used(stalled: Stalled | None, given: Collection[PlanApproval]) -> Stalled | None:
+    """Why a plan is held, and that the approval it once had was used for it."""
+    if not isinstance(stalled, HeldPlan) or stalled.plan.digest not in {one.digest for one in given}:
+        return stalled
+    used = "its approval was used for an earlier sync and counts once: withdraw it, then approve again"
+    return HeldPlan(stalled.plan, f"{stalled.message}; {used}", stalled.reason)
+
+
+def withdrawn(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[str]:
+    """Used approvals that are given no longer; none while this process has approvals of its own alone."""
+    if ledger is None or any(not approval.given for approval in given):
+        return frozenset()
+    return (ledger.approvals_used | ledger.approvals_begun) - {approval.text for approval in given}
