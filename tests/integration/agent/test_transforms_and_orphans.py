@@ -45,7 +45,7 @@ class Plant:
         source = Source(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
         return open_keeper(SyncJob(source, files, values, self.data, self.cache))
 
-    async def sync(self, files: FilesIntent = ONE, **wish: bool | frozenset[str]) -> SyncReport:
+    async def sync(self, files: FilesIntent = ONE, **wish: bool | frozenset[PlanApproval]) -> SyncReport:
         return await self.keeper(files).sync(Wish(**wish))  # type: ignore[arg-type]
 
     def files(self) -> dict[str, str]:
