@@ -412,7 +412,7 @@ async def test_files_of_a_mapping_removed_beside_another_of_the_same_destination
     assert held.value.reason is Reason.DESTINATION_UNMAPPED
     assert plant.files() == {"p/a": "1", "p/b": "2"}
     digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
-    await keeper.sync(Wish(approved=frozenset({digest})))
+    await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)})))
     assert plant.files() == {"p/a": "1"}
     plant.repository.commit({"s/a": None, "s/c": "3"})
     await keeper.sync()
@@ -430,7 +430,7 @@ async def test_a_wider_destination_leaves_files_of_others_until_its_plan_is_appr
     assert held.value.reason is Reason.DESTINATION_WIDENED
     assert plant.files() == {"p/Line1/a": "1", "p/Line2/a": "made on the gateway"}
     digest = (await keeper.sync(Wish(dry_run=True))).plan.digest
-    await keeper.sync(Wish(approved=frozenset({digest})))
+    await keeper.sync(Wish(approved=frozenset({PlanApproval(digest)})))
     assert plant.files() == {"p/Line1/a": "1", "p/Line2/a": "2"}
 
 
