@@ -217,12 +217,12 @@ def why_not_host(host: str) -> str | None:
         return "has a host name that begins with '-'"
     if not re.fullmatch(_HOST, host):  # git would decode an escape, and fold what looks like a digit to one
         return "has a host name with other characters than letters, digits, '.', '-' and '_'"
-    address = _address(host.strip("[]").rstrip("."))
+    address = address_of(host.strip("[]").rstrip("."))
     # Cloud metadata services answer there with credentials of the machine.
     return "names a link-local address" if address is not None and address.is_link_local else None
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address that git would connect to without asking for a name, however it is written."""
     try:
         address = ipaddress.ip_address(host)

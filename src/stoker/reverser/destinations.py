@@ -1,8 +1,9 @@
 """The four kinds as values: which destinations can be written, by whom, and what is wrong with the others.
 
 Pure. What stands in the cluster goes in (`Stated`), an `Arrangement` comes out, and a
-new one whenever something changes. Of two destinations whose folders overlap the older
-one stays: what works must not stop because somebody added something. Whatever is refused
+new one whenever something changes. Of two destinations whose folders overlap the one stays
+that writes there already, by its status, and else the older one: what works must not stop because
+another object was added, or points to the same repository from now on. Whatever is refused
 carries its reason, for the condition of the very object that caused it.
 
 A worker is a repository and a branch (`Place`). Addresses that differ in their spelling
@@ -12,13 +13,17 @@ alone, or in the way that leads there, are one repository.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
-from stoker.api.kinds.destinations import GROUP, GitDestination, GitRepoConfig, allows_namespace
+from stoker.api.kinds.destinations import (
+    GROUP,
+    GitDestination,
+    GitRepoConfig,
+    WrittenFolder,
+    allows_namespace,
+)
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.to_intent.requests import APPROVED_PLAN
 from stoker.domain.deletion_guard import DeletionLimits
@@ -27,6 +32,7 @@ from stoker.domain.paths import RelPath
 from stoker.domain.quantities import parse_duration, parse_quantity
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
+from stoker.domain.repository_identity import may_be_same, repository_of
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy, own_secrets
 from stoker.reverser.selection.rules import DestinationRef, Rule, rules_of
@@ -35,8 +41,6 @@ from stoker.reverser.writer.commit_message import MessageTemplate
 
 AnyRule = WatchRule | ClusterWatchRule
 
-_PORTS = {"https": 443, "http": 80, "ssh": 22}
-_SCP = re.compile(r"(?:[^@/]+@)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<path>.*)")
 _LATER = 60.0
 _LIMITS = Limits()
 _CADENCE = Cadence()
@@ -102,6 +106,14 @@ class Destination:
     """Digests of held deletions that a person approved."""
     held_before: bool = field(default=False, compare=False)
     """Whether its status says that deletions are held."""
+    writes: bool = field(default=False, compare=False)
+    """Whether its status says that it writes this very folder."""
+
+    @property
+    def folder(self) -> WrittenFolder:
+        return WrittenFolder(
+            repository=self.place.repository, branch=self.place.branch, base_folder=self.base
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +151,23 @@ def arrange(stated: Stated, *, limits: Limits = _LIMITS) -> Arrangement:
     configs = {ConfigRef(one.metadata.namespace, one.metadata.name): one for one in stated.configs}
     usable: dict[DestinationRef, Destination] = {}
     refused: dict[DestinationRef, StokerError] = {}
-    owners: list[Destination] = []  # also the suspended ones: a folder stays theirs
+    candidates: list[tuple[GitDestination, Destination]] = []
     for one in sorted(stated.destinations, key=_age):
         ref = DestinationRef(one.metadata.namespace, one.metadata.name)
         try:
-            made = _destination(one, ref, configs, stated.unreadable, limits)
+            candidates.append((one, _destination(one, ref, configs, stated.unreadable, limits)))
+        except StokerError as error:
+            refused[ref] = error
+    owners: list[Destination] = []  # also the suspended ones: a folder stays theirs
+    for one, made in sorted(candidates, key=lambda each: not each[1].writes):
+        try:
             _check_overlap(made, owners)
             owners.append(made)
             _check_suspended(one, configs[made.config])
         except StokerError as error:
-            refused[ref] = error
+            refused[made.ref] = error
         else:
-            usable[ref] = made
+            usable[made.ref] = made
     rules: list[Rule] = []
     refused_rules: dict[RuleKey, StokerError] = {}
     lost = {DestinationRef(*name) for kind, *name in stated.unreadable if kind == "GitDestination"}
@@ -179,17 +196,6 @@ def key_of(rule: AnyRule) -> RuleKey:
 def destination_of(rule: AnyRule) -> DestinationRef:
     to = rule.spec.destination_ref
     return DestinationRef(to.namespace or rule.metadata.namespace, to.name)
-
-
-def repository_of(url: str) -> str:
-    """An address without scheme, user, default port, final slash and `.git`, its host in lower case."""
-    if "://" not in url and (scp := _SCP.fullmatch(url)):
-        host, path = scp["host"].lower(), scp["path"]
-    else:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port and parts.port != _PORTS.get(parts.scheme) else ""
-        host, path = (parts.hostname or "").lower() + port, parts.path
-    return f"{host}/{path.strip('/').removesuffix('.git').rstrip('/')}"
 
 
 def _destination(
@@ -227,7 +233,7 @@ def _destination(
         MessageTemplate(template)
     login, signing = config.spec.secret_ref, config.spec.signing
     url = RepoUrl(config.spec.repo_url)
-    return Destination(
+    made = Destination(
         ref,
         one.metadata.uid,
         wanted,
@@ -247,6 +253,8 @@ def _destination(
         approvals_of(one.metadata.annotations or {}),
         one.status is not None and one.status.held_deletions is not None,
     )
+    written = one.status.folder if one.status is not None else None
+    return replace(made, writes=written == made.folder)
 
 
 def approvals_of(annotations: Mapping[str, str]) -> tuple[str, ...]:
@@ -285,13 +293,15 @@ def _cadence(config: GitRepoConfig) -> Cadence:
 
 def _check_overlap(own: Destination, others: Iterable[Destination]) -> None:
     for other in others:
-        if own.place != other.place:
+        same = may_be_same(own.place.repository, other.place.repository)
+        if not same or own.place.branch != other.place.branch:
             continue
         mine, theirs = RelPath(own.base), RelPath(other.base)
         if mine.is_below(theirs) or theirs.is_below(mine):
             raise Stalled(
                 f"spec.baseFolder {own.base!r} overlaps {other.base!r} of GitDestination {other.ref}, "
-                f"which is older, on branch {own.place.branch!r} of the same repository",
+                f"which {'writes there already' if other.writes else 'is older'}, "
+                f"on branch {own.place.branch!r} of the same repository",
                 reason=Reason.FOLDERS_OVERLAP,
             )
 

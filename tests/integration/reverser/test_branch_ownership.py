@@ -179,6 +179,25 @@ def test_a_login_that_is_exchanged_counts_at_once(
     site.until_files(prod, {site.map_path("prices"): "with the new one"})
 
 
+def test_an_older_destination_that_points_to_a_written_folder_later_is_refused(
+    site: ReverserSite, prod: Repository
+) -> None:
+    site.repo_config("elsewhere", repoUrl=f"{site.url.removesuffix('.git')}-other.git")
+    site.destination("aa-early", repoRef={"name": "elsewhere"})
+    site.follow_maps()
+    site.config_map("prices")
+    site.start()
+    site.until_files(prod, {site.map_path("prices"): "value"})
+    eventually(
+        lambda: "folder" in site.status("GitDestination", "production"), 10.0, "the folder is recorded"
+    )
+    site.repo_config("elsewhere", repoUrl=site.url.replace("127.0.0.1", "127.1").removesuffix(".git") + "/")
+    message = site.until("GitDestination", "aa-early", "FoldersOverlap")
+    assert f"GitDestination {site.namespace}/production, which writes there already" in message
+    site.config_map("prices", {"key": "still"})
+    site.until_files(prod, {site.map_path("prices"): "still"})
+
+
 def test_overlapping_folders_stop_only_the_younger_destination(site: ReverserSite, prod: Repository) -> None:
     site.follow_maps()
     eventually(lambda: site.get("GitDestination", "production"), 10.0)

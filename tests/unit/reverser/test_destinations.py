@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stoker.api.kinds.destinations import GitDestination, GitRepoConfig
+from stoker.api.kinds.destinations import GitDestination, GitDestinationStatus, GitRepoConfig
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import Stalled, Wait
@@ -19,7 +19,6 @@ from stoker.reverser.destinations import (
     RuleKey,
     Stated,
     arrange,
-    repository_of,
 )
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy
@@ -56,30 +55,6 @@ def rule(name: str = "r", namespace: str = "system", to: str = "prod") -> WatchR
 
 def refused(arrangement: Arrangement, name: str = "prod") -> Reason:
     return arrangement.refused[DestinationRef("system", name)].reason
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://git.example.com/a/b.git",
-        "https://git.example.com/a/b",
-        "https://GIT.example.com:443/a/b/",
-        "http://git.example.com/a/b.git/",
-        "ssh://git@git.example.com/a/b.git",
-        "ssh://git@git.example.com:22/a/b",
-        "git@git.example.com:a/b.git",
-        "git@git.example.com:/a/b",
-    ],
-)
-def test_one_repository_has_many_spellings(url: str) -> None:
-    assert repository_of(url) == "git.example.com/a/b"
-
-
-@pytest.mark.parametrize(
-    "url", ["https://git.example.com/a/c", "https://git.example.com:8443/a/b", "https://other.com/a/b"]
-)
-def test_other_repositories_are_told_apart(url: str) -> None:
-    assert repository_of(url) != "git.example.com/a/b"
 
 
 def test_a_destination_carries_everything_that_its_worker_needs() -> None:
@@ -144,6 +119,42 @@ def test_of_overlapping_folders_the_older_one_stays(folder: str, overlaps: bool)
     arrangement = arrange(Stated([config(), same], [young, destination()]))
     assert DestinationRef("system", "prod") in arrangement.destinations
     assert (DestinationRef("system", "young") in arrangement.refused) is overlaps
+
+
+def writing(to: GitDestination, repository: str = "git.example.com/a/b") -> GitDestination:
+    """The same destination once it has written there."""
+    folder = {"repository": repository, "branch": to.spec.branch, "baseFolder": to.spec.base_folder}
+    return msgspec.structs.replace(to, status=msgspec.convert({"folder": folder}, GitDestinationStatus))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ssh://git@git.example.com:2222/A/B.git",
+        "https://git.example.com.:8443/a/./b",
+        "git@GIT.example.com:A/b",
+    ],
+)
+def test_another_config_in_another_namespace_cannot_take_over_a_folder(url: str) -> None:
+    theirs = config(namespace="shop", repoUrl=url)
+    old = destination("old", "shop", made="2020")  # older, and it pointed elsewhere until now
+    old = writing(old, "other.example.com/a/b")
+    arrangement = arrange(Stated([config(), theirs], [old, writing(destination())]))
+    assert set(arrangement.destinations) == {DestinationRef("system", "prod")}
+    error = arrangement.refused[DestinationRef("shop", "old")]
+    assert error.reason is Reason.FOLDERS_OVERLAP
+    assert "GitDestination system/prod, which writes there already" in error.message
+
+
+def test_of_two_that_never_wrote_the_older_one_stays() -> None:
+    theirs = config(namespace="shop", repoUrl="ssh://git@git.example.com:2222/A/B.git")
+    old = destination("old", "shop", made="2020")
+    arrangement = arrange(Stated([config(), theirs], [destination(), old]))
+    assert set(arrangement.destinations) == {DestinationRef("shop", "old")}
+    assert (
+        "GitDestination shop/old, which is older"
+        in arrangement.refused[DestinationRef("system", "prod")].message
+    )
 
 
 def test_folders_of_different_branches_do_not_meet() -> None:

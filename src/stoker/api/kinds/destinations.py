@@ -255,9 +255,24 @@ class HeldDeletions(Block):
     ] = None
 
 
+class WrittenFolder(Block):
+    """A folder that a destination writes."""
+
+    repository: Annotated[str, text(2048), about("Host and path of the repository, in one spelling.")]
+    branch: Annotated[str, text(255), about("The branch.")]
+    base_folder: Annotated[str, text(4096), about("The folder on it.")]
+
+
 class GitDestinationStatus(ConditionedStatus):
     """What was written."""
 
+    folder: Annotated[
+        WrittenFolder | None,
+        about(
+            "The folder that it writes. Another destination whose folder overlaps it is refused, also an "
+            "older one that points there only later."
+        ),
+    ] = None
     last_commit: Annotated[Annotated[str, text(64)] | None, about("The newest commit that was pushed.")] = (
         None
     )

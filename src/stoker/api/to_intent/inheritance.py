@@ -71,19 +71,26 @@ def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:
     return defaults
 
 
+def base_allows(home: str, namespace: str, annotations: Mapping[str, str] | None) -> bool:
+    """Whether a base in namespace `home`, with these annotations, may be used from another namespace."""
+    listed = (annotations or {}).get(ALLOWED_NAMESPACES, "")
+    return home == namespace or not {namespace, "*"}.isdisjoint(name.strip() for name in listed.split(","))
+
+
 def check_base(namespace: str, wanted: NamespacedRef, base: IgnitionSyncBase | None) -> tuple[Notice, ...]:
-    """Whether a resource of this namespace may use the base that it names (C-131)."""
+    """Whether a resource of this namespace may use the base that it names (C-131).
+
+    A base of another namespace that is missing gets the answer of one that does not allow the namespace:
+    otherwise any tenant could find out which bases another namespace has.
+    """
     home = wanted.namespace or namespace
     named = f"IgnitionSyncBase {home}/{wanted.name}"
-    if base is None:
+    if base is None and home == namespace:
         raise Stalled(f"{named} does not exist", reason=Reason.BASE_NOT_FOUND)
-    if home == namespace:
-        return ()
-    listed = (base.metadata.annotations or {}).get(ALLOWED_NAMESPACES, "")
-    allowed = {name.strip() for name in listed.split(",")}
-    if not allowed & {namespace, "*"}:
+    if base is None or not base_allows(home, namespace, base.metadata.annotations):
         raise Stalled(
-            f"{named} does not list namespace {namespace} in its annotation {ALLOWED_NAMESPACES}",
+            f"{named} does not exist, or does not list namespace {namespace} in its annotation "
+            f"{ALLOWED_NAMESPACES}",
             reason=Reason.BASE_NOT_ALLOWED,
         )
     return ()

@@ -34,7 +34,9 @@ _MENDS = {
     Reason.REF_AMBIGUOUS: "Write the whole commit id into spec.git.ref.",
     Reason.INVALID_SPEC: "Correct the field that is named; `kubectl explain` shows what it takes.",
     Reason.BASE_NOT_FOUND: "Make that IgnitionSyncBase, or take spec.inheritsFrom out.",
-    Reason.BASE_NOT_ALLOWED: "Add the namespace to the annotation allowed-namespaces of the base.",
+    Reason.BASE_NOT_ALLOWED: (
+        "Correct spec.inheritsFrom, or add the namespace to the annotation allowed-namespaces of the base."
+    ),
 }
 
 

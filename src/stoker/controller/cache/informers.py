@@ -22,6 +22,7 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBase
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent import base_wanted_by
+from stoker.api.to_intent.inheritance import base_allows
 from stoker.controller.cache.objects import (
     BASES,
     PROFILES,
@@ -177,10 +178,16 @@ class Observed:
                     yield ResourceKey(kind, key)
 
     def base_for(self, resource: Model) -> tuple[IgnitionSyncBase | None, bytes]:
-        """The base that a resource inherits from, where it names one and that exists, and its bytes."""
-        wanted = base_wanted_by(resource)
-        kept = self.bases.get(ObjectKey(wanted.namespace or "", wanted.name)) if wanted else None
-        return (None, b"") if kept is None else (read(kept, IgnitionSyncBase), kept.raw)
+        """The base that a resource inherits from, where it exists and allows that, and its bytes.
+
+        One that does not allow it is not even decoded: an error in it would show that it exists.
+        """
+        wanted, namespace = base_wanted_by(resource), resource.metadata.namespace
+        home = wanted.namespace or "" if wanted else ""
+        kept = self.bases.get(ObjectKey(home, wanted.name)) if wanted else None
+        if kept is None or not base_allows(home, namespace, kept.header.metadata.annotations):
+            return None, b""
+        return read(kept, IgnitionSyncBase), kept.raw
 
     def profiles_in(self, namespace: str) -> dict[str, SyncProfile]:
         """Those that can be read, by name; what is wrong with another is said on that one."""

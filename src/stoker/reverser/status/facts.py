@@ -164,6 +164,7 @@ class Truths:
             pending_at=box.batcher.unsettled_since(),
             held=box.brake.plan,
             held_is_known=box.brake.plan is not None or (box.is_open and not box.brake.engaged),
+            folder=destination.folder if box.is_open else None,
         )
 
     def _rule(self, arrangement: Arrangement, one: AnyRule) -> Said | None:

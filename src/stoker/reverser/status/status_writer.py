@@ -22,6 +22,7 @@ from stoker.api.kinds.destinations import (
     GitRepoConfigStatus,
     HeldDeletions,
     WrittenCommit,
+    WrittenFolder,
 )
 from stoker.api.kinds.resource import ConditionedStatus
 from stoker.api.registry import Kind
@@ -72,6 +73,8 @@ class Said(NamedTuple):
     held: HeldPlan | None = None
     held_is_known: bool = False
     """Whether it is; what a status says of held deletions stays until then."""
+    folder: WrittenFolder | None = None
+    """What a destination writes; while it is not open its status says what it wrote last."""
 
 
 class Speaker(Protocol):
@@ -176,6 +179,8 @@ class Reporter:
                 more["held_deletions"] = held and HeldDeletions(
                     count=held.files, digest=held.digest, paths=held.first
                 )
+            if said.folder is not None:
+                more["folder"] = said.folder
             more |= self._pending(said, after.pending_since)
             if said.recent:
                 more["recent_commits"] = recent_commits(said.recent, after.recent_commits or ())

@@ -13,6 +13,7 @@ from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import Notice
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
+from stoker.domain.repository_identity import may_be_same, repository_of
 from stoker.kube.watch.store import ObjectKey
 
 Repositories = Mapping[ObjectKey, GitRepoConfig]
@@ -67,7 +68,7 @@ def _is_allowed(one: GitDestination, repositories: Repositories) -> bool:
 def _meets(own: GitDestination, other: GitDestination, repositories: Repositories) -> bool:
     if _key(own) == _key(other) or own.spec.branch != other.spec.branch:
         return False
-    if _place(own, repositories) != _place(other, repositories):
+    if not may_be_same(_place(own, repositories), _place(other, repositories)):
         return False
     mine, theirs = RelPath.clean(own.spec.base_folder), RelPath.clean(other.spec.base_folder)
     return mine.is_below(theirs) or theirs.is_below(mine)
@@ -77,7 +78,7 @@ def _place(one: GitDestination, repositories: Repositories) -> str:
     """What tells repositories apart: the address, or its config's name where that is not there yet."""
     key = _repository(one)
     found = repositories.get(key)
-    return str(key) if found is None else found.spec.repo_url.rstrip("/").removesuffix(".git")
+    return str(key) if found is None else repository_of(found.spec.repo_url)
 
 
 def _repository(one: GitDestination) -> ObjectKey:

@@ -21,6 +21,7 @@ from stoker.api.manifests.codec import decode
 from stoker.api.registry import KINDS, Kind
 from stoker.api.to_intent import MODELS, base_wanted_by, intent_for, settle
 from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.inheritance import base_allows
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.kube.client.client import Client
@@ -68,10 +69,19 @@ class LookUp:
         return intent_for(settled)
 
     async def base_for(self, resource: Model) -> IgnitionSyncBase | None:
-        wanted = base_wanted_by(resource)
+        """The base that a resource inherits from, where it exists and allows that.
+
+        One that does not allow it is not even decoded: an error in it would show that it exists.
+        """
+        wanted, namespace = base_wanted_by(resource), resource.metadata.namespace
         if wanted is None:
             return None
-        return await self.find(IgnitionSyncBase, wanted.namespace or resource.metadata.namespace, wanted.name)
+        home = wanted.namespace or namespace
+        for raw in await self._named(_BY_MODEL[IgnitionSyncBase], home, wanted.name):
+            annotations = msgspec.json.decode(raw, type=Header).metadata.annotations
+            if base_allows(home, namespace, annotations):
+                return decode(raw, IgnitionSyncBase)
+        return None
 
     async def find(self, model: type[M], namespace: str, name: str) -> M | None:
         raws = await self._named(_BY_MODEL[model], namespace, name)

@@ -222,9 +222,18 @@ def test_the_base_to_look_up_has_the_namespace_of_the_resource_unless_it_names_o
 
 
 def test_a_base_that_does_not_exist_stalls_the_resource() -> None:
-    with pytest.raises(Stalled, match="IgnitionSyncBase shared/base does not exist") as refusal:
-        settle(child({}))
+    with pytest.raises(Stalled, match=r"IgnitionSyncBase shared/base does not exist$") as refusal:
+        settle(child({}, namespace="shared"))
     assert refusal.value.reason is Reason.BASE_NOT_FOUND
+
+
+def test_a_missing_base_of_another_namespace_gets_the_answer_of_a_forbidden_one() -> None:
+    answers = set()
+    for there in (None, base({}, "lab"), base({}, None)):
+        with pytest.raises(Stalled) as refusal:
+            settle(child({}), base=there)
+        answers.add((refusal.value.reason, refusal.value.message))
+    assert len(answers) == 1
 
 
 @pytest.mark.parametrize("allowed", ["plant", "lab, plant", "*"])

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from structlog.testing import capture_logs
 
+from stoker.api.kinds.ignitionsync import ALLOWED_NAMESPACES, IgnitionSync
 from stoker.controller.cache.informers import Observed, Scope
 from stoker.controller.cache.store import Shelf
 from stoker.domain.clock import SystemClock
+from stoker.domain.errors import InvalidValue
 from stoker.domain.shards import Shard
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
@@ -76,3 +80,26 @@ def test_a_shard_keeps_only_its_own_objects_where_all_namespaces_are_watched() -
         key = ObjectKey(name, "map")
         assert (maps.store.read(key, "u", "1", raw) is not None) == shard.has(name)
         assert secrets.store.read(key, "u", "1", raw) is not None
+
+
+@pytest.mark.parametrize("listed", ["", "plant"])
+def test_a_base_that_does_not_allow_the_namespace_is_not_even_decoded(listed: str) -> None:
+    """An error in a base of another namespace would show that it exists."""
+    observed = Observed(Client(ClusterConfig("http://127.0.0.1:9")), Scope("home"), SystemClock())
+    broken = {
+        "metadata": {"name": "base", "namespace": "shared", "annotations": {ALLOWED_NAMESPACES: listed}},
+        "spec": {"gateway": "no map"},
+    }
+    (bases,) = observed.bases.reflectors
+    entry = bases.store.read(ObjectKey("shared", "base"), "u", "1", msgspec.json.encode(broken))
+    assert entry is not None
+    bases.store.put(ObjectKey("shared", "base"), entry)
+    git = {"repo": "https://git.example.com/a.git", "ref": "main"}
+    wanted = {"name": "base", "namespace": "shared"}
+    heir = {"metadata": {"name": "heir", "namespace": "plant"}, "spec": {"git": git, "inheritsFrom": wanted}}
+    resource = msgspec.convert(heir, IgnitionSync)
+    if listed:
+        with pytest.raises(InvalidValue, match="cannot be read"):
+            observed.base_for(resource)
+    else:
+        assert observed.base_for(resource) == (None, b"")

@@ -156,6 +156,7 @@ def repository(name: str, url: str, *branches: str, namespace: str = "n") -> Git
 REPOSITORIES = {
     ObjectKey("n", "r"): repository("r", "https://h.test/x.git"),
     ObjectKey("n", "same"): repository("same", "https://h.test/x"),
+    ObjectKey("n", "alias"): repository("alias", "ssh://git@H.test:2222/X"),
     ObjectKey("n", "other"): repository("other", "https://h.test/y.git"),
     ObjectKey("m", "r"): repository("r", "https://h.test/x.git", namespace="m"),
 }
@@ -170,6 +171,7 @@ REPOSITORIES = {
         (destination("o", "a/bc"), False),
         (destination("o", "b"), False),
         (destination("o", "a/b", repo="same"), True),
+        (destination("o", "a/b", repo="alias"), True),
         (destination("o", "a/b", repo="other"), False),
         (destination("own", "a", namespace="m"), True),
         (destination("own", "a"), False),

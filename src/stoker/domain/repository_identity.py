@@ -1,0 +1,45 @@
+"""Which addresses mean the same repository: what keeps two destinations out of one folder.
+
+`repository_of` drops what never tells two repositories apart: scheme, user, default port, final slash,
+`.git`, escapes. `may_be_same` is wider and is for refusals only: most servers fold the case of a path and
+offer it at several ports. Two host names of one server cannot be recognised here.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from stoker.domain.refs import address_of
+
+_PORTS = {"https": 443, "http": 80, "ssh": 22}
+_SCP = re.compile(r"(?:[^@/]+@)?(?P<host>\[[^\]]+\]|[^:/]+):(?P<path>.*)")
+_PORT = re.compile(r":\d+(?=/)")
+
+
+def repository_of(url: str) -> str:
+    """An address as host and path, in one spelling."""
+    if "://" not in url and (scp := _SCP.fullmatch(url)):
+        host, port, path = scp["host"].strip("[]").lower(), "", scp["path"]
+    else:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port and parts.port != _PORTS.get(parts.scheme) else ""
+        host, path = (parts.hostname or "").lower(), parts.path
+    host = str(address_of(host.rstrip(".")) or host.rstrip("."))
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}{port}/{_one_spelling(path)}"
+
+
+def may_be_same(one: str, other: str) -> bool:
+    """Whether two results of `repository_of` can be one repository, whatever the case and the port."""
+    return _PORT.sub("", one, count=1).casefold() == _PORT.sub("", other, count=1).casefold()
+
+
+def _one_spelling(path: str) -> str:
+    names: list[str] = []
+    for name in unquote(path).split("/"):
+        if name == "..":
+            del names[-1:]
+        elif name not in ("", "."):
+            names.append(name)
+    return "/".join(names).removesuffix(".git").rstrip("/")
