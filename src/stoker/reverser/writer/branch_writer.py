@@ -212,7 +212,9 @@ class Writer:
         self.outboxes[box.destination.ref] = fresh
 
     def _outbox(self, destination: Destination) -> Outbox:
-        return Outbox(destination, self._clock, wake=self._stir, capacity=self._tools.capacity)
+        folder = (*destination.place, destination.base)
+        record = self._tools.deletions.of(folder, self._clock.monotonic())
+        return Outbox(destination, self._clock, wake=self._stir, capacity=self._tools.capacity, record=record)
 
     def _close(self, box: Outbox) -> None:
         self._delivery.forget(box)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.git.commit.types import Signer
@@ -17,6 +17,7 @@ from stoker.reverser.metrics import Meter
 from stoker.reverser.watch.watch_set import Watches
 from stoker.reverser.writer.batch import Capacity
 from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.deletion_brake import DeletionRecords
 
 REFRESH = 300.0
 BACKOFF = Backoff(base=0.5, ceiling=30.0)
@@ -50,3 +51,5 @@ class Tools:
     author_patience: float = 0.0
     """How long a change without an author waits for the fact of another replica."""
     capacity: Capacity | None = None
+    deletions: DeletionRecords = field(default_factory=DeletionRecords)
+    """What was deleted in each folder a moment ago, however often its outbox begins anew."""

@@ -6,17 +6,20 @@
 Between `stoker.reverser.writer.outbox`, where the deletions of events and of the sweep wait, and the commits
 that `stoker.reverser.writer.push` makes of them. Writes never come here. What went without approval during
 the last `WINDOW` counts, so a namespace that is deleted object by object is held as a whole burst is. What is
-held stays held until an approval names exactly this plan, or until its object is back. A replica that takes
-the branch over finds the same files as orphans; `engaged` says that they were held before, so that a plan
-which became smaller meanwhile is not taken for everyday work.
+held stays held until an approval names exactly this plan, or until its object is back.
+
+What counts belongs to the folder (`DeletionRecord`) and outlives the outbox, which begins anew when its
+GitRepoConfig, its login or the Lease changes. A replica that takes the branch over finds the same files as
+orphans; `engaged` says that they were held before, so that a plan which became smaller meanwhile is not taken
+for everyday work. What the other replica deleted a moment ago it does not know: it adds at most one budget.
 
 It deletes nothing and reads nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -47,19 +50,55 @@ class Verdict(Enum):
     """They and those that were held go: a person approved them."""
 
 
+@dataclass(slots=True)
+class DeletionRecord:
+    """What one process knows of the deletions in one folder."""
+
+    gone: dict[str, float] = field(default_factory=dict)
+    """Path to the time at which it was deleted without approval."""
+    engaged: bool = False
+
+    def earlier(self, now: float, waiting: Collection[str]) -> int:
+        """How many went during the window; one that waits again was never pushed, or is there again."""
+        self.forget(now)
+        return len(self.gone.keys() - waiting)
+
+    def forget(self, now: float) -> None:
+        self.gone = {path: at for path, at in self.gone.items() if at > now - WINDOW}
+
+
+class DeletionRecords:
+    """The records of all folders that this process writes or has written."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[str, ...], DeletionRecord] = {}
+
+    def of(self, folder: tuple[str, ...], now: float) -> DeletionRecord:
+        """The record of a folder, by repository, branch and path."""
+        for key, record in list(self._records.items()):
+            record.forget(now)
+            if key != folder and not record.gone and not record.engaged:
+                del self._records[key]
+        return self._records.setdefault(folder, DeletionRecord())
+
+
 class DeletionBrake:
     """What of one destination is held."""
 
-    def __init__(self, *, engaged: bool = False) -> None:
+    def __init__(self, *, engaged: bool = False, record: DeletionRecord | None = None) -> None:
         self.held: dict[str, Change] = {}
         self.approved: set[str] = set()
         """Paths that a person approved and that are not in git yet."""
-        self.engaged = engaged
-        """Whether deletions are held already: those that follow join them."""
+        self._record = record if record is not None else DeletionRecord()
+        self._record.engaged |= engaged
         self.plan: HeldPlan | None = None
         self.changed = False
         """Whether something else than the deletions that wait makes another decision possible."""
-        self._gone: deque[tuple[float, int]] = deque()
+
+    @property
+    def engaged(self) -> bool:
+        """Whether deletions are held already: those that follow join them."""
+        return self._record.engaged
 
     def decide(
         self,
@@ -84,40 +123,33 @@ class DeletionBrake:
             limits,
             digest=digest,
             approved=approval,
-            earlier=self._earlier(now),
+            earlier=self._record.earlier(now, set(paths)),
             joins_held=self.engaged,
         )
         if decision.hold:
-            self.engaged = True
+            self._record.engaged = True
             self.plan = HeldPlan(digest, len(paths), tuple(map(str, paths[:NAMED])), decision.why)
             return Verdict.HOLD
         self.plan = None
         if approval != digest:
             return Verdict.GO
-        self.engaged = False
+        self._record.engaged = False
         self.approved |= set(paths)
         return Verdict.RELEASE
 
     def taken(self, paths: Collection[str], now: float) -> None:
         """These deletions became commits."""
-        unasked = len([path for path in paths if path not in self.approved])
+        self._record.gone |= dict.fromkeys(set(paths) - self.approved, now)
         self.approved.difference_update(paths)
-        if unasked:
-            self._gone.append((now, unasked))
 
     def returned(self, path: str) -> None:
         """The object of a file is there again: its deletion is not wanted any more."""
         self.approved.discard(path)
         if self.held.pop(path, None) is not None:
             self.changed = True
-            self.engaged = bool(self.held)
+            self._record.engaged = bool(self.held)
 
     def nothing_held(self) -> None:
         """All lists are in, and what was held before this replica began does not exist any more."""
         if not self.held:
-            self.engaged = False
-
-    def _earlier(self, now: float) -> int:
-        while self._gone and self._gone[0][0] <= now - WINDOW:
-            self._gone.popleft()
-        return sum(count for _, count in self._gone)
+            self._record.engaged = False

@@ -29,7 +29,7 @@ from stoker.reverser.selection.rules import Operation
 from stoker.reverser.selection.selection import Watched
 from stoker.reverser.writer.batch import Batcher, Capacity, Change
 from stoker.reverser.writer.commit_message import MessageTemplate
-from stoker.reverser.writer.deletion_brake import DeletionBrake, Verdict
+from stoker.reverser.writer.deletion_brake import DeletionBrake, DeletionRecord, Verdict
 from stoker.reverser.writer.loop_detector import Loops
 from stoker.reverser.writer.ownership_marker import Marked, Standing
 from stoker.telemetry.logs import get_logger
@@ -73,11 +73,12 @@ class Outbox:
         wake: Callable[[], None],
         capacity: Capacity | None = None,
         loops: Loops | None = None,
+        record: DeletionRecord | None = None,
     ) -> None:
         self.destination = destination
         self.template = MessageTemplate(destination.template) if destination.template else None
         self.batcher = Batcher(destination.limits, capacity)
-        self.brake = DeletionBrake(engaged=destination.held_before)
+        self.brake = DeletionBrake(engaged=destination.held_before, record=record)
         self.loops = loops or Loops()
         self.files: dict[str, str] = {}
         """Path to blob id: what stands in git, or will after all that waits."""

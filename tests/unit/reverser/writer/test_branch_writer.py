@@ -1,0 +1,123 @@
+"""What the deletion brake remembers when an outbox begins anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from stoker.domain.deletion_guard import DeletionLimits
+from stoker.domain.refs import RepoUrl
+from stoker.git.process.runner import GitRunner
+from stoker.kube.client.client import Client
+from stoker.reverser.destinations import ConfigRef, Destination, Place
+from stoker.reverser.manifest.path import ObjectKey
+from stoker.reverser.metrics import Meter
+from stoker.reverser.selection.rules import DestinationRef
+from stoker.reverser.watch.watch_set import Watches
+from stoker.reverser.writer.branch_writer import Writer
+from stoker.reverser.writer.commit_message import Origin
+from stoker.reverser.writer.context import Tools
+from stoker.reverser.writer.deletion_brake import WINDOW
+from stoker.reverser.writer.outbox import Outbox
+from stoker.reverser.writer.push import Delivery
+from stoker.telemetry.metrics import Metrics
+from stoker.testing.manual_clock import ManualClock
+
+PLACE = Place("git.example.com/a", "main")
+BUDGET = 3
+TO = Destination(
+    DestinationRef("s", "d"),
+    "uid",
+    ConfigRef("s", "r"),
+    RepoUrl("https://git.example.com/a"),
+    PLACE,
+    "base",
+    budget=DeletionLimits(files=BUDGET, percent=100),
+)
+
+
+def process() -> Tools:
+    """What the writers of one process share."""
+    return Tools(
+        cast("Client", None),
+        cast("GitRunner", None),
+        Path(),
+        "system",
+        Origin("uid", "system", "gitops-reverser", "pod-0"),
+        lambda _, __: None,
+        lambda _: None,
+        cast("Watches", None),
+        Meter(Metrics("test")),
+        lambda: None,
+    )
+
+
+class Term:
+    """One writer with one open outbox: from getting the Lease, or another login, to losing it."""
+
+    def __init__(self, tools: Tools, clock: ManualClock) -> None:
+        writer = Writer(PLACE, TO.config, tools, stir=lambda: None, clock=clock)
+        writer.arrange({TO.ref: TO})
+        self.box: Outbox = writer.outboxes[TO.ref]
+        self.box.open({self.box.path_of(key(number)): "0" * 40 for number in range(100)}, 40)
+        self._delivery = Delivery(PLACE, tools, clock)
+
+    def delete(self, *numbers: int) -> int:
+        """How many of these deletions become commits."""
+        before = len(self._delivery.paths)
+        for number in numbers:
+            self.box.drop(key(number), self.box.path_of(key(number)), None)
+        self.box.hurry()
+        self._delivery.take(self.box)
+        return len(self._delivery.paths) - before
+
+
+def key(number: int) -> ObjectKey:
+    return ObjectKey("", "v1", "configmaps", "shop", f"m{number}")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def test_what_was_deleted_counts_after_the_outbox_begins_anew(clock: ManualClock) -> None:
+    tools = process()
+    assert Term(tools, clock).delete(0, 1, 2) == BUDGET
+    later = Term(tools, clock)
+    assert later.delete(3) == 0
+    assert later.box.brake.plan is not None
+    assert "3 deleted a moment ago" in later.box.brake.plan.why
+
+
+async def test_after_the_window_the_budget_is_whole_again(clock: ManualClock) -> None:
+    tools = process()
+    Term(tools, clock).delete(0, 1, 2)
+    await clock.advance(WINDOW)
+    assert Term(tools, clock).delete(3, 4, 5) == BUDGET
+
+
+def test_a_deletion_that_was_never_pushed_counts_once(clock: ManualClock) -> None:
+    tools = process()
+    Term(tools, clock).delete(0, 1, 2)
+    assert Term(tools, clock).delete(0, 1, 2) == BUDGET
+
+
+def test_what_was_held_is_held_after_the_outbox_begins_anew_however_small_it_became(
+    clock: ManualClock,
+) -> None:
+    tools = process()
+    assert Term(tools, clock).delete(0, 1, 2, 3) == 0
+    assert Term(tools, clock).delete(0) == 0
+
+
+def test_a_replica_that_takes_over_adds_at_most_one_budget(clock: ManualClock) -> None:
+    first, second = process(), process()
+    assert Term(first, clock).delete(0, 1, 2) == BUDGET
+    after = Term(second, clock)
+    assert [after.delete(number) for number in range(3, 8)] == [1, 1, 1, 0, 0]
+    # The Lease goes back and forth: what each of them has deleted still counts.
+    assert Term(first, clock).delete(8) == 0
+    assert Term(second, clock).delete(9) == 0
