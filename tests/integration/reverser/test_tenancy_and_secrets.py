@@ -9,6 +9,7 @@ import pytest
 
 from stoker.testing.repositories.bare_repository import Repository
 from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of
+from stoker.testing.wait_until import eventually
 
 STOKERS = "/apis/stoker.io/v1alpha1/namespaces/{}/stokers"
 
@@ -101,10 +102,19 @@ def test_secrets_that_our_resources_name_or_own_are_never_written(
     site.secret("owned", token="hidden")
     reference = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "name": "line", "uid": uid}
     site.patch("Secret", "owned", {"metadata": {"ownerReferences": [reference]}})
-    for name in ("token", "gateway-key", "people"):
+    for name in ("token", "gateway-key", "by-default", "people"):
         site.secret(name, token="hidden")
     site.start("--include-secrets")
     clear = base64.b64encode(b"hidden").decode()
+    # Until the controller has published what the resource uses by base and defaults, none is written.
+    waits = "has no status.secretNames yet"
+    eventually(lambda: waits in str(site.status("GitDestination", "production")), 30.0, "they wait")
+    assert not [path for path in files_of(prod) if "/secrets/" in path]
+    published = {"status": {"secretNames": ["by-default", "gateway-key", "token"]}}
+    answer = site.cluster.request(
+        "PATCH", f"{stokers}/line/status", published, content_type="application/merge-patch+json"
+    )
+    assert answer.status == 200, answer.body[:500]
     site.until_files(prod, {secret_path(site, "people"): clear})
     site.until("WatchRule", "all", "Initialized")
     site.secret("probe", token="hidden")

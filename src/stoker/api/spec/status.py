@@ -285,6 +285,13 @@ class SyncStatus(Block):
         ReleaseProgress | None, about("How far the commit has come, where stages, order or limits hold it.")
     ] = None
     approval: Annotated[ApprovalRequest | None, about("What waits for a person.")] = None
+    secret_names: Annotated[
+        Annotated[tuple[Word, ...], items(256)] | None,
+        about(
+            "Secrets of its namespace that it uses, by itself, by the base that it inherits from or by the "
+            "installation's defaults. The reverser writes none of them to git."
+        ),
+    ] = None
     discovered_gateways: Annotated[
         Annotated[tuple[GatewayStatus, ...], items(1000, keyed_by=("name", "podName"))] | None,
         about("The gateways that refer to the resource."),

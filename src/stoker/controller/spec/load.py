@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.kinds.resource import Resource as Model
+from stoker.api.manifests.codec import to_wire
+from stoker.api.secret_references import secret_references
 from stoker.api.to_intent import Settled, intent_for, settle
 from stoker.controller.cache.informers import Observed
 from stoker.controller.cache.objects import SYNCED_KINDS, Kept, ResourceKey, read
@@ -33,6 +37,8 @@ class Understood:
     """Without these the repository cannot be reached."""
     secrets: tuple[SecretKey, ...]
     """All that it names, those for git first."""
+    secret_names: tuple[str, ...]
+    """Names of all Secrets that spec, base and defaults name together, also those that only gateways read."""
 
 
 class Understanding:
@@ -59,18 +65,27 @@ class Understanding:
         intent = intent_for(settled)
         refuse_local_source(intent)
         git = tuple(dict.fromkeys(for_git(intent)))
+        secrets = tuple(dict.fromkeys((*git, *for_others(intent))))
         understood = Understood(
             settled=settled,
             intent=intent,
             idle_fields=not_in_effect(resource, self._in_effect),
             git_secrets=git,
-            secrets=tuple(dict.fromkeys((*git, *for_others(intent)))),
+            secrets=secrets,
+            secret_names=secret_names(settled, secrets),
         )
         self._kept[key] = made_of, understood
         return understood
 
     def forget(self, key: ResourceKey) -> None:
         self._kept.pop(key, None)
+
+
+def secret_names(settled: Settled[Model], secrets: tuple[SecretKey, ...]) -> tuple[str, ...]:
+    """The names for `status.secretNames`."""
+    spec = msgspec.to_builtins(to_wire(settled.resource))["spec"]
+    named = {name for namespace, name in secret_references(spec) if not namespace}
+    return tuple(sorted(named | {key.name for key in secrets}))
 
 
 def refuse_local_source(intent: ResourceIntent) -> None:

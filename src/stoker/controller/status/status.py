@@ -69,6 +69,8 @@ class Summarizer:
         at = Moment(context.kept.header.metadata.generation, self._clock.now())
         conditions = before.conditions or ()
         status = msgspec.structs.replace(before, observed_generation=at.generation)
+        if context.understood is not None:
+            status = msgspec.structs.replace(status, secret_names=context.understood.secret_names)
         if context.effective is not None:
             status = self._with_gateways(context, status)
             for verdict in self._verdicts(context):

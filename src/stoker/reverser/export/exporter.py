@@ -29,6 +29,7 @@ from stoker.reverser.encryption.digests import LEAST_BYTES, DigestKeys
 from stoker.reverser.export.cluster_view import View, objects_of, view_of
 from stoker.reverser.export.types import Exported, ExportJob, Store, Unwritable
 from stoker.reverser.manifest.compare import describes, same_values
+from stoker.reverser.manifest.named_secrets import why_undecided
 from stoker.reverser.manifest.path import ObjectKey, place, placed
 from stoker.reverser.manifest.secret_policy import (
     Kept,
@@ -318,4 +319,4 @@ def why_left(obj: dict[str, Any], key: ObjectKey, view: View, policy: SecretPoli
     tells = policy in (SecretPolicy.INCLUDE, SecretPolicy.ENCRYPT)
     if is_secret(key) and view.own is None and tells:
         return "it is not known which Secrets resources of this product name"
-    return None
+    return why_undecided(key.namespace, view.own or ()) if is_secret(key) and tells else None

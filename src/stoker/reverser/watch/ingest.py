@@ -18,13 +18,14 @@ from typing import Any
 
 import msgspec
 
-from stoker.domain.errors import StokerError
+from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.git_objects import blob_of
+from stoker.domain.reasons import Reason
 from stoker.kube.client.resources import Resource
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.reverser.authors.attribution import Observed
 from stoker.reverser.authors.facts import blob_name
-from stoker.reverser.manifest.named_secrets import SecretRef
+from stoker.reverser.manifest.named_secrets import SecretRef, why_undecided
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.manifest.render import rendered
 from stoker.reverser.manifest.sanitize import sanitized
@@ -219,10 +220,8 @@ class Noticer:
             path = str(key)
             try:
                 path = outbox.path_of(key)
-                content: bytes | Kept | Withheld
-                if secret and outbox.destination.policy is not SecretPolicy.INCLUDE:
-                    content = _secret(obj, key, path, outbox)
-                else:
+                content = self._secret(obj, key, path, outbox) if secret else None
+                if content is None:
                     content = plain = plain or rendered(sanitized(obj))
             except StokerError as error:
                 outbox.refuse(path, error.message)
@@ -243,6 +242,17 @@ class Noticer:
         if withheld:
             taken = self.around.shared(ref for ref in taken if ref not in withheld)
         return taken, whole if unlike else ""
+
+    def _secret(
+        self, obj: dict[str, Any], key: ObjectKey, path: str, outbox: Outbox
+    ) -> bytes | Kept | Withheld | None:
+        """What of a Secret a destination wants; None if all of it. Raises while that is not decided."""
+        policy, why = outbox.destination.policy, why_undecided(key.namespace, self.around.own)
+        if why is not None and policy is not SecretPolicy.EXCLUDE:
+            raise Stalled(why, reason=Reason.WAITING_DEPENDENCIES)
+        if policy is SecretPolicy.INCLUDE:
+            return None
+        return content_of(obj, key, path, policy=policy, sealer=outbox.sealer)
 
     def _taken(self, obj: dict[str, Any], metadata: dict[str, Any]) -> tuple[DestinationRef, ...]:
         around = self.around
@@ -265,8 +275,3 @@ class Noticer:
 
     def _deletes(self, key: ObjectKey, ref: DestinationRef) -> bool:
         return self.around.selection.deletes(key, ref)
-
-
-def _secret(obj: dict[str, Any], key: ObjectKey, path: str, outbox: Outbox) -> bytes | Kept | Withheld:
-    """What of a Secret a destination wants that does not want all of it."""
-    return content_of(obj, key, path, policy=outbox.destination.policy, sealer=outbox.sealer)

@@ -89,7 +89,7 @@ class Bench:
         }
         settled: Settled[Any] = settle(from_wire({"metadata": meta, "spec": spec}, Stoker))
         # Secrets that stand in a spec are a warning of their own, which is not what is shown here.
-        known = Understood(settled, replace(intent_for(settled), notices=()), (), (), ())
+        known = Understood(settled, replace(intent_for(settled), notices=()), (), (), (), ())
         kept = keep_object(json.dumps({"metadata": meta}).encode())
         context = Context(KEY, kept, self.status, understood=known)
         self.alerter.saw(context, after, tuple(events_of(context, after)))

@@ -52,7 +52,7 @@ def understood(annotations: dict[str, str] | None = None, **spec: Any) -> Unders
     meta = {"name": "line", "namespace": "plant", "generation": 3, "annotations": annotations or {}}
     git = {"repo": str(URL), "ref": "main", **spec.pop("git", {})}
     settled: Settled[Any] = settle(from_wire({"metadata": meta, "spec": {"git": git, **spec}}, Stoker))
-    return Understood(settled, intent_for(settled), (), (), ())
+    return Understood(settled, intent_for(settled), (), (), (), ())
 
 
 def told(known: Understood, **more: Any) -> Metadata:

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from stoker.api.registry import KINDS, Kind
-from stoker.reverser.manifest.named_secrets import EVERYWHERE, SecretRef, is_named, is_ours, secrets_named_by
+from stoker.reverser.manifest.named_secrets import (
+    ALL_FOR_NOW,
+    EVERYWHERE,
+    SecretRef,
+    is_named,
+    is_ours,
+    secrets_named_by,
+    why_undecided,
+)
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.manifest.secret_policy import SecretPolicy, Withheld, content_of
 
@@ -23,7 +31,7 @@ def test_references_are_found_wherever_they_are_in_a_spec() -> None:
         "alerting": {"webhooks": [{"urlSecretRef": {"name": "slack", "key": "url"}}]},
     }
     named = secrets_named_by(kind("Stoker"), {"metadata": {"namespace": "plant", "name": "s"}, "spec": spec})
-    assert named == {
+    assert named - {SecretRef("plant", ALL_FOR_NOW)} == {
         SecretRef("plant", name) for name in ("token", "gateway", "ca", "slack", "stoker-git-token-s")
     }
 
@@ -46,6 +54,7 @@ def test_a_spec_of_any_shape_is_read_without_error() -> None:
     "metadata",
     [
         {"labels": {"app.kubernetes.io/part-of": "stoker"}},
+        {"labels": {"app.kubernetes.io/managed-by": "stoker"}},
         {"labels": {"stoker.io/cr-name": "line-1"}},
         {"ownerReferences": [{"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "name": "s"}]},
         {"ownerReferences": [{"apiVersion": "sync.ignition.io/v1alpha1", "kind": "IgnitionSync"}]},
@@ -64,3 +73,26 @@ def test_what_the_product_made_is_written_under_no_policy(
 def test_a_secret_of_other_people_is_not_ours() -> None:
     owner = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "name": "c"}
     assert not is_ours({"metadata": {"labels": {"app": "web"}, "ownerReferences": [owner]}})
+
+
+@pytest.mark.parametrize("name", ["Stoker", "IgnitionSync"])
+def test_what_the_controller_published_is_named_too(name: str) -> None:
+    """Defaults, and a base in a namespace that is not watched, are not in the spec."""
+    heir = {
+        "metadata": {"namespace": "plant", "name": "s"},
+        "spec": {},
+        "status": {"secretNames": ["by-base"]},
+    }
+    named = secrets_named_by(kind(name), heir)
+    assert is_named("plant", "by-base", named)
+    assert not is_named("elsewhere", "by-base", named)
+    assert why_undecided("plant", named) is None
+
+
+@pytest.mark.parametrize("status", [None, {}, {"conditions": []}, "text"])
+def test_until_the_controller_has_published_nothing_of_the_namespace_is_decided(status: Any) -> None:
+    new = {"metadata": {"namespace": "plant", "name": "s"}, "spec": {}, "status": status}
+    named = secrets_named_by(kind("IgnitionSync"), new)
+    assert "status.secretNames" in (why_undecided("plant", named) or "")
+    assert why_undecided("elsewhere", named) is None
+    assert not is_named("plant", "any", named)

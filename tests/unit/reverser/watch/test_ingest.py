@@ -13,7 +13,7 @@ from stoker.kube.client.served_kinds import Catalog, Served, prefer_first
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.reverser.authors.facts import blob_name
 from stoker.reverser.destinations import ConfigRef, Destination, Place
-from stoker.reverser.manifest.named_secrets import SecretRef
+from stoker.reverser.manifest.named_secrets import ALL_FOR_NOW, SecretRef
 from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.selection.labels import Requirement, Selector
 from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
@@ -196,3 +196,27 @@ def test_a_destination_that_joins_later_is_seeded_without_disturbing_others() ->
     assert [change.path for change in taken(late)] == ["b/core/v1/configmaps/shop/prices.yaml"]
     assert taken(boxes[A]) == []
     assert set(seen.taken) == {A, B}
+
+
+def test_a_secret_is_left_as_it_is_until_it_is_known_which_ones_are_named() -> None:
+    box = outbox(A, policy=SecretPolicy.INCLUDE)
+    path = "a/core/v1/secrets/shop/prices.yaml"
+    box.open({path: "0" * 40}, 40)
+    unknown = noticer(rule(A, "secrets"), resource=SECRETS, own=(SecretRef("shop", ALL_FOR_NOW),))
+    before = unknown.notice(obj(), None, {A: box}, as_event=True)
+    assert not taken(box)
+    assert "status.secretNames" in box.unwritten[path]
+    assert path not in box.unclaimed, "it is no orphan"
+    # Published: what is named leaves git, everything else is written.
+    known = noticer(rule(A, "secrets"), resource=SECRETS, own=(SecretRef("shop", "key"),))
+    known.seed(obj(), before, {A: box})
+    (change,) = taken(box)
+    assert change.content is not None
+    assert box.files[path] != "0" * 40
+
+
+def test_a_secret_of_another_namespace_is_written_meanwhile() -> None:
+    box = outbox(A, policy=SecretPolicy.INCLUDE)
+    own = (SecretRef("bakery", ALL_FOR_NOW),)
+    noticer(rule(A, "secrets"), resource=SECRETS, own=own).notice(obj(), None, {A: box}, as_event=True)
+    assert len(taken(box)) == 1
