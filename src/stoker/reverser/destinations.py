@@ -111,9 +111,8 @@ class Destination:
 
     @property
     def folder(self) -> WrittenFolder:
-        return WrittenFolder(
-            repository=self.place.repository, branch=self.place.branch, base_folder=self.base
-        )
+        repository, branch = self.place
+        return WrittenFolder(repository=repository, branch=str(branch), base_folder=str(self.base))
 
 
 @dataclass(frozen=True, slots=True)

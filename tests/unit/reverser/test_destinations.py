@@ -146,6 +146,13 @@ def test_another_config_in_another_namespace_cannot_take_over_a_folder(url: str)
     assert "GitDestination system/prod, which writes there already" in error.message
 
 
+def test_the_folder_can_be_written_into_a_status() -> None:
+    (made,) = arrange(Stated([config()], [destination()])).destinations.values()
+    wire = msgspec.to_builtins(GitDestinationStatus(folder=made.folder))
+    folder = {"repository": "git.example.com/a/b", "branch": "main", "baseFolder": "clusters/prod"}
+    assert wire == {"folder": folder}
+
+
 def test_of_two_that_never_wrote_the_older_one_stays() -> None:
     theirs = config(namespace="shop", repoUrl="ssh://git@git.example.com:2222/A/B.git")
     old = destination("old", "shop", made="2020")
