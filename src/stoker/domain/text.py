@@ -1,6 +1,6 @@
 """Text from elsewhere as part of a sentence of ours: without secrets, on one line, printable, short.
 
-Hide secrets before anything is cut. A cut through a secret leaves a part of it that no
+Secrets are hidden before anything is cut. A cut through a secret leaves a part of it that no
 search for the whole finds.
 """
 
@@ -20,6 +20,11 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return _QUERY.sub(rf"\1={HIDDEN}", text)
+
+
+def quoted(text: str, longest: int, secrets: Iterable[str] = ()) -> str:
+    """One short line of a text, with its secrets hidden before it is cut."""
+    return one_line(redacted(text, secrets)[: 8 * longest], longest)
 
 
 def flat(text: str) -> str:

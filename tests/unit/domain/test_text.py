@@ -1,10 +1,25 @@
-"""Text from elsewhere loses its secrets."""
+"""Text from elsewhere loses its secrets before it is cut."""
 
 from __future__ import annotations
 
 import pytest
 
-from stoker.domain.text import redacted
+from stoker.domain.text import quoted, redacted
+
+TOKEN = "t0ken-" + "abcdefghij" * 4
+
+
+@pytest.mark.parametrize("before", range(150, 205, 5))
+def test_a_secret_that_the_cut_goes_through_leaves_no_part(before: int) -> None:
+    said = quoted("x" * before + TOKEN + "y" * 500, 200, (TOKEN,))
+    assert len(said) == 200
+    assert "t0ken" not in said
+
+
+def test_many_secrets_that_are_hidden_bring_no_part_of_another_into_view() -> None:
+    assert set(quoted((TOKEN + " ") * 200, 300, (TOKEN,)).split()) <= {"<secret>", "<secre…"} | {
+        f"{'<secret>'[:length]}…" for length in range(9)
+    }
 
 
 @pytest.mark.parametrize(
