@@ -5,7 +5,7 @@ export UV_SYSTEM_CERTS := 1
 BIN := .venv/bin
 EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
-NODE = $(BIN)/python -m stoker.testing.node.unshare
+NODE = $(BIN)/python -m stoker_testkit.node.unshare
 SHORT := -m "not long and not node"
 
 .PHONY: test test-all lint style types test-fast test-rest coverage test-python test-long test-crash test-model fuzz mutants demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverser bench-delivery bench-scale bench-dashboard verify generate docs build image image-all image-lock push-image release-version sign-image publish-release sbom test-image test-packages assets clean help
@@ -143,10 +143,10 @@ test-packages:                      # Debian packages that the tests run: an ssh
 assets: .venv/ready                 ## Build what is missing of the servers that tests run; the last line is their folder
 	@command -v google-chrome >/dev/null || scripts/install-packages chromium:chromium,fonts-dejavu-core
 	@scripts/install-packages gcc:gcc,libc6-dev
-	$(BIN)/python -m stoker.testing.assets.ensure_binaries
+	$(BIN)/python -m stoker_testkit.assets.ensure_binaries
 
 node-ready: assets                  ## What a real node needs, where this machine can run one: packages, binaries, our image
-	@scripts/setup-node; if $(BIN)/python -m stoker.testing.node.preflight; then $(MAKE) --no-print-directory image; fi
+	@scripts/setup-node; if $(BIN)/python -m stoker_testkit.node.preflight; then $(MAKE) --no-print-directory image; fi
 
 clean:                              ## Remove what was built here; caches outside the repository stay
 	rm -rf .venv .venv-* dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

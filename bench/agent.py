@@ -28,12 +28,12 @@ from harness import keep, table
 from stoker.controller.cache.gateways import shards_for
 from stoker.domain.protocol import GatewayReport, Metadata, SyncStatus
 from stoker.domain.refs import CommitId
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.environments.agent_environment import AgentPlant
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.stoppable import Stopped
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.stoppable import Stopped
+from stoker_testkit.wait_until import eventually
 
 WARM_UP = 2
 GRACE = 10.0

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from stoker.testing.gateway.simulated_gateway import SimulatedGateway
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 SCANNED = "scanned"
 """A line of the gateway's own: it has read its files, as a scan asked it to."""

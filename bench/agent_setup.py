@@ -23,15 +23,15 @@ from harness import HERE
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.protocol import labels_of, metadata_map
 from stoker.ignition.client.api_key import HEADER
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_environment import SERVICE
-from stoker.testing.gateway.simulated_gateway import KEY
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import git_environment
-from stoker.testing.repositories.sample_ignition_repository import VIEWS
-from stoker.testing.repositories.sample_ignition_repository import resource as signed_resource
-from stoker.testing.stoppable import Stopped
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_environment import SERVICE
+from stoker_testkit.gateway.simulated_gateway import KEY
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import git_environment
+from stoker_testkit.repositories.sample_ignition_repository import VIEWS
+from stoker_testkit.repositories.sample_ignition_repository import resource as signed_resource
+from stoker_testkit.stoppable import Stopped
+from stoker_testkit.wait_until import eventually
 from sync import as_installed, content
 
 PATIENCE = 180.0

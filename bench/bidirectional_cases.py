@@ -30,8 +30,8 @@ from stoker.domain.protocol import ChangesAnswer
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.fs.watch.paths import Noticed
 from stoker.ignition.content.noise import ResourceNoise
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually_async
 
 EDITS = 9
 IDLE_SECONDS = 20.0

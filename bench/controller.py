@@ -40,12 +40,12 @@ from harness import HERE, keep, table
 from stoker.git.auth.credentials import TOKEN_USER
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
-from stoker.testing.chart.process_release import Release
-from stoker.testing.cluster import audit_log
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.chart.process_release import Release
+from stoker_testkit.cluster import audit_log
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.wait_until import eventually_async
 
 PATIENCE = 300.0
 CALM = 10.0
@@ -58,7 +58,7 @@ def git_server(folder: Path) -> tuple[Process, str]:
     """In a process of its own, whose work is billed to nobody."""
     script = (
         "import sys, signal\nfrom pathlib import Path\n"
-        "from stoker.testing.repositories.git_http_server import GitHttpServer\n"
+        "from stoker_testkit.repositories.git_http_server import GitHttpServer\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
         "with GitHttpServer.start(Path(sys.argv[1]), users={sys.argv[2]: sys.argv[3]}) as server:\n"
         "    print(server.url('').rstrip('/'), flush=True)\n    signal.sigwait({signal.SIGTERM})\n"

@@ -36,9 +36,9 @@ from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES, PODS, SECRETS, Resource
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import Change
-from stoker.testing.cluster import audit_log
-from stoker.testing.environments.stub_gateway_pods import agent_is, gateway_pod, report_map
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.cluster import audit_log
+from stoker_testkit.environments.stub_gateway_pods import agent_is, gateway_pod, report_map
+from stoker_testkit.repositories.bare_repository import Repository
 
 STOKERS = Resource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)
 ACCOUNT = "stoker-controller"

@@ -1,7 +1,7 @@
 """The dashboard in a real Chromium, with 1,000 gateways: what a person waits for, and whether it stutters.
 
 `make bench-dashboard` prints the table and keeps it in docs/benchmarks.md. The real web
-server serves a fleet of values (`stoker.testing.dashboard.fake_fleet_server`) from a thread of this
+server serves a fleet of values (`stoker_testkit.dashboard.fake_fleet_server`) from a thread of this
 process; the browser is the machine's own, without a window and without a graphics card, so
 every pixel is drawn by the CPU. A frame is what lies between two calls of
 requestAnimationFrame; one that is long is a page that hangs. The machines are shared, so
@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness import keep, table
-from stoker.testing.dashboard import sample_fleets
-from stoker.testing.dashboard.chromium import started
-from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
+from stoker_testkit.dashboard import sample_fleets
+from stoker_testkit.dashboard.chromium import started
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, ServedFleet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession, Page

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness import keep, median_of, table
 from stoker.agent.bidirectional.watch import COMPARE
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.repositories.bare_repository import Repository
 from sync import MB, children_cpu, content
 
 FILES = 10_000

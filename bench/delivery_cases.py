@@ -16,7 +16,7 @@ from stoker.fs.dir_walk import Descent
 from stoker.fs.stat_stamp import stamp
 from stoker.snapshots.folder_storage import FolderStorage
 from stoker.snapshots.repository import Snapshots
-from stoker.testing.environments.snapshot_environment import found_in
+from stoker_testkit.environments.snapshot_environment import found_in
 
 Go = Callable[[], None]
 

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness import HERE, Sample, keep, median_of, table
-from stoker.testing.certificates import Authority
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
+from stoker_testkit.certificates import Authority
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
 
 RUNS = 5
 OBJECTS = 2_000

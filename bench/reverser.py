@@ -32,8 +32,8 @@ from reverser_setup import (
     places,
     watched,
 )
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.repositories.bare_repository import Repository
 
 OBJECTS, MANY_OBJECTS = 2_000, 20_000
 FEW_FILES, MANY_FILES = 2_000, 50_000

@@ -20,11 +20,11 @@ from stoker.kube.client.errors import AlreadyExists
 from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS, NAMESPACES
 from stoker.kube.config.config import load
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import Repository, git_environment
-from stoker.testing.stoppable import Stopped
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import Repository, git_environment
+from stoker_testkit.stoppable import Stopped
+from stoker_testkit.wait_until import eventually
 from sync import as_installed
 
 HOME = "reverser-home"

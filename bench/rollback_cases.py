@@ -25,7 +25,7 @@ from stoker.domain.intent.policies import Snapshots
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.repositories.bare_repository import Repository
 
 CHANGED = 16
 RUNS = 7

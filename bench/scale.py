@@ -31,9 +31,9 @@ from reverser_setup import CRDS, HOME, Peak, Reverser, Setting, watched
 from reverser_setup import places as objects
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
-from stoker.testing.chart.helm import Helm
-from stoker.testing.cluster import audit_log
-from stoker.testing.cluster.control_plane import ControlPlane
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.cluster import audit_log
+from stoker_testkit.cluster.control_plane import ControlPlane
 
 SIZES = "10/50,50/200,100/500,500/1000,500/1000/2"
 OBJECTS = "1000,5000,20000"

@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stoker.domain.refs import CommitId
-from stoker.testing.chart.process_release import HOME
-from stoker.testing.environments.agent_environment import project
-from stoker.testing.environments.operator_environment import GATEWAY
-from stoker.testing.node import network_outages
-from stoker.testing.node.memory_growth import MIB, MemoryLog
-from stoker.testing.node.operator_cluster import NodeStage, Steps
-from stoker.testing.node.operator_node_environment import NodeSite
-from stoker.testing.node.unshare import STATE
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.process_release import HOME
+from stoker_testkit.environments.agent_environment import project
+from stoker_testkit.environments.operator_environment import GATEWAY
+from stoker_testkit.node import network_outages
+from stoker_testkit.node.memory_growth import MIB, MemoryLog
+from stoker_testkit.node.operator_cluster import NodeStage, Steps
+from stoker_testkit.node.operator_node_environment import NodeSite
+from stoker_testkit.node.unshare import STATE
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import ReverserSite, files_of
+from stoker_testkit.wait_until import eventually
 
 GATEWAYS = ("filler", "capper", "labeler")
 NAMESPACE, RESOURCE = "bottling", "line"

@@ -30,7 +30,7 @@ from importlib import import_module
 from pathlib import Path
 
 from harness import HERE, keep, table
-from stoker.testing.repositories.bare_repository import Repository, git_environment
+from stoker_testkit.repositories.bare_repository import Repository, git_environment
 
 SOURCE = "services/gateway"
 WORDS = (
@@ -235,7 +235,7 @@ class Running:
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The repository behind a server in a process of its own."""
-    command = [sys.executable, "-m", "stoker.testing.repositories.git_http_server", str(folder)]
+    command = [sys.executable, "-m", "stoker_testkit.repositories.git_http_server", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -21,16 +21,16 @@ from hypothesis import settings
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
 from stoker.api import registry
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.cluster.shared_control_plane import run_folder, shared_control_plane
-from stoker.testing.environments.agent_environment import AgentPlant
-from stoker.testing.faults.http_fault_proxy import HttpFaultProxy
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.cluster.shared_control_plane import run_folder, shared_control_plane
+from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.faults.http_fault_proxy import HttpFaultProxy
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.wait_until import eventually
 
 from . import tiers
 from .scheduling import GroupScheduling, ordered, write_groups

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stoker.testing.assets import ensure_binaries as assets
+from stoker_testkit.assets import ensure_binaries as assets
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

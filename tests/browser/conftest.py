@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from stoker.testing.dashboard import sample_fleets
-from stoker.testing.dashboard.chromium import OpenPage, started
-from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
+from stoker_testkit.dashboard import sample_fleets
+from stoker_testkit.dashboard.chromium import OpenPage, started
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, ServedFleet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -8,10 +8,10 @@ from playwright.sync_api import Page, expect
 
 from stoker.dashboard.interfaces import Refused
 from stoker.dashboard.view_models import Action, Order, Rollback
-from stoker.testing.dashboard import sample_fleets
-from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard.fake_fleet_server import ServedFleet
-from stoker.testing.wait_until import eventually
+from stoker_testkit.dashboard import sample_fleets
+from stoker_testkit.dashboard.chromium import OpenPage
+from stoker_testkit.dashboard.fake_fleet_server import ServedFleet
+from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("browser")
 

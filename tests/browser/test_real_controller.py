@@ -9,14 +9,14 @@ from playwright.sync_api import expect
 
 from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.protocol import DriftFound, HeldProject, RollbackOutcome, SyncStatus
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard.rbac_environment import RBAC, Browser, House
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.dashboard.chromium import OpenPage
+from stoker_testkit.dashboard.rbac_environment import RBAC, Browser, House
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -12,15 +12,15 @@ from playwright.sync_api import Page, expect
 
 from stoker.domain.secrets import Secret
 from stoker.reverser.authors.admission import PATH
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard.rbac_environment import Browser, House
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.author_webhook_manifest import without_rules
-from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.dashboard.chromium import OpenPage
+from stoker_testkit.dashboard.rbac_environment import Browser, House
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.author_webhook_manifest import without_rules
+from stoker_testkit.reverser.reverser_environment import ReverserSite
+from stoker_testkit.wait_until import eventually
 
 from .screenshots import Looking
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.environments.sync_watch_environment import WatchedFolder
-from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import known
+from stoker_testkit.dashboard.chromium import OpenPage
+from stoker_testkit.environments.sync_watch_environment import WatchedFolder
+from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import known
 
 from .screenshots import Looking
 

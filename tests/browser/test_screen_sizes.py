@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from stoker.testing.dashboard import sample_fleets
-from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard.fake_fleet_server import EDITOR, ServedFleet
+from stoker_testkit.dashboard import sample_fleets
+from stoker_testkit.dashboard.chromium import OpenPage
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, ServedFleet
 
 from .screenshots import SIZES, Looking
 

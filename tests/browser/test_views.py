@@ -15,11 +15,11 @@ from stoker.dashboard.view_models import (
     Rollback,
     Written,
 )
-from stoker.testing.dashboard import sample_fleets
-from stoker.testing.dashboard.chromium import OpenPage
-from stoker.testing.dashboard.fake_fleet_server import EDITOR, VIEWER, ServedFleet
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.dashboard import sample_fleets
+from stoker_testkit.dashboard.chromium import OpenPage
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, VIEWER, ServedFleet
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 
 pytestmark = pytest.mark.xdist_group("browser")
 

@@ -21,10 +21,10 @@ from stoker.domain import failpoints
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.refs import CommitId
 from stoker.ignition.sync.first_boot import MARK as FIRST_BOOT
-from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
-from stoker.testing.gateway.simulated_gateway import SimulatedGateway
-from stoker.testing.repositories.bare_repository import Entry, executable
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
+from stoker_testkit.repositories.bare_repository import Entry, executable
+from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
 LOCK_PATIENCE = 240.0
@@ -74,7 +74,7 @@ class Sufferer:
 
     def dies(self, failure: str) -> bool:
         """An agent that ends there, or False if it has arrived without coming there."""
-        command = (sys.executable, "-m", "stoker.testing.faults.failpoints", failure, "--")
+        command = (sys.executable, "-m", "stoker_testkit.faults.failpoints", failure, "--")
         process = self.pod.start(self.plant.kubeconfig, command=command)
         eventually(lambda: not process.running or self._arrived(), PATIENCE, self._story, interval=0.05)
         died = not process.running

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.reasons import Reason
-from stoker.testing.command_fork_server import Commands, Ended
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.malicious_repository import Stamp, fingerprint
+from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.malicious_repository import Stamp, fingerprint
 
 ROOMY = "size=8m,nr_inodes=1000,rw"
 FILES = {f"s/{n}/resource.json": "1" for n in range(5)} | {f"s/{n}/view.json": "2" for n in range(5)}

@@ -22,11 +22,11 @@ from stoker.agent.rollback.state import Notes, Quarantine
 from stoker.domain import failpoints
 from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.command_fork_server import Commands, Ended
-from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.repositories.bare_repository import Files, Repository, executable
-from stoker.testing.wait_until import eventually
+from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.repositories.bare_repository import Files, Repository, executable
+from stoker_testkit.wait_until import eventually
 
 RESOURCES = """\
 apiVersion: stoker.io/v1alpha1
@@ -246,7 +246,7 @@ def test_a_gateway_reads_what_a_rollback_brought_back_wherever_its_agent_was_kil
 
 def die(plant: AgentPlant, pod: AgentPod, kill: str) -> None:
     """An agent that ends there."""
-    command = (sys.executable, "-m", "stoker.testing.faults.failpoints", kill, "--")
+    command = (sys.executable, "-m", "stoker_testkit.faults.failpoints", kill, "--")
     process = pod.start(plant.kubeconfig, command=command)
     eventually(lambda: not process.running, 60, lambda: f"a kill at {kill}: {pod.tail()}")
     assert process.returncode == -signal.SIGKILL, pod.tail()

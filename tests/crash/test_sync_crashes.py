@@ -25,10 +25,10 @@ import pytest
 
 from stoker.domain import failpoints
 from stoker.domain.reasons import Reason
-from stoker.testing.command_fork_server import Commands, Ended
-from stoker.testing.gateway.torn_reads.known_content_reader import Onlooker
-from stoker.testing.repositories.bare_repository import Repository, executable
-from stoker.testing.repositories.malicious_repository import fingerprint
+from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.gateway.torn_reads.known_content_reader import Onlooker
+from stoker_testkit.repositories.bare_repository import Repository, executable
+from stoker_testkit.repositories.malicious_repository import fingerprint
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a kill loses nothing that the kernel has, so durability may be cheap
 DESTINATION = "projects/P"
@@ -369,7 +369,7 @@ def test_what_a_killed_pass_wrote_is_known_as_ours_when_the_repository_has_moved
 
 def test_the_command_from_its_very_start_dies_and_recovers_in_the_same_way(worlds: Worlds) -> None:
     with worlds.new("change") as world:
-        command = [sys.executable, "-m", "stoker.testing.faults.failpoints", "rename.after:3", "--"]
+        command = [sys.executable, "-m", "stoker_testkit.faults.failpoints", "rename.after:3", "--"]
         with world.watched():
             done = subprocess.run([*command, *world.arguments()], check=False, timeout=60)
         assert done.returncode == -signal.SIGKILL

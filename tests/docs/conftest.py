@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from stoker.cli.commands import cli
-from stoker.testing.assets import ensure_binaries as assets
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.docs_checks.command_check import Examiner
-from stoker.testing.docs_checks.markdown_page import Page, all_pages
-from stoker.testing.docs_checks.server_dry_run import Asked, install_kinds_of_others
-from stoker.testing.docs_checks.tool_help import Tool
+from stoker_testkit.assets import ensure_binaries as assets
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.docs_checks.command_check import Examiner
+from stoker_testkit.docs_checks.markdown_page import Page, all_pages
+from stoker_testkit.docs_checks.server_dry_run import Asked, install_kinds_of_others
+from stoker_testkit.docs_checks.tool_help import Tool
 
 
 @pytest.fixture(scope="session")

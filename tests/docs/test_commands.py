@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.commands import cli
-from stoker.testing.chart.helm import Helm
-from stoker.testing.docs_checks.allowlist import ELSEWHERE
-from stoker.testing.docs_checks.command_check import Examiner
-from stoker.testing.docs_checks.markdown_page import Page, read_page
-from stoker.testing.docs_checks.shell_parser import commands
-from stoker.testing.docs_checks.stoker_cli_check import trouble
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.docs_checks.allowlist import ELSEWHERE
+from stoker_testkit.docs_checks.command_check import Examiner
+from stoker_testkit.docs_checks.markdown_page import Page, read_page
+from stoker_testkit.docs_checks.shell_parser import commands
+from stoker_testkit.docs_checks.stoker_cli_check import trouble
 
 pytestmark = pytest.mark.xdist_group("documents")
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.testing.docs_checks.command_check import Examiner
-from stoker.testing.docs_checks.markdown_page import Page, all_pages, read_page
-from stoker.testing.docs_checks.yaml_fences import file_name
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.sample_ignition_repository import plant
+from stoker_testkit.docs_checks.command_check import Examiner
+from stoker_testkit.docs_checks.markdown_page import Page, all_pages, read_page
+from stoker_testkit.docs_checks.yaml_fences import file_name
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.sample_ignition_repository import plant
 
 pytestmark = pytest.mark.xdist_group("documents")
 

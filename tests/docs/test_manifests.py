@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.admission.webhook_process import Admission
-from stoker.testing.chart.helm import Helm
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.docs_checks.allowlist import FOREIGN, foreign_key
-from stoker.testing.docs_checks.command_check import documents_of, patches_of
-from stoker.testing.docs_checks.markdown_page import Page
-from stoker.testing.docs_checks.server_dry_run import Asked
-from stoker.testing.docs_checks.tool_help import Tool
-from stoker.testing.docs_checks.yaml_fences import Content, Sort, Unclear, content_of, patch_of
+from stoker_testkit.admission.webhook_process import Admission
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.docs_checks.allowlist import FOREIGN, foreign_key
+from stoker_testkit.docs_checks.command_check import documents_of, patches_of
+from stoker_testkit.docs_checks.markdown_page import Page
+from stoker_testkit.docs_checks.server_dry_run import Asked
+from stoker_testkit.docs_checks.tool_help import Tool
+from stoker_testkit.docs_checks.yaml_fences import Content, Sort, Unclear, content_of, patch_of
 
 pytestmark = pytest.mark.xdist_group("documents")
 

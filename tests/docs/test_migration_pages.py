@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stoker.testing.docs_checks.markdown_page import ROOT, read_page
+from stoker_testkit.docs_checks.markdown_page import ROOT, read_page
 
 MIGRATION = (ROOT / "docs" / "migration.md").read_text()
 MATRIX = (ROOT / "docs" / "decision-matrix.md").read_text()

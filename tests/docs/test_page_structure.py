@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from stoker.testing.docs_checks.links import broken_links, navigation, unreached
-from stoker.testing.docs_checks.markdown_page import ROOT, Page, Span, all_pages, read_page
+from stoker_testkit.docs_checks.links import broken_links, navigation, unreached
+from stoker_testkit.docs_checks.markdown_page import ROOT, Page, Span, all_pages, read_page
 
 PAGES = all_pages()
 LANGUAGES = {"sh", "yaml", "json", "text", "ini", "toml", "hcl"}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.docs_checks.markdown_page import all_pages, read_page
-from stoker.testing.docs_runner import forge_and_alerts_environment, upgrade_environment
-from stoker.testing.docs_runner.cluster_environment import Cluster
-from stoker.testing.docs_runner.deployment_variants_environment import MORE
-from stoker.testing.docs_runner.reader_environment import Standalone
-from stoker.testing.docs_runner.section_runner import (
+from stoker_testkit.docs_checks.markdown_page import all_pages, read_page
+from stoker_testkit.docs_runner import forge_and_alerts_environment, upgrade_environment
+from stoker_testkit.docs_runner.cluster_environment import Cluster
+from stoker_testkit.docs_runner.deployment_variants_environment import MORE
+from stoker_testkit.docs_runner.reader_environment import Standalone
+from stoker_testkit.docs_runner.section_runner import (
     MARKS,
     NOT_PLAYED,
     Play,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.docs_checks.markdown_page import all_pages
-from stoker.testing.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE
-from stoker.testing.docs_runner.deployment_variants_environment import MORE, MoreStages
-from stoker.testing.docs_runner.deployment_variants_manifests import BOTTLING, CELLAR
-from stoker.testing.docs_runner.section_runner import Play, play_and_check, plays
-from stoker.testing.wait_until import eventually
+from stoker_testkit.docs_checks.markdown_page import all_pages
+from stoker_testkit.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE
+from stoker_testkit.docs_runner.deployment_variants_environment import MORE, MoreStages
+from stoker_testkit.docs_runner.deployment_variants_manifests import BOTTLING, CELLAR
+from stoker_testkit.docs_runner.section_runner import Play, play_and_check, plays
+from stoker_testkit.wait_until import eventually
 
 pytestmark = [pytest.mark.xdist_group("documents"), pytest.mark.long]
 

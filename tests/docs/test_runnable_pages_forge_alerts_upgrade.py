@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.docs_checks.markdown_page import all_pages
-from stoker.testing.docs_runner.forge_and_alerts_environment import STAGES, Companions
-from stoker.testing.docs_runner.section_runner import Play, play_and_check, plays
-from stoker.testing.docs_runner.upgrade_environment import STAGE, Machine
-from stoker.testing.wait_until import eventually
+from stoker_testkit.docs_checks.markdown_page import all_pages
+from stoker_testkit.docs_runner.forge_and_alerts_environment import STAGES, Companions
+from stoker_testkit.docs_runner.section_runner import Play, play_and_check, plays
+from stoker_testkit.docs_runner.upgrade_environment import STAGE, Machine
+from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("documents")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from stoker.testing.docs_checks.built_site_check import trouble
-from stoker.testing.docs_checks.markdown_page import Page
-from stoker.testing.docs_checks.site_sources import as_built, configuration, sources, staged
+from stoker_testkit.docs_checks.built_site_check import trouble
+from stoker_testkit.docs_checks.markdown_page import Page
+from stoker_testkit.docs_checks.site_sources import as_built, configuration, sources, staged
 
 
 def test_the_navigation_of_the_site_has_every_page_once(pages: list[Page]) -> None:

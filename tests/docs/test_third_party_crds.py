@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from stoker.api.manifests.yaml import load_documents
-from stoker.testing.chart.helm import Helm
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.docs_checks.markdown_page import ROOT, Page
-from stoker.testing.docs_checks.server_dry_run import Asked, install_constraints
-from stoker.testing.docs_checks.yaml_fences import content_of
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.docs_checks.markdown_page import ROOT, Page
+from stoker_testkit.docs_checks.server_dry_run import Asked, install_constraints
+from stoker_testkit.docs_checks.yaml_fences import content_of
 
 pytestmark = pytest.mark.xdist_group("documents")
 

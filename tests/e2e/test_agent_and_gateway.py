@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from stoker.domain.protocol import HeldProject, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.gateway.redundant_pair import RedundantPair
-from stoker.testing.gateway.runtime import State
-from stoker.testing.gateway.sessions import Designer
-from stoker.testing.gateway.settings import ApiKey, Settings
-from stoker.testing.repositories.sample_ignition_repository import resource
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.gateway.redundant_pair import RedundantPair
+from stoker_testkit.gateway.runtime import State
+from stoker_testkit.gateway.sessions import Designer
+from stoker_testkit.gateway.settings import ApiKey, Settings
+from stoker_testkit.repositories.sample_ignition_repository import resource
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 FILLER, PACKER = "projects/filler/project.json", "projects/packer/project.json"
 

@@ -12,11 +12,11 @@ from stoker.agent.status.publisher import WRITE_SECONDS
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 AWAY = max(ASK_SECONDS, WRITE_SECONDS) + 2.0
 FILLER = "projects/filler/project.json"

@@ -12,14 +12,14 @@ import pytest
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.ssh_keys import KeyKind
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.ssh_keys import KeyKind
+from stoker_testkit.wait_until import eventually
 
 
 @pytest.fixture

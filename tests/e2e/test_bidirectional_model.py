@@ -40,15 +40,15 @@ from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
-from stoker.testing.environments.bidirectional_environment import (
+from stoker_testkit.environments.bidirectional_environment import (
     BRANCH,
     FOLDER,
     GATEWAY,
     PlayedController,
     working,
 )
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.repositories.bare_repository import Repository
 
 SEEDS = 1000
 TOGETHER = 25

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.secret_leaks.process_command_lines import running
+from stoker_testkit.secret_leaks.process_command_lines import running
 
 STAYS = "Everything keeps running until Ctrl-C"
 

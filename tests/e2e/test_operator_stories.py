@@ -16,24 +16,24 @@ import pytest
 from stoker.domain.protocol import StatusKeyMode
 from stoker.domain.refs import CommitId
 from stoker.git.auth.credentials import TOKEN_USER
-from stoker.testing.certificates import Authority
-from stoker.testing.chart.process_release import HOME, Release
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.environments.agent_environment import project
-from stoker.testing.environments.operator_environment import GATEWAY, IGNITION, PATIENCE
-from stoker.testing.environments.operator_process_environment import OperatedSite
-from stoker.testing.forges.gitea import Gitea
-from stoker.testing.gateway.settings import ApiKey
-from stoker.testing.kubelet.process_containers import GatewayImage, Image, Program
-from stoker.testing.kubelet.process_kubelet import ProcessKubelet
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services import oci_artifacts
-from stoker.testing.services.oci_registry import Registry
-from stoker.testing.services.stub_http_service import PlainService
-from stoker.testing.wait_until import eventually
+from stoker_testkit.certificates import Authority
+from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.environments.agent_environment import project
+from stoker_testkit.environments.operator_environment import GATEWAY, IGNITION, PATIENCE
+from stoker_testkit.environments.operator_process_environment import OperatedSite
+from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.gateway.settings import ApiKey
+from stoker_testkit.kubelet.process_containers import GatewayImage, Image, Program
+from stoker_testkit.kubelet.process_kubelet import ProcessKubelet
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services import oci_artifacts
+from stoker_testkit.services.oci_registry import Registry
+from stoker_testkit.services.stub_http_service import PlainService
+from stoker_testkit.wait_until import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("operator")]
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.reverser.random_history_run import Voyage, World
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.reverser.random_history_run import Voyage, World
 
 pytestmark = pytest.mark.cluster
 

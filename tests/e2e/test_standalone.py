@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.sample_ignition_repository import VIEWS, mappings, plant, view
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.sample_ignition_repository import VIEWS, mappings, plant, view
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 TOKEN = planted("git-token")
 PATIENCE = 60.0

@@ -38,7 +38,7 @@ def main() -> int:
 
 def all_targets(minutes: float, only: str) -> int:
     """Fuzz every target for its share of the time; 1 if one of them was broken."""
-    from stoker.testing.fuzz.all_targets import TARGETS  # noqa: PLC0415 - atheris must come first elsewhere
+    from stoker_testkit.fuzz.all_targets import TARGETS  # noqa: PLC0415 - atheris must come first elsewhere
 
     chosen = [target for target in TARGETS if only in ("", target.name)]
     seconds = max(SHORTEST, minutes * 60 / len(chosen))
@@ -75,7 +75,7 @@ def all_targets(minutes: float, only: str) -> int:
 
 def again(name: str, inputs: list[str]) -> int:
     """Parse some inputs once more."""
-    from stoker.testing.fuzz.all_targets import TARGETS  # noqa: PLC0415
+    from stoker_testkit.fuzz.all_targets import TARGETS  # noqa: PLC0415
 
     target = next(target for target in TARGETS if target.name == name)
     for path in inputs:
@@ -88,7 +88,7 @@ def fuzz(name: str, argv: list[str]) -> int:
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415 - installed by make fuzz alone
 
     with atheris.instrument_imports(include=["stoker"]):
-        from stoker.testing.fuzz.all_targets import TARGETS  # noqa: PLC0415
+        from stoker_testkit.fuzz.all_targets import TARGETS  # noqa: PLC0415
 
     target = next(target for target in TARGETS if target.name == name)
     atheris.Setup([sys.argv[0], *argv], target.run)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.fuzz.all_targets import TARGETS
-from stoker.testing.fuzz.mutator import mutations
-from stoker.testing.fuzz.target import FuzzTarget, PropertyBroken
+from stoker_testkit.fuzz.all_targets import TARGETS
+from stoker_testkit.fuzz.mutator import mutations
+from stoker_testkit.fuzz.target import FuzzTarget, PropertyBroken
 
 FOUND = Path(__file__).parent / "found"
 MUTATIONS = 200

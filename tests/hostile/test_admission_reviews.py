@@ -20,11 +20,11 @@ from stoker.api.to_intent.annotations import settings_of
 from stoker.domain.errors import StokerError
 from stoker.domain.images import ImageRef
 from stoker.domain.injection import Installation
-from stoker.testing.admission.json_patch import patched
 from stoker.webhooks.admission.crd_conversion import convert
 from stoker.webhooks.admission.inject import Injection, Rules, asks_for_agent, inject
 from stoker.webhooks.admission.pod_model import Pod, read_pod
 from stoker.webhooks.admission.reviews import Review, read_admission
+from stoker_testkit.admission.json_patch import patched
 
 PODS = Path(__file__).parents[1] / "data" / "pods"
 RULES = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0")))

@@ -26,8 +26,8 @@ from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
 from stoker.http_client import egress
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.oci_artifacts import (
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.oci_artifacts import (
     OCI_INDEX,
     OCI_LAYER,
     Layer,

@@ -24,8 +24,8 @@ from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
 from stoker.http_client import egress
 from stoker.snapshots import bucket_storage as snapshot_buckets
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually_async
 
 LOGIN = Credentials("AKIA", Secret(planted("bucket-key")))
 REF = GitRef("v1")

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.command_fork_server import Commands, Ended
-from stoker.testing.repositories.bare_repository import Repository, submodule, symlink
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.malicious_repository import LFS_POINTER, Attack
+from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.repositories.bare_repository import Repository, submodule, symlink
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.malicious_repository import LFS_POINTER, Attack
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.intent.files import FilesIntent, Mapping
 from stoker.domain.reasons import Reason
 from stoker.git.remote.fetch import Limits
-from stoker.testing.repositories.malicious_repository import FOLDER, REGULAR, Attack
+from stoker_testkit.repositories.malicious_repository import FOLDER, REGULAR, Attack
 
 MB = 1 << 20
 
@@ -90,7 +90,7 @@ async def test_more_than_one_answer_may_hold_is_refused_and_nothing_is_left(atta
 PASS = """
 import asyncio, resource, sys
 from pathlib import Path
-from stoker.testing.repositories.malicious_repository import INTENT
+from stoker_testkit.repositories.malicious_repository import INTENT
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import StokerError

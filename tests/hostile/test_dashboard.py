@@ -17,10 +17,10 @@ from stoker.dashboard.interfaces import Visitor
 from stoker.dashboard.server import Dashboard, Settings
 from stoker.dashboard.view_models import Written
 from stoker.domain.secrets import Secret
-from stoker.testing.dashboard import sample_fleets
-from stoker.testing.dashboard.api_client import CSRF, Visit
-from stoker.testing.dashboard.fake_fleet_server import EDITOR, FleetGate, FleetHands, FleetScene
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.dashboard import sample_fleets
+from stoker_testkit.dashboard.api_client import CSRF, Visit
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FleetGate, FleetHands, FleetScene
+from stoker_testkit.wait_until import eventually_async
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\r\nX-Evil: 1"
 

@@ -24,8 +24,8 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import Limits
 from stoker.git.remote.probe import starting_with
 from stoker.git.remote.remote import Remote
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 MAIN = GitRef("main")
 CAP = 1 << 20

@@ -24,7 +24,7 @@ from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.http import LARGEST_ANSWER
 from stoker.ignition.client.requests import Asking
 from stoker.ignition.client.responses import NotOffered
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.wait_until import eventually_async
 
 CANARY = "canary-4711"
 KEY = f"stoker:{CANARY}"

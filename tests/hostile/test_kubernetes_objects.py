@@ -18,8 +18,8 @@ from stoker.kube.client.resources import Resource
 from stoker.kube.config.config import load
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.wait_until import eventually_async
 
 DEEP = 4_000
 ANYTHING = Resource("hostile.example.test", "v1", "anythings", "Anything", namespaced=True)

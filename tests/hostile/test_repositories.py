@@ -21,8 +21,8 @@ from stoker.engine.plan.ledger import record
 from stoker.fs import journal
 from stoker.fs.ledger_store import JOURNAL, MANIFEST
 from stoker.fs.stat_stamp import unseen
-from stoker.testing.repositories.bare_repository import submodule, symlink
-from stoker.testing.repositories.malicious_repository import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
+from stoker_testkit.repositories.bare_repository import submodule, symlink
+from stoker_testkit.repositories.malicious_repository import FOLDER, LFS_POINTER, LINK, REGULAR, Attack
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ import pytest
 from aiohttp import web
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.malicious_repository import Attack
-from stoker.testing.secret_leaks.process_command_lines import running
-from stoker.testing.services.http_proxy import HttpProxy
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.malicious_repository import Attack
+from stoker_testkit.secret_leaks.process_command_lines import running
+from stoker_testkit.services.http_proxy import HttpProxy
 
 # Other in every process that runs tests: all of them look at the command lines of the whole machine.
 OWN = f"{os.getpid():08d}"

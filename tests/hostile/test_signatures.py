@@ -25,8 +25,8 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.tags import TagObject
 from stoker.git.signature.signed_objects import MAX_OBJECT_BYTES
 from stoker.git.signature.verify import Signed, TrustedKeys, verify
-from stoker.testing.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
-from stoker.testing.repositories.malicious_repository import EvilRepository
+from stoker_testkit.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
+from stoker_testkit.repositories.malicious_repository import EvilRepository
 
 MISSING, INVALID = Reason.SIGNATURE_MISSING, Reason.SIGNATURE_INVALID
 

@@ -12,12 +12,12 @@ import pytest
 
 from stoker.cli.exit_codes import Exit
 from stoker.domain.reasons import Reason
-from stoker.testing.command_fork_server import Commands, Ended
-from stoker.testing.repositories.bare_repository import Repository, submodule
-from stoker.testing.repositories.commit_signers import Signer, ssh_signer
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.malicious_repository import Attack, fingerprint
-from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.repositories.bare_repository import Repository, submodule
+from stoker_testkit.repositories.commit_signers import Signer, ssh_signer
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.malicious_repository import Attack, fingerprint
+from stoker_testkit.secret_leaks.tracked_credentials import planted
 
 
 @pytest.fixture(scope="module")

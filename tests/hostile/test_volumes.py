@@ -16,7 +16,7 @@ from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import StokerError
 from stoker.domain.refs import CommitId
 from stoker.fs.ledger_store import JOURNAL, MANIFEST
-from stoker.testing.repositories.malicious_repository import Attack, fingerprint
+from stoker_testkit.repositories.malicious_repository import Attack, fingerprint
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - quick enough to lose a race often
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.clock import SystemClock, rfc3339
-from stoker.testing.chart.process_release import HOME, Release
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.forges.gitea import Gitea
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import ReverserSite
+from stoker_testkit.wait_until import eventually
 
 from .cli.installed_operator import SECRET, Clinic, Ward
 

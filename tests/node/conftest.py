@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.environments.operator_environment import GatewaySite
-from stoker.testing.node.operator_cluster import Stage, open_stage
-from stoker.testing.node.unshare import STATE
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.environments.operator_environment import GatewaySite
+from stoker_testkit.node.operator_cluster import Stage, open_stage
+from stoker_testkit.node.unshare import STATE
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 # Processes of one machine have one network, which nobody divides.
 collect_ignore = [] if os.environ.get(STATE) else ["test_network_policies.py"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.chart.process_release import HOME
-from stoker.testing.environments.operator_environment import GatewaySite
-from stoker.testing.node.node_release import SCRAPER
-from stoker.testing.node.operator_cluster import NodeStage
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.process_release import HOME
+from stoker_testkit.environments.operator_environment import GatewaySite
+from stoker_testkit.node.node_release import SCRAPER
+from stoker_testkit.node.operator_cluster import NodeStage
+from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.node
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.refs import CommitId
-from stoker.testing.environments.agent_environment import project
-from stoker.testing.environments.operator_environment import AGENT, GATEWAY, GatewaySite
-from stoker.testing.node.operator_cluster import NodeStage, Stage, Steps
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.agent_environment import project
+from stoker_testkit.environments.operator_environment import AGENT, GATEWAY, GatewaySite
+from stoker_testkit.node.operator_cluster import NodeStage, Stage, Steps
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import ReverserSite, files_of
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.node
 

@@ -25,7 +25,7 @@ from stoker.git.commit.types import Author, FileEdit, NewCommit
 from stoker.git.errors import GitFailed
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.testing.repositories.bare_repository import WHEN, Repository
+from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
 # Few names, so that files and folders get into each other's way, and values that come back.
 PATHS = st.sampled_from(["a", "a/b", "a/c", "a/b/d", "e/f", "e/g", "h"])

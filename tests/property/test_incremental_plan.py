@@ -33,7 +33,7 @@ from stoker.engine.plan.guards import why_stalled
 from stoker.engine.plan.ledger import Ledger, version_of
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Plan
 from stoker.engine.plan.planner import plan
-from stoker.testing.in_memory_data_folder import ModelFolder
+from stoker_testkit.in_memory_data_folder import ModelFolder
 
 laws = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

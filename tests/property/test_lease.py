@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from stoker.kube.leader.elector import Elector
 from stoker.kube.leader.fencing import Leadership
 from stoker.kube.leader.lease import Terms
-from stoker.testing.cluster.leader_election_simulation import (
+from stoker_testkit.cluster.leader_election_simulation import (
     Fate,
     MachineClock,
     SimulatedClient,
     SimulatedServer,
 )
-from stoker.testing.virtual_time_loop import pass_time, run
+from stoker_testkit.virtual_time_loop import pass_time, run
 
 NAME, NAMESPACE = "gitops-reverser-1", "stoker-system"
 TICK = 0.05

@@ -28,7 +28,7 @@ from stoker.domain.intent.delivery import (
 )
 from stoker.domain.protocol import Mode, Target
 from stoker.domain.refs import CommitId
-from stoker.testing.environments.rollout_simulation import PlayedFleet, commit
+from stoker_testkit.environments.rollout_simulation import PlayedFleet, commit
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stoker.domain.errors import Stalled
 from stoker.snapshots import retention as snapshot_retention
 from stoker.snapshots.manifest import Sealed
-from stoker.testing.environments.snapshot_environment import Files, SnapshotSite
+from stoker_testkit.environments.snapshot_environment import Files, SnapshotSite
 
 PATHS = st.sampled_from(["a", "b/c", "b/d", "e f/g.json", "ü/ß"])
 CONTENTS = st.one_of(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stoker.reverser.encryption.age import Recipient
 from stoker.reverser.encryption.sops import sealed_document
-from stoker.testing.services.sops_decrypt import opened
+from stoker_testkit.services.sops_decrypt import opened
 
 IDENTITY = pyrage.x25519.Identity.generate()
 RECIPIENT = Recipient.of(str(IDENTITY.to_public()))

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.workqueue import QueueClosed, WorkQueue
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 T = TypeVar("T")
 

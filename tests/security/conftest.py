@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.secret_leaks.namespace_scan import Scene
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.secret_leaks.namespace_scan import Scene
 
 
 @pytest.fixture

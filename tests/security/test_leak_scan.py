@@ -1,6 +1,6 @@
 """What is planted in a run of tests is found wherever the run leaves it, and where it may lie it is not told.
 
-The search is the one that ends every run (`stoker.testing.secret_leaks.pytest_plugin`); the last tests are
+The search is the one that ends every run (`stoker_testkit.secret_leaks.pytest_plugin`); the last tests are
 whole runs of pytest, with workers and without, of which some leave a credential behind.
 """
 
@@ -18,15 +18,15 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker.testing.certificates import Authority, private_pem
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.ssh_keys import make_ssh_key
-from stoker.testing.secret_leaks.captured_output import keep, keep_metrics
-from stoker.testing.secret_leaks.leak_scan import LastLook, LookFailed
-from stoker.testing.secret_leaks.tracked_credentials import RUN, known, mark, planted
-from stoker.testing.services.syslog_server import SyslogServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.certificates import Authority, private_pem
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.secret_leaks.captured_output import keep, keep_metrics
+from stoker_testkit.secret_leaks.leak_scan import LastLook, LookFailed
+from stoker_testkit.secret_leaks.tracked_credentials import RUN, known, mark, planted
+from stoker_testkit.services.syslog_server import SyslogServer
+from stoker_testkit.wait_until import eventually
 
 
 class Run:
@@ -182,7 +182,7 @@ def test_a_search_that_cannot_search_is_no_good_news(run: Run, monkeypatch: pyte
 
 STORY = """
 import subprocess, sys
-from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker_testkit.secret_leaks.tracked_credentials import planted
 
 TOKEN, SHOWN, CALLED, SAID = (planted(name) for name in ("git-token", "shown", "called", "said"))
 
@@ -207,7 +207,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_whole_run_fails_for_what_it_leaves(tmp_path: Path, way: str) -> None:
     workers, told = WAYS[way]
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p stoker.testing.secret_leaks.pytest_plugin\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p stoker_testkit.secret_leaks.pytest_plugin\n")
     (tmp_path / "test_story.py").write_text(STORY)
     (tmp_path / "tmp").mkdir()
     mine = ("PYTEST", "COV", RUN)

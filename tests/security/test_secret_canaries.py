@@ -3,7 +3,7 @@
 Real processes on a real API server use every kind of credential that the product takes;
 those that open repositories and other sources are in `test_source_credential_canaries`. While a scene
 plays, the command lines of the whole machine are read over and over. Afterwards all that
-it left is searched (`stoker.testing.secret_leaks.namespace_scan`).
+it left is searched (`stoker_testkit.secret_leaks.namespace_scan`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ import pytest
 
 from stoker.agent.sidecar.startup import MARKER
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.certificates import Authority
-from stoker.testing.environments.agent_environment import project
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.forges.gitlab_merge_requests import GitLab
-from stoker.testing.gateway.settings import ApiKey, Settings
-from stoker.testing.gateway.simulated_gateway import SimulatedGateway
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.canary_tokens import CommandLineSearch
-from stoker.testing.secret_leaks.namespace_scan import Scene
-from stoker.testing.services.alert_receivers import PATHS, ROUTING_KEY, AlertServices
-from stoker.testing.services.s3 import S3
-from stoker.testing.wait_until import eventually
+from stoker_testkit.certificates import Authority
+from stoker_testkit.environments.agent_environment import project
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.forges.gitlab_merge_requests import GitLab
+from stoker_testkit.gateway.settings import ApiKey, Settings
+from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.canary_tokens import CommandLineSearch
+from stoker_testkit.secret_leaks.namespace_scan import Scene
+from stoker_testkit.services.alert_receivers import PATHS, ROUTING_KEY, AlertServices
+from stoker_testkit.services.s3 import S3
+from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
 

@@ -22,23 +22,23 @@ from obstore.store import S3Store
 from stoker.domain.errors import StokerError
 from stoker.domain.secrets import Secret
 from stoker.snapshots import bucket_storage
-from stoker.testing.chart.controller_rbac import CONTROLLER
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.forges.github_app_login import GitHub
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.ssh_keys import make_ssh_key
-from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.secret_leaks.canary_tokens import Canaries, CommandLineSearch
-from stoker.testing.secret_leaks.namespace_scan import Scene
-from stoker.testing.services import oci_artifacts
-from stoker.testing.services.gcs import Gcs
-from stoker.testing.services.http_proxy import HttpProxy
-from stoker.testing.services.oci_registry import Registry
-from stoker.testing.services.s3 import S3
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.controller_rbac import CONTROLLER
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.reverser.reverser_environment import ReverserSite
+from stoker_testkit.secret_leaks.canary_tokens import Canaries, CommandLineSearch
+from stoker_testkit.secret_leaks.namespace_scan import Scene
+from stoker_testkit.services import oci_artifacts
+from stoker_testkit.services.gcs import Gcs
+from stoker_testkit.services.http_proxy import HttpProxy
+from stoker_testkit.services.oci_registry import Registry
+from stoker_testkit.services.s3 import S3
+from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
 

@@ -32,8 +32,12 @@ GROUPS = {
             "stoker.cli.doctor.command", "doctor_command", "Say what is wrong with a cluster or a gateway."
         ),
         "dev": Verb("stoker.cli.sync.dev", "dev_group", "Try edits on a gateway as they are saved."),
-        "testing": Verb("stoker.cli.testing", "testing_group", "Start a gateway to test against."),
-        "demo": Verb("stoker.cli.demo", "demo_command", "See the main job done for real on this machine."),
+        "testing": Verb(
+            "stoker_testkit.testing_command", "testing_group", "Start a gateway to test against."
+        ),
+        "demo": Verb(
+            "stoker_testkit.demo", "demo_command", "See the main job done for real on this machine."
+        ),
         "completion": Verb(
             "stoker.cli.completion", "completion_command", "Let a shell complete verbs and options."
         ),

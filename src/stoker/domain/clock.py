@@ -1,7 +1,7 @@
 """Time, as an argument.
 
 Nothing in the product reads the wall clock or sleeps by itself: it is handed a
-`Clock`, so that tests move time by hand (`stoker.testing.manual_clock`) and a clock
+`Clock`, so that tests move time by hand (`stoker_testkit.manual_clock`) and a clock
 that jumps by a year cannot confuse a deadline, which is always monotonic.
 """
 

@@ -2,7 +2,7 @@
 
 A failpoint is a name that is spoken before and after each step that changes
 something on disk. Nobody listens in normal operation, and then it costs one look
-at a global. `stoker.testing.faults.failpoints` listens in a process of its own and kills
+at a global. `stoker_testkit.faults.failpoints` listens in a process of its own and kills
 it there, lets the disk be full, or holds it until it is told to go on.
 """
 

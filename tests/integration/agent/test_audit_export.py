@@ -13,18 +13,18 @@ import pytest
 
 from stoker.cli.exit_codes import Exit
 from stoker.domain.protocol import HistoryEntry
-from stoker.testing.certificates import Authority
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.docs_checks.documented_metrics import documented, shown_on
-from stoker.testing.environments.agent_environment import AgentPlant, project
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.environments.sample_manifests import line_manifests
-from stoker.testing.environments.sync_watch_environment import WatchedFolder
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.services.syslog_server import SyslogServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.certificates import Authority
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.docs_checks.documented_metrics import documented, shown_on
+from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.environments.sample_manifests import line_manifests
+from stoker_testkit.environments.sync_watch_environment import WatchedFolder
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.services.syslog_server import SyslogServer
+from stoker_testkit.wait_until import eventually
 
 PAGE = Path(__file__).parents[3] / "docs" / "observability.md"
 OF_THE_AUDIT = documented(PAGE.read_text())["Audit by syslog"]

@@ -11,11 +11,11 @@ import pytest
 
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 FILE = "projects/filler/project.json"
 

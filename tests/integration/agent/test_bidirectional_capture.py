@@ -50,12 +50,12 @@ from stoker.fs.data_folder import DataFolder
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_environment import SERVICE, AgentPlant, project
-from stoker.testing.repositories.bare_repository import Repository, executable
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.sample_ignition_repository import view
-from stoker.testing.wait_until import eventually, eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker_testkit.repositories.bare_repository import Repository, executable
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.sample_ignition_repository import view
+from stoker_testkit.wait_until import eventually, eventually_async
 
 PATIENCE = 20.0
 VIEW = "projects/line/views/main"

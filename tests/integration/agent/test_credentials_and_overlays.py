@@ -9,17 +9,17 @@ from pathlib import Path
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_environment import AgentPlant, project
-from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.forges.github_app_login import GitHub
-from stoker.testing.gateway.sessions import Browser
-from stoker.testing.gateway.settings import Settings
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.gateway.sessions import Browser
+from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 CORE = "config/resources/core"
 KEYS = ("filler", "packer")

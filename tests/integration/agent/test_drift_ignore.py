@@ -16,8 +16,8 @@ from stoker.domain.intent.policies import DriftIgnore
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 SETTINGS = {"name": "{{.GatewayName}}", "lastSeen": 1, "nested": {"a/b": [1, 2], "kept": True}}
 

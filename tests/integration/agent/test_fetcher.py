@@ -13,13 +13,13 @@ import pytest
 
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.processes import Process, free_port
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
+from stoker_testkit.processes import Process, free_port
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
 NAME = "ignition-sync-fetcher-plant"

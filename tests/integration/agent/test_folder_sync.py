@@ -32,8 +32,8 @@ from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.fs.apply_plan import SYNC_EACH, Applied
-from stoker.testing.repositories.bare_repository import WHEN, Repository, executable, submodule, symlink
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.bare_repository import WHEN, Repository, executable, submodule, symlink
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 1\n"
 

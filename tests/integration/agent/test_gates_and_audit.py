@@ -37,14 +37,14 @@ from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.kube.config.config import load
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_environment import AgentPlant
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.event_loop_thread import LoopThread
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.event_loop_thread import LoopThread
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 PROJECT = "projects/filler/project.json"
 GATEWAY = Gateway("filler", "plant", "line", "gateway-0")

@@ -36,8 +36,8 @@ from stoker.ignition.content.noise import ResourceNoise
 from stoker.ignition.sync.first_boot import FirstBoot
 from stoker.ignition.sync.readiness import Readiness
 from stoker.ignition.sync.state_files import Marks
-from stoker.testing.faults.failpoints import Failure, arm
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.faults.failpoints import Failure, arm
+from stoker_testkit.repositories.bare_repository import Repository
 
 
 @dataclass

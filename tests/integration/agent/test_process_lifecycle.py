@@ -12,10 +12,10 @@ import pytest
 from stoker.agent.sidecar.startup import MARKER
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.environments.agent_environment import AgentPlant, check, files_of, project
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.environments.read_only_root_filesystem import WRITABLE, SealedRoot
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.environments.read_only_root_filesystem import WRITABLE, SealedRoot
+from stoker_testkit.wait_until import eventually
 
 FILLER = "projects/filler/project.json"
 

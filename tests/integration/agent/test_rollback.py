@@ -44,13 +44,13 @@ from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.gateway import Gateway
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
-from stoker.testing.fast_clock import FastClock
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.gateway.runtime import State
-from stoker.testing.gateway.sessions import Designer
-from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker.testing.repositories.bare_repository import Files, Repository, executable
-from stoker.testing.repositories.sample_ignition_repository import VIEWS, view
+from stoker_testkit.fast_clock import FastClock
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.gateway.runtime import State
+from stoker_testkit.gateway.sessions import Designer
+from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker_testkit.repositories.bare_repository import Files, Repository, executable
+from stoker_testkit.repositories.sample_ignition_repository import VIEWS, view
 
 ALL_TRIGGERS = tuple(RollbackTrigger)
 KEPT = Snapshots(enabled=True)

@@ -35,16 +35,16 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.ignition.sync.stored_inventory import StoredInventory
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.gateway.sessions import Designer
-from stoker.testing.gateway.settings import Settings
-from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.sample_ignition_repository import resource
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
+from stoker_testkit.gateway.sessions import Designer
+from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.sample_ignition_repository import resource
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 PROJECT = "projects/filler/project.json"
 

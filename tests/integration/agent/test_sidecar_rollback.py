@@ -12,10 +12,10 @@ import pytest
 from stoker.agent.rollback.state import Notes, Quarantine
 from stoker.domain.protocol import RollbackRequest, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.environments.agent_environment import MANAGED, AgentPlant, project
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.services.s3 import S3
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.agent_environment import MANAGED, AgentPlant, project
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.services.s3 import S3
+from stoker_testkit.wait_until import eventually
 
 AUTOMATIC = {
     "autoRollback": {"enabled": True, "triggers": ["scanFailure", "projectLoadError", "configError"]}

@@ -18,10 +18,10 @@ from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
 from stoker.telemetry.logs import configure
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_pod import ResourceMaps
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_pod import ResourceMaps
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 HOME = Address("stoker-status-plant", "filler")
 SYNCED = GatewayReport("filler", sync_status=SyncStatus.SYNCED, synced_commit="1" * 40)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.environments.agent_environment import AgentPlant
-from stoker.testing.gateway.resource_reader import MANIFEST, LoadedResource, digest_of
-from stoker.testing.gateway.settings import Settings
-from stoker.testing.gateway.simulated_gateway import SimulatedGateway
-from stoker.testing.gateway.torn_reads.observations import Sightings, Version
-from stoker.testing.repositories.sample_ignition_repository import VIEWS, resource
+from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.gateway.resource_reader import MANIFEST, LoadedResource, digest_of
+from stoker_testkit.gateway.settings import Settings
+from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
+from stoker_testkit.gateway.torn_reads.observations import Sightings, Version
+from stoker_testkit.repositories.sample_ignition_repository import VIEWS, resource
 
 VIEW_COUNT = 145
 MOVED = 5

@@ -28,7 +28,7 @@ from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.ignition.content.tags import TAG_TYPES, leaves_only, without_providers
-from stoker.testing.repositories.bare_repository import WHEN, Repository
+from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
 VALUES = TemplateValues(gateway_name="filler", vars={"line": "3"})
 ONE = FilesIntent((Mapping("s", "p"),))

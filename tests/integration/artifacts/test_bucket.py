@@ -20,7 +20,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
-from stoker.testing.services.s3 import S3
+from stoker_testkit.services.s3 import S3
 
 BUCKET = "plant"
 BIG = bytes(range(256)) * (SMALL // 256) + b"and a bit more"

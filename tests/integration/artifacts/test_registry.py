@@ -19,10 +19,10 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, SourceUrl
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import Credentials
-from stoker.testing.certificates import Authority
-from stoker.testing.repositories.bare_repository import run_git
-from stoker.testing.services import oci_artifacts
-from stoker.testing.services.oci_registry import Registry
+from stoker_testkit.certificates import Authority
+from stoker_testkit.repositories.bare_repository import run_git
+from stoker_testkit.services import oci_artifacts
+from stoker_testkit.services.oci_registry import Registry
 
 PROGRAM = [sys.executable, "-m", "stoker"]
 V1 = {"services/p/a.json": "1", "services/p/run.sh": "#!/bin/sh\n", "services/q/no.json": "no"}
@@ -294,7 +294,7 @@ def test_a_sync_that_is_killed_while_it_imports_is_done_by_the_next(
     site = Site(tmp_path, registry.url(name))
     died = subprocess.run(
         [
-            *(sys.executable, "-m", "stoker.testing.faults.failpoints", where, "--", "sync"),
+            *(sys.executable, "-m", "stoker_testkit.faults.failpoints", where, "--", "sync"),
             *(f"--repo={site.url}", "--ref=v1", f"--data-dir={site.data}", f"--cache-dir={site.cache}"),
             "--map=services/p:projects/P",
         ],

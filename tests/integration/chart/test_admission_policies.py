@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from stoker.testing.chart.helm import Helm
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.wait_until import eventually
 
 USER = "--as=button-presser"
 RULE = "--resource=stokers.stoker.io"

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.chart.helm import CHART, Helm
-from stoker.testing.chart.process_release import HOME, Release
-from stoker.testing.chart.unused_rbac_rules import Account, needless
-from stoker.testing.cluster import audit_log
-from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.dashboard.rbac_environment import OWN_ROLE, Browser, House
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.helm import CHART, Helm
+from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.chart.unused_rbac_rules import Account, needless
+from stoker_testkit.cluster import audit_log
+from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.dashboard.rbac_environment import OWN_ROLE, Browser, House
+from stoker_testkit.wait_until import eventually
 
 from .test_templates import VALUES, container, of_kind
 

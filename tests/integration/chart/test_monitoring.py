@@ -11,8 +11,8 @@ import yaml
 
 from stoker.controller.owned.fetcher_manifests import METRICS_PORT as FETCHER_PORT
 from stoker.domain.protocol import CR_NAME_LABEL
-from stoker.testing.chart.helm import CHART, Helm
 from stoker.webhooks.admission.agent_container import METRICS_PORT
+from stoker_testkit.chart.helm import CHART, Helm
 
 from .test_templates import VALUES, of_kind
 

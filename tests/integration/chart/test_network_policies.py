@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.chart.helm import Helm
-from stoker.testing.cluster.network_policy_evaluator import NetworkPolicies, Peer, Pod
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.cluster.network_policy_evaluator import NetworkPolicies, Peer, Pod
 
 from .test_templates import VALUES
 

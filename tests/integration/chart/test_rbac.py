@@ -19,18 +19,18 @@ import pytest
 
 from stoker.domain.errors import StokerError
 from stoker.domain.intent.intent import FrontDoor
-from stoker.testing.chart.controller_rbac import controller_rules
-from stoker.testing.chart.process_release import HOME, Release
-from stoker.testing.chart.unused_rbac_rules import Account, needless
-from stoker.testing.cluster import audit_log
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.forges.github_app_login import GitHub
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.controller_rbac import controller_rules
+from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.chart.unused_rbac_rules import Account, needless
+from stoker_testkit.cluster import audit_log
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("chart")
 

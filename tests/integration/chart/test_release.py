@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.chart.crd_removal import take_kinds_away
-from stoker.testing.chart.helm import CHART, Helm
-from stoker.testing.chart.process_release import HOME, NAME, Release
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.crd_removal import take_kinds_away
+from stoker_testkit.chart.helm import CHART, Helm
+from stoker_testkit.chart.process_release import HOME, NAME, Release
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 from .test_templates import VALUES
 

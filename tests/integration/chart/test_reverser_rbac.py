@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 
 from stoker.reverser.selection.preset import CLUSTER_WIDE, NAMESPACED
-from stoker.testing.chart.crd_removal import take_kinds_away
-from stoker.testing.chart.helm import Helm
-from stoker.testing.chart.reverser_process import lead_to
-from stoker.testing.chart.unused_rbac_rules import Account, needless
-from stoker.testing.cluster import audit_log
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import files_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.crd_removal import take_kinds_away
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.chart.reverser_process import lead_to
+from stoker_testkit.chart.unused_rbac_rules import Account, needless
+from stoker_testkit.cluster import audit_log
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import files_of
+from stoker_testkit.wait_until import eventually
 
 from .test_reverser import HOME, NAME, PATIENCE, VALUES, described, started, webhook
 

@@ -21,7 +21,7 @@ from stoker.controller.sharding.division import lease_name
 from stoker.reverser.authors.admission import PATH
 from stoker.reverser.authors.webhook_registration import WEBHOOK
 from stoker.reverser.selection.preset import EXCLUDED, PRESET, GroupResource
-from stoker.testing.chart.helm import CHART, Helm
+from stoker_testkit.chart.helm import CHART, Helm
 
 ROOT = CHART.parents[1]
 GOLDEN = ROOT / "tests/data/chart/roles.yaml"

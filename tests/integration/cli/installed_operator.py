@@ -21,12 +21,12 @@ from click.testing import CliRunner
 
 from stoker.cli.commands import cli
 from stoker.cli.exit_codes import Exit
-from stoker.testing.chart.process_release import HOME, Release
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.namespace_objects import condition_in, require
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.process_release import HOME, Release
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.namespace_objects import condition_in, require
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 SECRET = planted("clinic-token")
 HOOKS = "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations"

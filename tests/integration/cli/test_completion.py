@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.completion import SHELLS
-from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.cluster_access import ClusterAccess
 
 PROGRAMS = Path(sys.executable).parent
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker.testing.processes import Process
-from stoker.testing.repositories.sample_ignition_repository import plant
-from stoker.testing.wait_until import eventually
+from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.sample_ignition_repository import plant
+from stoker_testkit.wait_until import eventually
 
 PATIENCE = 30.0
 VIEW = "projects/filler/com.inductiveautomation.perspective/views/Overview/view.json"

@@ -25,11 +25,11 @@ from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, at_home
 from stoker.cli.exit_codes import Exit
 from stoker.domain.findings import Finding, Mark
 from stoker.domain.reasons import Reason
-from stoker.testing.certificates import Authority
-from stoker.testing.chart.controller_rbac import controller_rules
-from stoker.testing.chart.process_release import CONFIGURATION, HOME
-from stoker.testing.cluster.namespace_objects import require
-from stoker.testing.wait_until import eventually
+from stoker_testkit.certificates import Authority
+from stoker_testkit.chart.controller_rbac import controller_rules
+from stoker_testkit.chart.process_release import CONFIGURATION, HOME
+from stoker_testkit.cluster.namespace_objects import require
+from stoker_testkit.wait_until import eventually
 
 from .installed_operator import HOOKS, Clinic, answering, serving
 

@@ -19,11 +19,11 @@ from stoker.cli.commands import cli
 from stoker.cli.common.options import API_KEY
 from stoker.cli.exit_codes import Exit
 from stoker.domain.reasons import Reason
-from stoker.testing.certificates import Authority
-from stoker.testing.gateway.rest_api.request_checks import ApiKey, Insecure, Role
-from stoker.testing.gateway.runtime import State
-from stoker.testing.gateway.sessions import Designer
-from stoker.testing.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
+from stoker_testkit.certificates import Authority
+from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Insecure, Role
+from stoker_testkit.gateway.runtime import State
+from stoker_testkit.gateway.sessions import Designer
+from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
 
 ALL_CHECKS = [
     "address",

@@ -16,11 +16,11 @@ from stoker.cli.exit_codes import Exit
 from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.protocol import SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.cluster.namespace_objects import require
-from stoker.testing.forges.github_app_login import GitHub
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.namespace_objects import require
+from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 from .installed_operator import SECRET, Clinic, Ward
 

@@ -22,15 +22,15 @@ from stoker.domain.errors import Stalled
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import load
 from stoker.reverser.encryption.digest_keys import ensure_keys
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.command_fork_server import Commands, Ended
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.ssh_keys import make_ssh_key
-from stoker.testing.reverser.preset_round_trip import PresetTrip
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.sops_decrypt import opened
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.reverser.preset_round_trip import PresetTrip
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.sops_decrypt import opened
 
 RULES = """\
 apiVersion: configbutler.ai/v1alpha1

@@ -12,11 +12,11 @@ import pytest
 
 from stoker.cli.exit_codes import Exit
 from stoker.domain.protocol.report import Diff, FileChange, HistoryEntry, SyncStatus
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 PAUSE = "ignition-sync-global-pause"
 

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 
 from stoker.cli.commands import cli
 from stoker.cli.exit_codes import Exit
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.namespace_objects import PlainObjects
-from stoker.testing.environments.sample_manifests import COPIES, line_manifests
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.namespace_objects import PlainObjects
+from stoker_testkit.environments.sample_manifests import COPIES, line_manifests
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.wait_until import eventually
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 WITHOUT = {

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.cluster_access import ClusterAccess
 
 SETTINGS = {
     "GITSYNC_REPO": "git@git.example.net:plant/config.git",

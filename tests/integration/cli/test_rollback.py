@@ -13,9 +13,9 @@ import pytest
 
 from stoker.cli.exit_codes import Exit
 from stoker.ignition.sync.pending_work import MARK
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.sample_manifests import COPIES, line_manifests
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.sample_manifests import COPIES, line_manifests
+from stoker_testkit.repositories.bare_repository import Repository
 
 
 def stoker(*arguments: str) -> tuple[int, dict[str, Any], str]:

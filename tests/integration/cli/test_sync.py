@@ -28,11 +28,11 @@ from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import locked
-from stoker.testing.repositories.bare_repository import Repository, executable, symlink
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.process_command_lines import running
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually, eventually_async
+from stoker_testkit.repositories.bare_repository import Repository, executable, symlink
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.process_command_lines import running
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually, eventually_async
 
 TOKEN = planted("git-token")
 PROGRAM = [sys.executable, "-c", "from stoker.cli.sync.sync import sync_command; sync_command()"]

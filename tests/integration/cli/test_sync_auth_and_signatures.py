@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.certificates import Authority
-from stoker.testing.forges.github_app_login import GitHub
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.commit_signers import Signer, ssh_signer
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.http_proxy import HttpProxy
+from stoker_testkit.certificates import Authority
+from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.commit_signers import Signer, ssh_signer
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.http_proxy import HttpProxy
 
 FILES = {"s/a": "1"}
 TOKEN = planted("git-token")

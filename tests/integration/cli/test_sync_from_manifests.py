@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.repositories.bare_repository import Repository, symlink
-from stoker.testing.repositories.commit_signers import ssh_signer
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.sample_ignition_repository import plant
-from stoker.testing.secret_leaks.tracked_credentials import planted
+from stoker_testkit.repositories.bare_repository import Repository, symlink
+from stoker_testkit.repositories.commit_signers import ssh_signer
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.sample_ignition_repository import plant
+from stoker_testkit.secret_leaks.tracked_credentials import planted
 
 TOKEN = planted("git-token")
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.environments.sample_manifests import line_manifests
-from stoker.testing.environments.sync_watch_environment import PATIENCE, SECRET, WatchedFolder, Watching
-from stoker.testing.processes import free_port
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.sample_manifests import line_manifests
+from stoker_testkit.environments.sync_watch_environment import PATIENCE, SECRET, WatchedFolder, Watching
+from stoker_testkit.processes import free_port
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 
 def resources(site: WatchedFolder, *lines: str) -> str:

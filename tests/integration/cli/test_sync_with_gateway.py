@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.gateway.runtime import Kind, State
-from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.sample_ignition_repository import resource
-from stoker.testing.wait_until import eventually
+from stoker_testkit.gateway.runtime import Kind, State
+from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.sample_ignition_repository import resource
+from stoker_testkit.wait_until import eventually
 
 RESOURCES = 30
 FILLING = "x" * 4000

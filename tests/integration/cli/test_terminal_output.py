@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.namespace_objects import PlainObjects
-from stoker.testing.environments.sample_manifests import line_manifests
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.namespace_objects import PlainObjects
+from stoker_testkit.environments.sample_manifests import line_manifests
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.wait_until import eventually
 
 ESCAPE = b"\x1b["
 STOKER = [sys.executable, "-m", "stoker"]

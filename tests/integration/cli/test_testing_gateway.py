@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 from stoker.cli.commands import cli
-from stoker.testing.gateway.http_client import ask, ask_with
-from stoker.testing.processes import Process
-from stoker.testing.wait_until import eventually
+from stoker_testkit.gateway.http_client import ask, ask_with
+from stoker_testkit.processes import Process
+from stoker_testkit.wait_until import eventually
 
 STOKER = ["-m", "stoker", "testing", "gateway"]
-MODULE = ["-m", "stoker.testing.gateway.simulated_gateway"]
+MODULE = ["-m", "stoker_testkit.gateway.simulated_gateway"]
 INFO = "/data/api/v1/gateway-info"
 PATIENCE = 30.0
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.sample_ignition_repository import resource
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.sample_ignition_repository import resource
 
 FILES = {"s/a": "one\ntwo\n", "s/b/c": "three\n", "s/run": "x"}
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.certificates import Authority
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.alert_receivers import ROUTING_KEY, AlertServices
-from stoker.testing.services.http_proxy import HttpProxy
-from stoker.testing.wait_until import eventually
+from stoker_testkit.certificates import Authority
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.alert_receivers import ROUTING_KEY, AlertServices
+from stoker_testkit.services.http_proxy import HttpProxy
+from stoker_testkit.wait_until import eventually
 
 SECRETS = (*map(planted, ("slack", "teams", "webhook", "sig")), ROUTING_KEY)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually
 
 AWAY_SECONDS = 20.0
 """Long enough for pauses to have grown, and longer than the lease."""

@@ -16,11 +16,11 @@ from urllib.parse import quote
 import pytest
 
 from stoker.agent.sidecar.startup import MARKER
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_pod import AgentPod
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.forges.gitea import Gitea
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_pod import AgentPod
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.wait_until import eventually
 
 pytestmark = pytest.mark.xdist_group("gitea")
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.chart.controller_rbac import CONTROLLER, LEASE, controller_rules
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.processes import Process
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.controller_rbac import CONTROLLER, LEASE, controller_rules
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.processes import Process
+from stoker_testkit.wait_until import eventually
 
 FINALIZER = "stoker.io/finalizer"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.chart.controller_rbac import CONTROLLER, controller_rules
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.controller_rbac import CONTROLLER, controller_rules
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.wait_until import eventually
 
 NOWHERE = {"repo": "http://127.0.0.1:9/plant.git", "ref": "main"}
 

@@ -19,15 +19,15 @@ from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.protocol import check_signature
 from stoker.domain.refs import CommitId
 from stoker.domain.secrets import Secret
-from stoker.testing.chart.controller_rbac import controller_rules
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.forges.github_app_login import GitHub
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.controller_rbac import controller_rules
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 FAST = {"interval": "1s"}
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.chart.controller_rbac import CONTROLLER, controller_rules
-from stoker.testing.chart.helm import Helm
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.controller_rbac import CONTROLLER, controller_rules
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.wait_until import eventually
 
 CRDS = Path(__file__).parents[3] / "config" / "crd"
 FINALIZER = "stoker.io/finalizer"

@@ -10,11 +10,11 @@ import pytest
 
 from stoker.domain.protocol import GatewayReport, SyncStatus
 from stoker.domain.reasons import Reason
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.agent_pod import AgentPod, ResourceMaps
-from stoker.testing.environments.controller_environment import Site
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
+from stoker_testkit.environments.controller_environment import Site
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 PROJECT = "projects/filler/project.json"
 GLOBAL = "ignition-sync-global-pause"

@@ -21,15 +21,15 @@ from stoker.controller.rollout.approval import digest_of
 from stoker.domain.clock import rfc3339_micro
 from stoker.domain.protocol import Mode, PendingPlan, SyncStatus, Target
 from stoker.domain.refs import CommitId
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.command_fork_server import Ended
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.environments.stub_gateway_pods import PlayedPod
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.services.stub_http_service import PlainService
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.command_fork_server import Ended
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.environments.stub_gateway_pods import PlayedPod
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.services.stub_http_service import PlainService
+from stoker_testkit.wait_until import eventually
 
 FAST = {"interval": "1s"}
 LINE = ("lab", "filler", "packer", "plant")

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.shards import owner_of
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.environments.controller_environment import PATIENCE
-from stoker.testing.environments.sharding_environment import ShardedSite, ShardProcess
-from stoker.testing.processes import Process
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.environments.controller_environment import PATIENCE
+from stoker_testkit.environments.sharding_environment import ShardedSite, ShardProcess
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 KINDS = ("Stoker", "IgnitionSync")
 

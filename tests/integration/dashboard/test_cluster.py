@@ -27,9 +27,9 @@ from stoker.fleet.approve import approve
 from stoker.fleet.resource_name import Named
 from stoker.kube.client.client import Client
 from stoker.kube.config import config
-from stoker.testing.admission.webhook_process import Admission
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.dashboard.rbac_environment import (
+from stoker_testkit.admission.webhook_process import Admission
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.dashboard.rbac_environment import (
     COMMIT,
     DIGEST,
     OWN_ROLE,
@@ -37,9 +37,9 @@ from stoker.testing.dashboard.rbac_environment import (
     chart_rules,
     waiting_status,
 )
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.wait_until import eventually_async
 
 pytestmark = pytest.mark.smoke
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from stoker.testing.dashboard.api_client import Visit
-from stoker.testing.environments.sample_manifests import line_manifests
-from stoker.testing.environments.sync_watch_environment import PATIENCE, WatchedFolder, Watching
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.secret_leaks.tracked_credentials import known, planted
-from stoker.testing.wait_until import eventually, eventually_async
+from stoker_testkit.dashboard.api_client import Visit
+from stoker_testkit.environments.sample_manifests import line_manifests
+from stoker_testkit.environments.sync_watch_environment import PATIENCE, WatchedFolder, Watching
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.secret_leaks.tracked_credentials import known, planted
+from stoker_testkit.wait_until import eventually, eventually_async
 
 ON = "--dashboard-address=127.0.0.1:0"
 ME = {"namespace": "local", "kind": "Folder", "name": "filler"}

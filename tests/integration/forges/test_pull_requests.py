@@ -23,13 +23,13 @@ from stoker.forges import (
     RequestState,
     forge_for,
 )
-from stoker.testing.forges.forge_double import ForgeDouble, RequestRecord
-from stoker.testing.forges.gitea import Gitea, GiteaRefused, GiteaRepository
-from stoker.testing.forges.github_pull_requests import GitHubForge
-from stoker.testing.forges.gitlab_merge_requests import GitLab
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.http_proxy import HttpProxy
-from stoker.testing.wait_until import eventually
+from stoker_testkit.forges.forge_double import ForgeDouble, RequestRecord
+from stoker_testkit.forges.gitea import Gitea, GiteaRefused, GiteaRepository
+from stoker_testkit.forges.github_pull_requests import GitHubForge
+from stoker_testkit.forges.gitlab_merge_requests import GitLab
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.http_proxy import HttpProxy
+from stoker_testkit.wait_until import eventually
 
 BRANCH = "gateway-changes/site1+a/gw-1"
 DRAFT = PullRequestDraft(BRANCH, "main", "Changes of gw-1", "Two views", ("gateway-change", "auto"))

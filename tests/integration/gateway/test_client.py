@@ -17,12 +17,12 @@ from stoker.ignition.client.api_key import checked, key_file
 from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.http import LARGEST_ANSWER
 from stoker.ignition.client.responses import LockRefused, NotOffered
-from stoker.testing.certificates import Authority
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.gateway.rest_api.request_checks import ApiKey, Insecure
-from stoker.testing.gateway.runtime import State
-from stoker.testing.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
-from stoker.testing.repositories.sample_ignition_repository import view
+from stoker_testkit.certificates import Authority
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Insecure
+from stoker_testkit.gateway.runtime import State
+from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
+from stoker_testkit.repositories.sample_ignition_repository import view
 
 INFO = "/data/api/v1/gateway-info"
 

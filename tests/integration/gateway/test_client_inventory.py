@@ -17,13 +17,13 @@ from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.inventory import ModuleHealth
 from stoker.ignition.client.requests import ABSENT_SECONDS
 from stoker.ignition.client.responses import NotOffered
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.gateway.rest_api.request_checks import ApiKey, Paths, Role
-from stoker.testing.gateway.runtime import State
-from stoker.testing.gateway.sessions import Browser, Designer
-from stoker.testing.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Paths, Role
+from stoker_testkit.gateway.runtime import State
+from stoker_testkit.gateway.sessions import Browser, Designer
+from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 CORE = "config/resources/core/ignition"
 RESOURCE = {"scope": "A", "version": 1, "files": ["config.json"], "attributes": {}}

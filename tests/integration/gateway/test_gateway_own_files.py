@@ -20,8 +20,8 @@ from stoker.domain.refs import GitRef, RepoUrl
 from stoker.engine.layout.reverse_map import Allowed, own_changes
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.fs.data_folder import DataFolder
-from stoker.testing.gateway.simulated_gateway import SimulatedGateway
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
+from stoker_testkit.repositories.bare_repository import Repository
 
 KEYS = "config/ignition/keys/gateway.key"
 VALUES = "config/ignition/tags/valueStore.idb"

@@ -40,10 +40,10 @@ from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
 from stoker.ignition.sync.readiness import GRACE_SECONDS
 from stoker.ignition.sync.state_files import LARGEST
 from stoker.ignition.sync.stored_inventory import MARK
-from stoker.testing.gateway.settings import ApiKey, Paths
-from stoker.testing.gateway.simulated_gateway import KEY, SimulatedGateway
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.sample_ignition_repository import resource
+from stoker_testkit.gateway.settings import ApiKey, Paths
+from stoker_testkit.gateway.simulated_gateway import KEY, SimulatedGateway
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.sample_ignition_repository import resource
 
 CORE = "config/resources/core"
 TYPES = f"{CORE}/ignition/tag-type-definition"

@@ -34,16 +34,16 @@ from stoker.ignition.client.gateway import Gateway, ScanKind
 from stoker.ignition.client.responses import LockRefused
 from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
 from stoker.ignition.sync.readiness import FRESH_SECONDS, TOLD_SECONDS
-from stoker.testing.fast_clock import FastClock
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.gateway.runtime import State
-from stoker.testing.gateway.scan_lock import Kind
-from stoker.testing.gateway.sessions import Browser, Designer
-from stoker.testing.gateway.settings import ApiKey, Paths
-from stoker.testing.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.wait_until import eventually, eventually_async
+from stoker_testkit.fast_clock import FastClock
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.gateway.runtime import State
+from stoker_testkit.gateway.scan_lock import Kind
+from stoker_testkit.gateway.sessions import Browser, Designer
+from stoker_testkit.gateway.settings import ApiKey, Paths
+from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.wait_until import eventually, eventually_async
 
 PROVIDER = "config/resources/core/ignition/tag-provider"
 MODULE = "user-lib/modules/pump.modl"

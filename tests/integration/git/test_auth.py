@@ -27,17 +27,17 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import resolve
 from stoker.telemetry.logs import get_logger
-from stoker.testing.certificates import Authority
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
-from stoker.testing.secret_leaks.process_command_lines import running
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.http_proxy import HttpProxy
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.certificates import Authority
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
+from stoker_testkit.secret_leaks.process_command_lines import running
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.http_proxy import HttpProxy
+from stoker_testkit.wait_until import eventually_async
 
 MAIN = GitRef("main")
 TOKEN = planted("git-token")

@@ -32,12 +32,12 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import Limits
 from stoker.git.remote.remote import Remote
 from stoker.git.signature.sign import SshSigner
-from stoker.testing.repositories.bare_repository import WHEN, Repository, executable, symlink
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually, eventually_async
+from stoker_testkit.repositories.bare_repository import WHEN, Repository, executable, symlink
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually, eventually_async
 
 ALICE = Author("Alice", "alice@example.test")
 BOB = Author("Bob", "bob@example.test")
@@ -664,7 +664,7 @@ from stoker.git.commit.branch import Branch
 from stoker.git.remote.remote import Remote
 from stoker.git.process.runner import GitRunner
 from stoker.git.commit.types import Author, FileEdit, NewCommit
-from stoker.testing.faults.failpoints import Failure, arm
+from stoker_testkit.faults.failpoints import Failure, arm
 
 cache, url, failure = sys.argv[1:]
 if failure:

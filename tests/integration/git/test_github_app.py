@@ -18,12 +18,12 @@ from stoker.git.errors import SourceAuthFailed, SourceUnreachable
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import resolve
-from stoker.testing.certificates import Authority, private_pem
-from stoker.testing.forges.github_app_login import GitHub
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.http_proxy import HttpProxy
+from stoker_testkit.certificates import Authority, private_pem
+from stoker_testkit.forges.github_app_login import GitHub
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.http_proxy import HttpProxy
 
 MAIN = GitRef("main")
 APP, INSTALLATION = 12, 3456

@@ -29,10 +29,10 @@ from stoker.git.remote.remote import Remote
 from stoker.git.signature.policy import Rules
 from stoker.git.signature.verify import TrustedKeys
 from stoker.git.source.shared import SharedSource
-from stoker.testing.repositories.bare_repository import Repository, run_git
-from stoker.testing.repositories.commit_signers import ssh_signer
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.repositories.bare_repository import Repository, run_git
+from stoker_testkit.repositories.commit_signers import ssh_signer
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually_async
 
 MAIN = GitRef("main")
 

@@ -32,11 +32,11 @@ from stoker.kube.config import config
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.config.exec_plugin import API_VERSIONS
 from stoker.kube.config.tls import Trust
-from stoker.testing.certificates import Authority
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.certificates import Authority
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 
 class ConfigMap(msgspec.Struct):

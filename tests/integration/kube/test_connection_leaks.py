@@ -19,10 +19,10 @@ from stoker.kube.client.client import Client
 from stoker.kube.client.errors import Unreachable
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config import config
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.processes import free_port
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.processes import free_port
 
 TIMES = 50
 A_FEW = 25

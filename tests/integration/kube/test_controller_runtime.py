@@ -27,10 +27,10 @@ from stoker.kube.runtime.steps import Enough, Outcome, Pass, Step
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.wait_until import eventually_async
 
 STATUS = "example.com/status"
 

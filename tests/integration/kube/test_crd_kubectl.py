@@ -9,7 +9,7 @@ import pytest
 
 from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import CATEGORY, KINDS, Kind
-from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.cluster_access import ClusterAccess
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = sorted((ROOT / "examples").glob("*.yaml")) + sorted(

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.api.manifests.codec import decode, to_wire
 from stoker.api.registry import kind_for
-from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.cluster_access import ClusterAccess
 
 # A manifest is plain JSON; its shape is what these tests are about.
 Spec = dict[str, Any]

@@ -18,7 +18,7 @@ from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, kind_for
 from stoker.api.schema import Node, fields_of, rules_of, unwrapped
 from stoker.domain.errors import InvalidValue
-from stoker.testing.cluster.cluster_access import Answer, ClusterAccess
+from stoker_testkit.cluster.cluster_access import Answer, ClusterAccess
 
 ROOT = Path(__file__).parents[3]
 

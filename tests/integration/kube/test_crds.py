@@ -12,8 +12,8 @@ import pytest
 from stoker.api.manifests.codec import decode, encode
 from stoker.api.manifests.yaml import load_documents
 from stoker.api.registry import KINDS, Kind, kind_for
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.wait_until import eventually
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "examples").glob("*.yaml")) + sorted(

@@ -28,9 +28,9 @@ from stoker.kube.client.resources import (
 )
 from stoker.kube.client.served_kinds import Catalog
 from stoker.kube.config import config
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.wait_until import eventually_async
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ from stoker.kube.config import config
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
 from stoker.kube.runtime.backoff import Backoff
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.stream_faults import Direction, Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.faults.stream_faults import Direction, Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 
 class Event(msgspec.Struct, rename="camel"):

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from stoker.domain.intent.intent import FrontDoor
-from stoker.testing.cluster.argocd_health import ArgoHealth
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.kstatus import (
+from stoker_testkit.cluster.argocd_health import ArgoHealth
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.kstatus import (
     CURRENT,
     FAILED,
     IN_PROGRESS,
@@ -26,12 +26,12 @@ from stoker.testing.cluster.kstatus import (
     contradictions,
     kstatus,
 )
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import ReverserSite
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 ROOT = Path(__file__).parents[3]
 HEALTH = ROOT / "deploy" / "argocd" / "health.lua"

@@ -27,11 +27,11 @@ from stoker.kube.client.resources import CONFIG_MAPS, LEASES, Resource
 from stoker.kube.config import config
 from stoker.kube.leader.fencing import FencedClient, Leadership, LeadershipLost
 from stoker.kube.leader.lease import Lease
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.stream_faults import Direction, Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.processes import Process
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.faults.stream_faults import Direction, Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.processes import Process
+from stoker_testkit.wait_until import eventually_async
 
 SCRIPT = Path(__file__).with_name("lease_candidate.py")
 LEASE, COUNTER = "election", "counter"

@@ -27,13 +27,13 @@ from stoker.kube.config import config
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import Change, ObjectKey
-from stoker.testing.certificates import KeyPair
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.certificates import KeyPair
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.wait_until import eventually_async
 
 SEEDS = 50
 SAMPLE = 12

@@ -22,12 +22,12 @@ from typing import Any
 import pytest
 
 from stoker.cli.exit_codes import Exit
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.commit_signers import ssh_signer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
 from stoker_image.archives import ENVIRONMENT
 from stoker_image.assembling import PROJECT, assemble, find_uv
 from stoker_image.wheels import own_architecture, requirements
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.commit_signers import ssh_signer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
 
 pytestmark = pytest.mark.long
 

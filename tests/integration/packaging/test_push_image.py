@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.services.oci_registry import Registry
 from stoker_image.archives import Identity, join_archives, write_archive
 from stoker_image.trees import Tree
+from stoker_testkit.services.oci_registry import Registry
 
 ROOT = Path(__file__).parents[3]
 WHEN = 1_700_000_000

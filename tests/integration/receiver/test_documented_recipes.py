@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.testing.assets import ensure_binaries as assets
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.forges.gitea import Gitea
-from stoker.testing.processes import Process
-from stoker.testing.wait_until import eventually
+from stoker_testkit.assets import ensure_binaries as assets
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.forges.gitea import Gitea
+from stoker_testkit.processes import Process
+from stoker_testkit.wait_until import eventually
 
 ROOT = Path(__file__).parents[3]
 PAGES = {

@@ -22,12 +22,12 @@ import pytest
 from stoker.kube.client.client import Client
 from stoker.kube.client.resources import Resource
 from stoker.kube.config import config
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.forges.gitea import Gitea, GiteaRepository
-from stoker.testing.processes import Process
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually, eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.forges.gitea import Gitea, GiteaRepository
+from stoker_testkit.processes import Process
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually, eventually_async
 
 PROCESS = Path(__file__).parent / "receiver_process.py"
 STOKERS = Resource("stoker.io", "v1alpha1", "stokers", "Stoker", namespaced=True)

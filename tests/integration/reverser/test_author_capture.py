@@ -38,11 +38,11 @@ from stoker.reverser.manifest.sanitize import sanitized
 from stoker.reverser.selection.preset import PRESET, GroupResource
 from stoker.reverser.selection.rules import DestinationRef, Operation, Rule, preset_rules, rules_of
 from stoker.reverser.selection.selection import select
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.processes import free_ports
-from stoker.testing.reverser.author_webhook_manifest import without_rules
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.processes import free_ports
+from stoker_testkit.reverser.author_webhook_manifest import without_rules
+from stoker_testkit.wait_until import eventually_async
 
 pytestmark = [pytest.mark.xdist_group("author-capture"), pytest.mark.cluster, pytest.mark.smoke]
 

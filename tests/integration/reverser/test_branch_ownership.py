@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 MARKER = f"{BASE}/.configbutler/owner.yaml"
 QUICK = ("--lease-duration=3s", "--lease-renew=1s")

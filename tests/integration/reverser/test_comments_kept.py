@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.reverser_environment import ReverserSite, files_of
 
 
 @pytest.mark.smoke

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of, metric_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of, metric_of
+from stoker_testkit.wait_until import eventually
 
 MARKER = f"{BASE}/.configbutler/owner.yaml"
 

@@ -11,11 +11,11 @@ import pytest
 from stoker.http_server.tls.ca_bundle import VALIDATING
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.reverser.authors.admission import PATH
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.author_webhook_manifest import without_rules
-from stoker.testing.reverser.reverser_environment import PATIENCE, ReverserSite
-from stoker.testing.wait_until import eventually
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.author_webhook_manifest import without_rules
+from stoker_testkit.reverser.reverser_environment import PATIENCE, ReverserSite
+from stoker_testkit.wait_until import eventually
 
 UNKNOWN = "gitops-reverser"
 

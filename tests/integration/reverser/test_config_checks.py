@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.cluster.control_plane import ControlPlane
-from stoker.testing.forges.gitea import USER, Gitea
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.ssh_keys import make_ssh_key
-from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.cluster.control_plane import ControlPlane
+from stoker_testkit.forges.gitea import USER, Gitea
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.reverser.reverser_environment import ReverserSite, files_of
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 CRDS = sorted((Path(__file__).parents[3] / "config" / "crd").glob("configbutler.ai_*.yaml"))
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from stoker.domain.deletion_guard import digest_of
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
+from stoker_testkit.wait_until import eventually
 
 MARKER = f"{BASE}/.configbutler/owner.yaml"
 FOREIGN = "clusterUID: another\ncontrollerNS: there\ncontrollerName: gitops-reverser\ninstanceID: x\n"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.dashboard.rbac_environment import House
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.reverser_environment import PATIENCE, ReverserSite, files_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.dashboard.rbac_environment import House
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.reverser_environment import PATIENCE, ReverserSite, files_of
+from stoker_testkit.wait_until import eventually
 
 ACCOUNT = "reverser"
 EVERYTHING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]

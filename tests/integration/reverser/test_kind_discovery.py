@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
+from stoker_testkit.wait_until import eventually
 
 # What one of them does to discovery would be seen by the others.
 pytestmark = pytest.mark.xdist_group("served-kinds")

@@ -13,10 +13,10 @@ from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config.config import load
 from stoker.reverser.writer.batch import Capacity
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, metric_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, metric_of
+from stoker_testkit.wait_until import eventually
 
 """Seconds after which a change of another namespace is to be in git, whatever else goes on."""
 PATIENCE = 120.0

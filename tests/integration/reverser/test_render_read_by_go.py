@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from stoker.reverser.manifest.render import rendered
-from stoker.testing.assets.cache import cache_root, pin
-from stoker.testing.assets.go_toolchain import go_command
-from stoker.testing.file_lock import locked
+from stoker_testkit.assets.cache import cache_root, pin
+from stoker_testkit.assets.go_toolchain import go_command
+from stoker_testkit.file_lock import locked
 
 pytestmark = pytest.mark.services
 

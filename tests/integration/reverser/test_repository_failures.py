@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker.testing.forges.gitea import USER, Gitea
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.wait_until import eventually
+from stoker_testkit.forges.gitea import USER, Gitea
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.wait_until import eventually
 
 
 def test_an_unreachable_repository_is_told_and_caught_up_with(

@@ -12,10 +12,10 @@ import pytest
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.manifests.files import read_manifests
 from stoker.reverser.selection.preset import PRESET, GroupResource
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.preset_round_trip import preset_objects
-from stoker.testing.reverser.reverser_environment import ReverserSite, files_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.preset_round_trip import preset_objects
+from stoker_testkit.reverser.reverser_environment import ReverserSite, files_of
+from stoker_testkit.wait_until import eventually
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples" / "reverser"
 URL = "https://git.example.com/platform/cluster-state.git"

@@ -7,10 +7,10 @@ import urllib.request
 import pytest
 
 from stoker.domain import failpoints
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
+from stoker_testkit.wait_until import eventually
 
 
 def test_objects_come_and_go_with_their_labels(site: ReverserSite, prod: Repository) -> None:

@@ -12,13 +12,13 @@ import pytest
 from stoker.kube.config.config import load
 from stoker.reverser.process import Reverser, Settings
 from stoker.reverser.writer.batch import Capacity
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.ssh_keys import make_ssh_key
-from stoker.testing.reverser.reverser_environment import BASE, ReverserSite, files_of
-from stoker.testing.services.sops_decrypt import opened
-from stoker.testing.wait_until import eventually
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.reverser.reverser_environment import BASE, ReverserSite, files_of
+from stoker_testkit.services.sops_decrypt import opened
+from stoker_testkit.wait_until import eventually
 
 
 def test_it_writes_over_ssh_with_a_key_and_known_hosts(

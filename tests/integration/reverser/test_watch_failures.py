@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.faults.http_fault_proxy import Answered, HttpFaultProxy
-from stoker.testing.faults.stream_faults import Fault, FaultKind
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.reverser.reverser_environment import ReverserSite, files_of, metric_of
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.faults.http_fault_proxy import Answered, HttpFaultProxy
+from stoker_testkit.faults.stream_faults import Fault, FaultKind
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.reverser.reverser_environment import ReverserSite, files_of, metric_of
+from stoker_testkit.wait_until import eventually
 
 RBAC = "rbac.authorization.k8s.io/v1"
 

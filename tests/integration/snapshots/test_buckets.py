@@ -16,9 +16,9 @@ from stoker.domain.secrets import Secret
 from stoker.snapshots import bucket_storage
 from stoker.snapshots.bucket_storage import PART, BucketStorage
 from stoker.snapshots.storage import Missing
-from stoker.testing.environments.snapshot_environment import SnapshotSite
-from stoker.testing.services.gcs import Gcs
-from stoker.testing.services.s3 import S3
+from stoker_testkit.environments.snapshot_environment import SnapshotSite
+from stoker_testkit.services.gcs import Gcs
+from stoker_testkit.services.s3 import S3
 
 NOISE = random.Random(3).randbytes  # noqa: S311 - the same in every run
 BUCKET = "plant"

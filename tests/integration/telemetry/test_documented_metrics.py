@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from stoker.domain.protocol import Quarantine
-from stoker.testing.admission.webhook_process import Admission
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.docs_checks.documented_metrics import documented, shown_on
-from stoker.testing.environments.agent_environment import AgentPlant, project
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.author_webhook_manifest import without_rules
-from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.wait_until import eventually
+from stoker_testkit.admission.webhook_process import Admission
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.docs_checks.documented_metrics import documented, shown_on
+from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.author_webhook_manifest import without_rules
+from stoker_testkit.reverser.reverser_environment import ReverserSite
+from stoker_testkit.wait_until import eventually
 
 DOCUMENTED = documented((Path(__file__).parents[3] / "docs" / "observability.md").read_text())
 PODS = Path(__file__).parents[2] / "data" / "pods"

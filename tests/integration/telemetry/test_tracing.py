@@ -18,18 +18,18 @@ import pytest
 
 from stoker.domain.injection import environment_of
 from stoker.domain.protocol import SyncStatus
-from stoker.testing.chart.helm import Helm
-from stoker.testing.cluster.cluster_access import ClusterAccess, CommandFailed
-from stoker.testing.environments.agent_environment import AgentPlant, project
-from stoker.testing.environments.controller_environment import PATIENCE, Site
-from stoker.testing.gateway.simulated_gateway import KEY
-from stoker.testing.processes import free_ports
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.reverser.reverser_environment import ReverserSite
-from stoker.testing.secret_leaks.tracked_credentials import planted
-from stoker.testing.services.otlp_collector import TraceCollector
-from stoker.testing.wait_until import eventually
+from stoker_testkit.chart.helm import Helm
+from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
+from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.controller_environment import PATIENCE, Site
+from stoker_testkit.gateway.simulated_gateway import KEY
+from stoker_testkit.processes import free_ports
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.reverser.reverser_environment import ReverserSite
+from stoker_testkit.secret_leaks.tracked_credentials import planted
+from stoker_testkit.services.otlp_collector import TraceCollector
+from stoker_testkit.wait_until import eventually
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 """The trace of the pipeline that sends the webhook."""

@@ -22,11 +22,11 @@ from stoker.http_server.tls.setup import SelfMade
 from stoker.kube.client.client import Client
 from stoker.kube.client.resources import CRDS, SECRETS
 from stoker.kube.config.config import load
-from stoker.testing.admission.webhook_manifests import SECRET, mutating, roles
-from stoker.testing.admission.webhook_process import IMAGE, Admission
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.wait_until import eventually, eventually_async
 from stoker.webhooks.admission.process import Settings, Webhook
+from stoker_testkit.admission.webhook_manifests import SECRET, mutating, roles
+from stoker_testkit.admission.webhook_process import IMAGE, Admission
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.wait_until import eventually, eventually_async
 
 PODS = Path(__file__).parents[2] / "data" / "pods"
 TERMS = Terms(

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.admission.webhook_manifests import SECRET, roles
-from stoker.testing.admission.webhook_process import Admission
-from stoker.testing.certificates import Authority
-from stoker.testing.cluster.cluster_access import ClusterAccess
-from stoker.testing.processes import Process, free_port
-from stoker.testing.wait_until import eventually
+from stoker_testkit.admission.webhook_manifests import SECRET, roles
+from stoker_testkit.admission.webhook_process import Admission
+from stoker_testkit.certificates import Authority
+from stoker_testkit.cluster.cluster_access import ClusterAccess
+from stoker_testkit.processes import Process, free_port
+from stoker_testkit.wait_until import eventually
 
 PODS = Path(__file__).parents[2] / "data" / "pods"
 GIT = {"repo": "https://git.example.net/plant.git", "ref": "main"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stoker.testing.admission.webhook_process import Admission
-from stoker.testing.cluster.cluster_access import ClusterAccess
+from stoker_testkit.admission.webhook_process import Admission
+from stoker_testkit.cluster.cluster_access import ClusterAccess
 
 GIT = {"repo": "https://git.example.net/plant.git", "ref": "main"}
 GROUPS = {

@@ -9,7 +9,7 @@ import pytest
 from stoker.artifacts.errors import Refused, TooLarge
 from stoker.artifacts.limits import Limits
 from stoker.artifacts.oci_manifest import Kind, chosen, layers_of, parsed
-from stoker.testing.services.oci_artifacts import (
+from stoker_testkit.services.oci_artifacts import (
     FLUX_CONTENT,
     Layer,
     Published,

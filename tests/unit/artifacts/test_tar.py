@@ -15,7 +15,7 @@ from stoker.artifacts.errors import Refused, TooLarge
 from stoker.artifacts.limits import Limits, NamedFile, Reading, bounded
 from stoker.artifacts.tar import archived
 from stoker.domain.errors import Retry, Stalled
-from stoker.testing.services.oci_artifacts import special, tar
+from stoker_testkit.services.oci_artifacts import special, tar
 
 TITLE = "artifact oci://plant/site"
 

@@ -23,7 +23,7 @@ from stoker.cli.sync.plan import plan_command
 from stoker.cli.sync.rollback import rollback_command
 from stoker.cli.sync.sync import sync_command
 from stoker.cli.sync.verify import verify_command
-from stoker.testing.gateway.command import gateway_command
+from stoker_testkit.gateway.command import gateway_command
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 COMMANDS = [

@@ -17,11 +17,11 @@ from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.certificates import Authority
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.processes import free_port
-from stoker.testing.services.stub_http_service import PlainService
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.certificates import Authority
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.processes import free_port
+from stoker_testkit.services.stub_http_service import PlainService
+from stoker_testkit.wait_until import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
 

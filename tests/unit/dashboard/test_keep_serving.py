@@ -13,9 +13,9 @@ import pytest
 from stoker.dashboard.keep_serving import AGAIN_SECONDS, kept_open
 from stoker.dashboard.server import Dashboard, Settings
 from stoker.domain.errors import Misconfigured
-from stoker.testing.dashboard.fake_fleet_server import FleetGate, FleetHands, FleetScene
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.dashboard.fake_fleet_server import FleetGate, FleetHands, FleetScene
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 
 @asynccontextmanager

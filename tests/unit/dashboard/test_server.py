@@ -26,11 +26,11 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.telemetry.metrics import Metrics
-from stoker.testing.certificates import Authority
-from stoker.testing.dashboard import sample_fleets
-from stoker.testing.dashboard.api_client import CSRF, Visit
-from stoker.testing.dashboard.fake_fleet_server import EDITOR, VIEWER, FleetGate, FleetHands, FleetScene
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.certificates import Authority
+from stoker_testkit.dashboard import sample_fleets
+from stoker_testkit.dashboard.api_client import CSRF, Visit
+from stoker_testkit.dashboard.fake_fleet_server import EDITOR, VIEWER, FleetGate, FleetHands, FleetScene
+from stoker_testkit.wait_until import eventually_async
 
 POLICY = {
     *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"),

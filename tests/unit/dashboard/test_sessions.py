@@ -10,7 +10,7 @@ from stoker.dashboard.interfaces import Refused, Sight, Visitor
 from stoker.dashboard.sessions import IDLE_SECONDS, LONGEST_SECONDS, SIGHT_LASTS, SIGHT_SECONDS, Sessions
 from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 ALL = Sight(True, frozenset(), lambda action, namespace: True, True)
 ONE = Sight(False, frozenset({"plant"}), lambda action, namespace: False, False)

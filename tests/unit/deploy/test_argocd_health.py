@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from stoker.api.registry import KINDS
-from stoker.testing.cluster.argocd_health import ArgoHealth
-from stoker.testing.cluster.kstatus import CURRENT, FAILED, IN_PROGRESS, TERMINATING, kstatus
+from stoker_testkit.cluster.argocd_health import ArgoHealth
+from stoker_testkit.cluster.kstatus import CURRENT, FAILED, IN_PROGRESS, TERMINATING, kstatus
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "argocd"
 SCRIPT = (FOLDER / "health.lua").read_text()

@@ -31,10 +31,10 @@ from stoker.telemetry.log_shipper import Shipper
 from stoker.telemetry.metrics import Declared, Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
 from stoker.telemetry.syslog import Server
-from stoker.testing.docs_checks.documented_metrics import documented, family_names
 from stoker.webhooks.admission.pod_review import Injector
 from stoker.webhooks.admission.routes import routes
 from stoker.webhooks.receiver.responses import Counter
+from stoker_testkit.docs_checks.documented_metrics import documented, family_names
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "stoker"

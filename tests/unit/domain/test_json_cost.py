@@ -12,9 +12,9 @@ import pytest
 from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.domain.json_cost import NARROW_BYTES, VALUE_BYTES, decoded_size
-from stoker.testing.memory_peak import peak_of
 from stoker.webhooks.admission.pod_model import Pod
 from stoker.webhooks.admission.reviews import read_admission
+from stoker_testkit.memory_peak import peak_of
 
 NONE = 1 << 40
 

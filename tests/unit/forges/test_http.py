@@ -9,7 +9,7 @@ from stoker.forges.detect import Place
 from stoker.forges.errors import ForgeRefused
 from stoker.forges.http import MAX_REPLY, Api
 from stoker.http_client import Answer
-from stoker.testing.memory_peak import peak_of
+from stoker_testkit.memory_peak import peak_of
 
 FORGE = Api(Place("https://forge.test", "forge.test", "a/b"), {})
 BOMB = b'{"errors":[' + b"{}," * (MAX_REPLY // 3 - 10) + b"{}]}"

@@ -24,7 +24,7 @@ from stoker.fs.apply_plan import apply
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.ledger_store import Book, locked
-from stoker.testing.faults.failpoints import Failure, arm
+from stoker_testkit.faults.failpoints import Failure, arm
 
 MANAGED = "d"
 Contents = dict[str, tuple[bytes, bool]]

@@ -33,7 +33,7 @@ from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
 from stoker.fs.stat_stamp import stamp, unseen
-from stoker.testing.open_files import open_below
+from stoker_testkit.open_files import open_below
 
 
 class Disk:

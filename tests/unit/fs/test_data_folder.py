@@ -31,7 +31,7 @@ from stoker.fs.data_folder import (
 from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
 from stoker.fs.staging import staging
-from stoker.testing.open_files import open_below
+from stoker_testkit.open_files import open_below
 
 
 @pytest.fixture

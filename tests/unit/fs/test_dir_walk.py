@@ -10,7 +10,7 @@ import pytest
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
-from stoker.testing.open_files import open_below
+from stoker_testkit.open_files import open_below
 
 
 def test_the_way_is_kept_open_and_let_go_in_the_end(tmp_path: Path) -> None:

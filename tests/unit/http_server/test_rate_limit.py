@@ -6,7 +6,7 @@ import pytest
 
 from stoker.domain.errors import Misconfigured
 from stoker.http_server.rate_limit import UNKNOWN, Lane, Limiter, networks, source_of
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 PROOF, NONE = Lane.WITH_PROOF, Lane.WITHOUT_PROOF
 

@@ -16,7 +16,7 @@ from stoker.domain.errors import InvalidValue, Retry
 from stoker.http_server.review_server import Limits, ReviewServer
 from stoker.http_server.tls.context import Presented
 from stoker.http_server.tls.issue import new_material
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.wait_until import eventually_async
 
 MATERIAL = new_material(("127.0.0.1",), datetime.now(UTC), timedelta(days=2), timedelta(days=1))
 SMALL = Limits(body=1000, held=1500, at_once=2)

@@ -1,6 +1,6 @@
 """Takes snapshots of a data folder and keeps two of them, in a process that may be told to fail.
 
-Arguments: the folder of a `SnapshotSite`, and failures as `stoker.testing.faults.failpoints` reads them.
+Arguments: the folder of a `SnapshotSite`, and failures as `stoker_testkit.faults.failpoints` reads them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from stoker.testing.environments.snapshot_environment import SnapshotSite
-from stoker.testing.faults.failpoints import Failure, arm
+from stoker_testkit.environments.snapshot_environment import SnapshotSite
+from stoker_testkit.faults.failpoints import Failure, arm
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain import failpoints
-from stoker.testing.environments.snapshot_environment import Files, SnapshotSite
+from stoker_testkit.environments.snapshot_environment import Files, SnapshotSite
 
 PROCESS = Path(__file__).with_name("snapshot_process.py")
 

@@ -23,7 +23,7 @@ from stoker.snapshots.manifest import FORMAT, MAGIC, MAX_BYTES, Sealed, encode
 from stoker.snapshots.stable_read import LARGE
 from stoker.snapshots.storage import PIECE
 from stoker.snapshots.types import Codec, KeptFile, Manifest, Origin, Place
-from stoker.testing.environments.snapshot_environment import SnapshotSite
+from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 NOISE = random.Random(9).randbytes  # noqa: S311 - the same in every run
 ID = "site-20260212-100000"

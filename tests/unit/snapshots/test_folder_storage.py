@@ -13,7 +13,7 @@ from stoker.domain.reasons import Reason
 from stoker.snapshots import folder_storage
 from stoker.snapshots.folder_storage import FolderStorage
 from stoker.snapshots.storage import Missing
-from stoker.testing.environments.snapshot_environment import SnapshotSite
+from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
 from stoker.snapshots.stable_read import LARGE, steady, whole
 from stoker.snapshots.types import Found, Origin
-from stoker.testing.environments.snapshot_environment import SnapshotSite
+from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 NOISE = random.Random(8).randbytes  # noqa: S311 - the same in every run
 NOON = 1_770_890_400.0  # 2026-02-12 10:00:00 UTC

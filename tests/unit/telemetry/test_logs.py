@@ -17,7 +17,7 @@ import pytest
 
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.telemetry import logs
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 CANARY = "c4n4ry-S3cr3t"
 log = logs.get_logger("tests.logs")

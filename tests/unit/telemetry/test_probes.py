@@ -19,8 +19,8 @@ from stoker.telemetry import logs
 from stoker.telemetry.health import Health, Heartbeat
 from stoker.telemetry.metrics import Metrics, Reading
 from stoker.telemetry.probes import Address, ProbeServer, QuietHandler, parse_address
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 ANY = "127.0.0.1:0"
 

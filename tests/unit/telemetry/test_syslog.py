@@ -12,9 +12,9 @@ from stoker.agent.audit.audit_export import ADDRESS, AUTHORITY, FACILITY, export
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.telemetry.log_shipper import Shipper
 from stoker.telemetry.syslog import INFO, LARGEST, Server, Via, message_of
-from stoker.testing.certificates import Authority
-from stoker.testing.services.syslog_server import SyslogServer
-from stoker.testing.wait_until import eventually
+from stoker_testkit.certificates import Authority
+from stoker_testkit.services.syslog_server import SyslogServer
+from stoker_testkit.wait_until import eventually
 
 RECORD: dict[str, Any] = {
     "timestamp": "2026-03-02T08:15:00.123Z",

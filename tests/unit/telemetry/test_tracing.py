@@ -11,8 +11,8 @@ from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.domain.traces import traceparent_in
 from stoker.telemetry import tracing
-from stoker.testing.services.otlp_collector import TraceCollector
-from stoker.testing.wait_until import eventually
+from stoker_testkit.services.otlp_collector import TraceCollector
+from stoker_testkit.wait_until import eventually
 
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -39,7 +39,7 @@ from stoker.fs.apply_plan import Applied
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.exec_bit_support import keeps_modes
 from stoker.fs.watch.paths import Noticed
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 COMMIT = CommitId("1" * 40)
 OURS, MINE, GITS = (FileVersion(blob_of(text)) for text in (b"ours", b"mine", b"git's"))

@@ -20,7 +20,7 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.plan.plan import Delete, Plan, Write
-from stoker.testing.processes import free_port
+from stoker_testkit.processes import free_port
 
 VERSION = FileVersion(BlobId("a" * 40))
 PLAN = Plan(

@@ -26,7 +26,7 @@ from stoker.engine.plan.plan import Plan, Write
 from stoker.fs.apply_plan import Applied
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import configure
-from stoker.testing.virtual_time_loop import in_virtual_time, pass_time
+from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
 FIRST, SECOND = CommitId("1" * 40), CommitId("2" * 40)
 START = datetime(2026, 1, 1, tzinfo=UTC)

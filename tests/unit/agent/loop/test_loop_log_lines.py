@@ -20,7 +20,7 @@ from stoker.engine.plan.plan import Facts, Plan
 from stoker.engine.plan.skipped import Skipped
 from stoker.fs.apply_plan import Applied
 from stoker.telemetry.logs import configure, get_logger
-from stoker.testing.virtual_time_loop import in_virtual_time, pass_time
+from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
 
 class Unreachable:

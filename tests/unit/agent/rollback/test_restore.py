@@ -22,7 +22,7 @@ from stoker.engine.plan.plan import Facts, Plan
 from stoker.fs.apply_plan import apply
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.ledger_store import Book
-from stoker.testing.environments.snapshot_environment import SnapshotSite
+from stoker_testkit.environments.snapshot_environment import SnapshotSite
 
 OWNER = "a/Stoker/plant"
 

@@ -15,7 +15,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import Password, SshKey
-from stoker.testing.environments.agent_pod import AgentPod
+from stoker_testkit.environments.agent_pod import AgentPod
 
 TOKEN = SecretKey("git", "token")
 API_KEY = SecretKey("gateway", "apiKey")

@@ -10,7 +10,7 @@ from stoker.agent.identity import AgentIdentity, Places
 from stoker.agent.sidecar.podinfo import PodInfo
 from stoker.api.to_intent.pod_facts import Key, gateway_name
 from stoker.domain.errors import InvalidValue
-from stoker.testing.environments.agent_pod import AgentPod
+from stoker_testkit.environments.agent_pod import AgentPod
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from stoker.engine.plan.plan import Delete, Facts, Plan, Write
 from stoker.engine.plan.skipped import Skipped
 from stoker.fs.apply_plan import Applied
 from stoker.ignition.sync.gateway_hook import GatewayOutcome
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 FIRST, SECOND = CommitId("1" * 40), CommitId("2" * 40)
 VIEW = RelPath("projects/filler/views/main/view.json")

@@ -34,7 +34,7 @@ from stoker.git.auth.credentials import Access, always
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
-from stoker.testing.repositories.bare_repository import WHEN, Repository
+from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
 FILES = FilesIntent((Mapping("s", "p"),))
 MIRRORED = FILES._replace(deletion=DeletionPolicy(orphans=Orphans.MIRROR))

@@ -15,7 +15,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.plan.plan import Delete, Plan, Write
 from stoker.fs.apply_plan import Applied
-from stoker.testing.wait_until import eventually
+from stoker_testkit.wait_until import eventually
 
 PLAN = Plan(
     writes=(Write(RelPath("projects/a.txt"), FileVersion(blob_of(b"a")), replaces=False),),

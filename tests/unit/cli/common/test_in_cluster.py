@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from stoker.cli.commands import cli
 from stoker.cli.exit_codes import Exit
-from stoker.testing.cluster.stub_api_server import kubeconfig_for, played_api
-from stoker.testing.wait_until import eventually
+from stoker_testkit.cluster.stub_api_server import kubeconfig_for, played_api
+from stoker_testkit.wait_until import eventually
 
 EMPTY: dict[str, Any] = {"metadata": {}, "items": []}
 TO = "--to=" + "1" * 40

@@ -44,9 +44,9 @@ from stoker.domain.findings import Finding, Mark
 from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncStatus
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.certificates import Authority, Certificate, KeyPair, private_pem
-from stoker.testing.cluster.stub_api_server import kubeconfig_for, played_api
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.certificates import Authority, Certificate, KeyPair, private_pem
+from stoker_testkit.cluster.stub_api_server import kubeconfig_for, played_api
+from stoker_testkit.manual_clock import ManualClock
 
 VERSION = {"major": "1", "minor": "31+", "gitVersion": "v1.31.2"}
 PLACE = "/apis/stoker.io/v1alpha1/namespaces/plant/stokers"

@@ -26,10 +26,10 @@ from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.processes import free_port
-from stoker.testing.services.alert_receivers import ROUTING_KEY, AlertServices
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.processes import free_port
+from stoker_testkit.services.alert_receivers import ROUTING_KEY, AlertServices
+from stoker_testkit.wait_until import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
 WELL = ("Ready", "True", "GatewaysSynced")

@@ -25,9 +25,9 @@ from stoker.domain.refs import CommitId
 from stoker.forges import PullRequest, PullRequestDraft, RequestState
 from stoker.git.commit.proposal_branch import Ground, Proposals, Proposed, PutTogether, Upon
 from stoker.git.commit.types import NewCommit
-from stoker.testing.environments.bidirectional_environment import BRANCH, KEY, PlayedController, working
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.repositories.bare_repository import Entry, Repository, executable
+from stoker_testkit.environments.bidirectional_environment import BRANCH, KEY, PlayedController, working
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.repositories.bare_repository import Entry, Repository, executable
 
 VIEW, OTHER = "projects/hmi/view.json", "projects/hmi/other.json"
 LINES = "one\ntwo\nthree\nfour\nfive\n"

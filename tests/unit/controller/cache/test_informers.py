@@ -20,7 +20,7 @@ from stoker.domain.shards import Shard
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.wait_until import eventually_async
 
 
 async def test_a_kind_that_cannot_be_listed_is_named_in_the_log() -> None:

@@ -10,7 +10,7 @@ from stoker.controller.cache.objects import MAX_KEYS, keep_map
 from stoker.controller.cache.reports import ReportCache, report_in
 from stoker.domain.protocol import GatewayReport
 from stoker.domain.protocol.report import MAX_READ_BYTES
-from stoker.testing.memory_peak import left_by
+from stoker_testkit.memory_peak import left_by
 
 
 def test_a_report_is_parsed_once_for_each_text() -> None:

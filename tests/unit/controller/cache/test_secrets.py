@@ -21,7 +21,7 @@ from stoker.git.auth.credentials import Access, Password, SshKey
 from stoker.git.auth.github_app import AppTokens
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
-from stoker.testing.forges.github_app_login import GitHub
+from stoker_testkit.forges.github_app_login import GitHub
 
 SOURCE = Source(RepoUrl("https://git.test/r.git"), GitRef("main"))
 

@@ -20,9 +20,9 @@ from stoker.git.auth.credentials import Access, Password
 from stoker.git.process.runner import GitRunner
 from stoker.kube.client.errors import Unreachable
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.wait_until import eventually_async
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
 OTHER = ResourceKey("Stoker", ObjectKey("plant", "other"))

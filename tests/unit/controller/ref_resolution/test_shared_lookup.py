@@ -30,10 +30,10 @@ from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import Access, Password, SshKey
 from stoker.git.process.runner import GitRunner
 from stoker.kube.watch.store import ObjectKey
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.wait_until import eventually_async
 
 URL = RepoUrl("https://git.example/plant.git")
 MAIN = ("refs/heads/main", "refs/tags/main")

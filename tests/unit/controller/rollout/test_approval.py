@@ -15,7 +15,7 @@ from stoker.domain.intent.requests import GivenApproval
 from stoker.domain.protocol import GatewayReport, Mode, SyncStatus, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
-from stoker.testing.environments.rollout_simulation import PlayedFleet, commit
+from stoker_testkit.environments.rollout_simulation import PlayedFleet, commit
 
 
 def asking(*names: str, timeout: float = 3600.0) -> PlayedFleet:

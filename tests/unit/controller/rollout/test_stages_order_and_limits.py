@@ -14,7 +14,7 @@ from stoker.domain.intent.delivery import Approval, Deployment, OrderEntry, Rate
 from stoker.domain.intent.policies import GatewayAccess
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, Quarantine, SyncStatus, Target
 from stoker.domain.reasons import Reason
-from stoker.testing.environments.rollout_simulation import BEGIN, PlayedFleet, commit
+from stoker_testkit.environments.rollout_simulation import BEGIN, PlayedFleet, commit
 
 FIVE = ("lab", "filler", "packer", "plant", "office")
 

@@ -14,8 +14,8 @@ from stoker.controller.sharding.peers import Lookout
 from stoker.domain.shards import Shard
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 Json = dict[str, object]
 

@@ -14,7 +14,7 @@ from stoker.dashboard.cluster.view import ClusterScene
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.store import Change, ObjectKey
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 HERE = DestinationKey("plant", "site")
 

@@ -14,8 +14,8 @@ from stoker.domain.errors import Misconfigured
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.process import Part, Unit
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 
 async def test_a_dashboard_that_fails_leaves_its_process_alone(capfd: pytest.CaptureFixture[str]) -> None:

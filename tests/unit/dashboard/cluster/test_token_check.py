@@ -19,8 +19,8 @@ from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 PLACES = 20
 WHO: dict[str, Any] = {"uid": "0-1", "extra": {"scopes": ["plant"]}}

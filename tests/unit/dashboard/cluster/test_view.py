@@ -18,8 +18,8 @@ from stoker.domain.errors import Retry
 from stoker.kube.client.client import Client
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.watch.store import Change, ObjectKey
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 EVERYTHING = Sight(
     everything=True, namespaces=frozenset(), may=lambda action, namespace: False, may_stop=True

@@ -21,7 +21,7 @@ from stoker.domain.secrets import Secret
 from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.plan import Delete, Facts, Plan
 from stoker.ignition.sync.state_files import Marks
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 SUBJECT = Subject("local", "Folder", "filler", "filler", "main")
 ME = {"namespace": "local", "kind": "Folder", "name": "filler"}

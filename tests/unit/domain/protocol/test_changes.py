@@ -20,7 +20,7 @@ from stoker.domain.protocol.change_set_codec import (
     unpacked_size,
 )
 from stoker.domain.refs import CommitId
-from stoker.testing.memory_peak import peak_of
+from stoker_testkit.memory_peak import peak_of
 
 BASE = CommitId("a" * 40)
 

@@ -11,7 +11,7 @@ import pytest
 from stoker.fs.watch import inotify
 from stoker.fs.watch.inotify import Event
 from stoker.fs.watch.paths import Noticed, PathNotices
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.wait_until import eventually_async
 
 
 class Heard:

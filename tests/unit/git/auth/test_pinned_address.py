@@ -23,10 +23,10 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import resolve
 from stoker.http_client import egress
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.git_ssh_server import GitSshServer
-from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.git_ssh_server import GitSshServer
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
 
 MAIN = GitRef("main")
 NAME = "forge.invalid"

@@ -27,7 +27,7 @@ from stoker.git.auth.ssh import (
 from stoker.git.errors import HostKeyNotTrusted
 from stoker.git.process import passwd
 from stoker.git.process.runner import GitRunner
-from stoker.testing.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
 
 FORMS = serialization.PrivateFormat
 

@@ -12,8 +12,8 @@ from stoker.git.commit.merge_base import fork_of
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.signature.ancestry import DEPTHS
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 MAIN, OURS = GitRef("main"), GitRef("refs/heads/ours")
 WHO = {

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.git.commit.packfile import Pack
 from stoker.git.errors import GitFailed
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.repositories.bare_repository import Repository
 
 # Sizes at which the head of an object grows by a byte, and one that takes several.
 CONTENTS = [b"x" * size for size in (0, 1, 15, 16, 2047, 2048, 262143, 262144)] + [bytes(range(256)) * 4000]

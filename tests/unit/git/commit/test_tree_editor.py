@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stoker.git.commit.packfile import Pack
 from stoker.git.commit.tree_editor import Folder, TreeEditor
 from stoker.git.commit.types import FileEdit
-from stoker.testing.repositories.bare_repository import (
+from stoker_testkit.repositories.bare_repository import (
     Entry,
     Files,
     Repository,

@@ -8,7 +8,7 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.git.commit.types import MAX_MESSAGE_BYTES, Author, FileEdit, NewCommit, commit_object
-from stoker.testing.repositories.bare_repository import WHEN, Repository
+from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
 ALICE = Author("Alice", "alice@example.test")
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

@@ -26,8 +26,8 @@ from stoker.git.remote.fetch import Limits
 from stoker.git.remote.remote import Remote
 from stoker.git.signature.policy import Rules
 from stoker.git.source.artifact import ImportedSource
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.wait_until import eventually_async
 
 REF = GitRef("v1")
 URL = SourceUrl("oci://registry.invalid/plant")

@@ -17,7 +17,7 @@ from stoker.git.mirror.cleanup import EVERY, UNUSED_SECONDS, is_due, tend
 from stoker.git.mirror.mirror import Mirror, try_lock
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.repositories.bare_repository import Repository
 
 MAIN = GitRef("main")
 

@@ -14,7 +14,7 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import Limits
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
-from stoker.testing.repositories.bare_repository import Repository
+from stoker_testkit.repositories.bare_repository import Repository
 
 MAIN = GitRef("main")
 

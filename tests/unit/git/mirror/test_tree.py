@@ -21,7 +21,7 @@ from stoker.git.mirror.objects import Objects
 from stoker.git.mirror.tree import committed_at, look_up, read_changes, read_tree
 from stoker.git.process import pipe
 from stoker.git.process.runner import GitRunner
-from stoker.testing.repositories.bare_repository import (
+from stoker_testkit.repositories.bare_repository import (
     WHEN,
     Entry,
     Repository,
@@ -29,7 +29,7 @@ from stoker.testing.repositories.bare_repository import (
     submodule,
     symlink,
 )
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.wait_until import eventually_async
 
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stoker.git.process.child import MAX_STDERR, Ended, converse
-from stoker.testing.open_files import open_pipes
-from stoker.testing.secret_leaks.process_command_lines import running
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.open_files import open_pipes
+from stoker_testkit.secret_leaks.process_command_lines import running
+from stoker_testkit.wait_until import eventually_async
 
 
 async def sh(

@@ -32,11 +32,11 @@ from stoker.git.errors import (
 )
 from stoker.git.private_files import private_folder
 from stoker.git.process.runner import GitRunner
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.ssh_keys import make_ssh_key
-from stoker.testing.secret_leaks.process_command_lines import running
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.ssh_keys import make_ssh_key
+from stoker_testkit.secret_leaks.process_command_lines import running
+from stoker_testkit.wait_until import eventually_async
 
 TOKEN = "t0ken-that-nobody-may-see"
 LOGIN = Password("alice", Secret(TOKEN))

@@ -21,8 +21,8 @@ from stoker.git.mirror.tree import read_tree
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import MAX_TIPS, Limits
 from stoker.git.remote.remote import Remote
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 MAIN = GitRef("main")
 

@@ -17,10 +17,10 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote import probe
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import find, locate, resolve
-from stoker.testing.faults.stream_faults import Direction
-from stoker.testing.faults.tcp_fault_proxy import FaultProxy
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.faults.stream_faults import Direction
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 Opener = Callable[[str], Remote]
 

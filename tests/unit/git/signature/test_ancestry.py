@@ -17,8 +17,8 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.signature import ancestry
 from stoker.git.signature.ancestry import demand_descent, descends
-from stoker.testing.repositories.bare_repository import Repository
-from stoker.testing.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.bare_repository import Repository
+from stoker_testkit.repositories.git_http_server import GitHttpServer
 
 MAIN = GitRef("main")
 

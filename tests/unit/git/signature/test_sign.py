@@ -10,8 +10,8 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.git.commit.types import Author, FileEdit, NewCommit, commit_object, with_signature
 from stoker.git.signature.sign import SigningFailed, SshSigner
-from stoker.testing.repositories.bare_repository import WHEN, GitFailed, Repository
-from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
+from stoker_testkit.repositories.bare_repository import WHEN, GitFailed, Repository
+from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
 
 ALICE = Author("Alice", "alice@example.test")
 NEW = NewCommit(ALICE, ALICE, "One\n\nTwo", (FileEdit("a", b"1"),), WHEN)

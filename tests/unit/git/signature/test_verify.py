@@ -20,12 +20,12 @@ from stoker.git.remote.remote import Remote
 from stoker.git.remote.tags import TagObject, fetch_tag_object, tag_name
 from stoker.git.signature import programs
 from stoker.git.signature.verify import MAX_KEYS_BYTES, Signed, TrustedKeys, check_signature, verify
-from stoker.testing.repositories.bare_repository import WHEN, Repository
-from stoker.testing.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
-from stoker.testing.repositories.git_http_server import GitHttpServer
-from stoker.testing.repositories.ssh_keys import KeyKind
-from stoker.testing.secret_leaks.process_command_lines import running
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.repositories.bare_repository import WHEN, Repository
+from stoker_testkit.repositories.commit_signers import GpgHome, Signer, certified_signer, ssh_signer
+from stoker_testkit.repositories.git_http_server import GitHttpServer
+from stoker_testkit.repositories.ssh_keys import KeyKind
+from stoker_testkit.secret_leaks.process_command_lines import running
+from stoker_testkit.wait_until import eventually_async
 
 YEAR = 365 * 86400
 

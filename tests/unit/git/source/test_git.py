@@ -18,7 +18,7 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.fetch import Limits
 from stoker.git.remote.remote import Remote
 from stoker.git.source.git import GitSource
-from stoker.testing.repositories.bare_repository import WHEN, Repository
+from stoker_testkit.repositories.bare_repository import WHEN, Repository
 
 MAIN = GitRef("main")
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 1\n"

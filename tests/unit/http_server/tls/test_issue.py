@@ -13,7 +13,7 @@ from stoker.domain.secrets import Secret
 from stoker.http_server.tls.context import Presented
 from stoker.http_server.tls.issue import Material, new_material, reissued, with_new_authority
 from stoker.http_server.tls.rotation import Step, Terms, decide, taken
-from stoker.testing.certificates import Authority
+from stoker_testkit.certificates import Authority
 
 NAMES = ("stoker-webhook.stoker.svc", "127.0.0.1")
 START = datetime(2026, 1, 1, tzinfo=UTC)

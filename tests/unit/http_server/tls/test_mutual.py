@@ -17,7 +17,7 @@ from stoker.http_server.tls.context import Presented
 from stoker.http_server.tls.files import CertificateFiles
 from stoker.http_server.tls.issue import Material, new_material, reissued, with_new_authority
 from stoker.http_server.tls.mutual import Mutual
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.wait_until import eventually_async
 
 NAME = "reverser.stoker-system.svc"
 NOW = datetime.now(UTC)

@@ -19,8 +19,8 @@ from stoker.ignition.sync.readiness import (
     Readiness,
     persistently,
 )
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.virtual_time_loop import in_virtual_time
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.virtual_time_loop import in_virtual_time
 
 STARTING = Retry("starting", reason=Reason.GATEWAY_STARTING)
 REFUSED = Stalled("the key", reason=Reason.TOKEN_REJECTED)

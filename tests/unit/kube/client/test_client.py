@@ -40,9 +40,9 @@ from stoker.kube.client.resources import CONFIG_MAPS, SECRETS
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.config.credentials import Fixed, FromFiles, Identity, bearer_from_file
 from stoker.kube.config.tls import Trust
-from stoker.testing.certificates import Authority
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.certificates import Authority
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 CANARY = "canary-3f9c1a"
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from stoker.kube.client.deadlines import deadline
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 
 @pytest.fixture

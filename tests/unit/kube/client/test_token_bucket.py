@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from stoker.kube.client.token_bucket import Rate, TokenBucket
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 
 async def test_a_burst_passes_at_once_and_the_rest_at_the_rate() -> None:

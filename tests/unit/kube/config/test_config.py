@@ -18,8 +18,8 @@ from stoker.domain.errors import Misconfigured
 from stoker.kube.config import config
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.config.credentials import Identity
-from stoker.testing.certificates import Authority
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.certificates import Authority
+from stoker_testkit.manual_clock import ManualClock
 
 AUTHORITY = Authority("unit tests")
 CANARY = "canary-3f9c1a"  # stands for every secret: it must never be seen in an error or a repr

@@ -20,9 +20,9 @@ from stoker.domain.secrets import Secret
 from stoker.kube.config import config
 from stoker.kube.config.credentials import Credentials, Fixed, FromFiles, Identity, bearer_from_file
 from stoker.kube.config.exec_plugin import API_VERSIONS, MOST_OUTPUT, FromPlugin, Plugin
-from stoker.testing.certificates import Authority
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.certificates import Authority
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 CANARY = "canary-3f9c1a"
 NOW = datetime.now(UTC)

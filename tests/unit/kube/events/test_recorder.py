@@ -17,8 +17,8 @@ from stoker.kube.config.config import ClusterConfig
 from stoker.kube.events.recorder import SAY_AGAIN, EventRecorder, event_name
 from stoker.kube.events.series import Limits, ObjectRef
 from stoker.kube.runtime.backoff import Backoff
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.processes import free_port
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.processes import free_port
 
 OBJECT = ObjectRef("v1", "ConfigMap", "prices", "shop", "uid-1")
 

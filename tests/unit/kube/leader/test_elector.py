@@ -10,7 +10,7 @@ from stoker.kube.leader.fencing import Leadership
 from stoker.kube.leader.lease import Terms
 from stoker.telemetry.metrics import Metrics
 from stoker.telemetry.runtime import RuntimeMetrics
-from stoker.testing.cluster.leader_election_simulation import (
+from stoker_testkit.cluster.leader_election_simulation import (
     LEASE,
     LEASE_PATH,
     NAMESPACE,
@@ -20,7 +20,7 @@ from stoker.testing.cluster.leader_election_simulation import (
     SimulatedClient,
     SimulatedServer,
 )
-from stoker.testing.virtual_time_loop import in_virtual_time, pass_time
+from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
 
 @in_virtual_time

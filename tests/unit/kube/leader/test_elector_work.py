@@ -9,13 +9,13 @@ import pytest
 
 from stoker.domain.errors import Stalled
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
-from stoker.testing.cluster.leader_election_simulation import (
+from stoker_testkit.cluster.leader_election_simulation import (
     LEASE,
     LEASE_PATH,
     Candidates,
     Fate,
 )
-from stoker.testing.virtual_time_loop import in_virtual_time, pass_time
+from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
 
 @in_virtual_time

@@ -17,14 +17,14 @@ from stoker.kube.client.objects import Header
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.leader.fencing import FencedClient, Leadership, LeadershipLost
-from stoker.testing.cluster.leader_election_simulation import (
+from stoker_testkit.cluster.leader_election_simulation import (
     Fate,
     MachineClock,
     SimulatedClient,
     SimulatedServer,
 )
-from stoker.testing.manual_clock import START, ManualClock
-from stoker.testing.virtual_time_loop import in_virtual_time, pass_time
+from stoker_testkit.manual_clock import START, ManualClock
+from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
 NAME = "stoker-controller-0"
 

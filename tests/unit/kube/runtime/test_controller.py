@@ -18,7 +18,7 @@ from stoker.kube.runtime.controller import Controller, PassRecord, Result
 from stoker.kube.runtime.result import Consequence
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.telemetry.logs import pass_id
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 Ending = Callable[[], Awaitable[Result]]
 

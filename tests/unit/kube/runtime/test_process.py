@@ -20,9 +20,9 @@ from stoker.cli.exit_codes import Exit, exit_code
 from stoker.domain.errors import Misconfigured, Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.runtime.process import COLLECT_AFTER, Part, PartFailed, Unit, run
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.processes import Process
-from stoker.testing.wait_until import eventually
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.processes import Process
+from stoker_testkit.wait_until import eventually
 
 
 @dataclass

@@ -13,7 +13,7 @@ from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import Conflict
 from stoker.kube.runtime.steps import Enough, Outcome, Pass, Step
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 
 @dataclass(frozen=True, slots=True)

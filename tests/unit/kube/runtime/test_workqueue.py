@@ -10,7 +10,7 @@ import pytest
 
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.workqueue import QueueClosed, WorkQueue
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 Queue = WorkQueue[str]
 

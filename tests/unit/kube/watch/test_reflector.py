@@ -24,7 +24,7 @@ from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.watch.list_watch import SPREAD, STANDSTILLS
 from stoker.kube.watch.reflector import IDLE_TIMEOUT, Reflector, Source
 from stoker.kube.watch.store import Change, ObjectKey
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 
 def item(name: str, version: str) -> bytes:

@@ -20,8 +20,8 @@ from stoker.reverser.authors.facts import Fact, blob_name, fact_of
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
 from stoker.telemetry.metrics import Metrics
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.memory_peak import peak_of
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.memory_peak import peak_of
 
 MAPS = GroupResource("", "configmaps")
 

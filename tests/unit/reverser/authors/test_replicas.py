@@ -36,8 +36,8 @@ from stoker.reverser.authors.replicas import Peers, resolving
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
 from stoker.telemetry.metrics import Metrics
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 NAME = "reverser.stoker-system.svc"
 OURS = new_material((NAME,), datetime.now(UTC), timedelta(days=2), timedelta(days=1), mutual=True)

@@ -17,7 +17,7 @@ from stoker.reverser.encryption.digests import NEWEST, DigestKeys
 from stoker.reverser.encryption.sealer import SopsSealer
 from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.manifest.secret_policy import DIGEST_KEYS, Kept, SecretPolicy, Withheld, content_of
-from stoker.testing.services.sops_decrypt import opened
+from stoker_testkit.services.sops_decrypt import opened
 
 BASE = "clusters/prod"
 PATH = f"{BASE}/core/v1/secrets/shop/db.yaml"

@@ -13,7 +13,7 @@ import yaml
 from stoker.domain.errors import InvalidValue
 from stoker.reverser.encryption.age import Recipient
 from stoker.reverser.encryption.sops import sealed_document
-from stoker.testing.services.sops_decrypt import NotOpened, opened
+from stoker_testkit.services.sops_decrypt import NotOpened, opened
 
 WHEN = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 ADA, BOB = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()

@@ -8,7 +8,7 @@ from stoker.api.kinds.destinations import WrittenCommit
 from stoker.domain.refs import CommitId
 from stoker.reverser.status.status_writer import WAITS, Pending, Said, pending_of, recent_commits
 from stoker.reverser.writer.outbox import Written
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 AT = datetime(2026, 5, 1, 8, tzinfo=UTC)
 

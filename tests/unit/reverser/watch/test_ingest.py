@@ -21,7 +21,7 @@ from stoker.reverser.selection.selection import Watched, select
 from stoker.reverser.watch.ingest import Around, Noticer, Outboxes
 from stoker.reverser.writer.batch import Change
 from stoker.reverser.writer.outbox import Outbox
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 A, B = DestinationRef("s", "a"), DestinationRef("s", "b")
 MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)

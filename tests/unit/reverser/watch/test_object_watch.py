@@ -27,8 +27,8 @@ from stoker.reverser.watch.ingest import Around
 from stoker.reverser.watch.object_watch import Watch
 from stoker.reverser.watch.source import Turns
 from stoker.reverser.writer.outbox import Outbox
-from stoker.testing.manual_clock import ManualClock
-from stoker.testing.wait_until import eventually_async
+from stoker_testkit.manual_clock import ManualClock
+from stoker_testkit.wait_until import eventually_async
 
 REF = DestinationRef("s", "a")
 BASE = "a/core/v1/configmaps/shop"

@@ -23,7 +23,7 @@ from stoker.reverser.writer.deletion_brake import WINDOW
 from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.writer.push import Delivery
 from stoker.telemetry.metrics import Metrics
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 PLACE = Place("git.example.com/a", "main")
 BUDGET = 3

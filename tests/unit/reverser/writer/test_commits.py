@@ -13,7 +13,7 @@ from stoker.reverser.writer.commit_message import Origin
 from stoker.reverser.writer.commits import Made, Maker
 from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.writer.ownership_marker import Marked, Standing, marker_path
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 MAKER = Maker(Origin("uid", "system", "gitops-reverser", "pod-0"))
 MARKER = marker_path("base")

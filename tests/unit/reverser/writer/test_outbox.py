@@ -20,7 +20,7 @@ from stoker.reverser.selection.selection import Watched
 from stoker.reverser.writer.batch import Capacity, Planned
 from stoker.reverser.writer.outbox import Outbox, Written
 from stoker.reverser.writer.ownership_marker import Marked, Standing
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 WATCHED = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True))
 STEP = Observed(GroupResource("", "configmaps"), "u", "1", Operation.UPDATE, "b")

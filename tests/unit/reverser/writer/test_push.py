@@ -25,7 +25,7 @@ from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.writer.push import Delivery
 from stoker.reverser.writer.resync import Opener
 from stoker.telemetry.metrics import Metrics
-from stoker.testing.manual_clock import ManualClock
+from stoker_testkit.manual_clock import ManualClock
 
 PLACE = Place("git.example.com/a", "main")
 WATCHED = Watched(Resource("", "v1", "configmaps", "ConfigMap", namespaced=True))

@@ -16,8 +16,8 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import on_disk
 from stoker.git.signature.sign import SigningFailed
 from stoker.reverser.writer.signing_key_check import tried
-from stoker.testing.repositories.bare_repository import WHEN, GitFailed, Repository
-from stoker.testing.repositories.ssh_keys import KeyKind, make_ssh_key
+from stoker_testkit.repositories.bare_repository import WHEN, GitFailed, Repository
+from stoker_testkit.repositories.ssh_keys import KeyKind, make_ssh_key
 
 ROBOT = Author("gitops-reverser", "gitops-reverser@example.test")
 

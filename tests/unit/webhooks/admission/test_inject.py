@@ -22,9 +22,9 @@ from stoker.domain.injection import Installation, sidecar_for
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.testing.admission.json_patch import patched
 from stoker.webhooks.admission.inject import Injection, Rules, asks_for_agent, inject
 from stoker.webhooks.admission.pod_model import read_pod
+from stoker_testkit.admission.json_patch import patched
 
 DATA = Path(__file__).parents[3] / "data" / "pods"
 RULES = Rules(Installation(ImageRef.parse("registry.test/stoker:1.0")))

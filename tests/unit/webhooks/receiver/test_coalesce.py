@@ -12,10 +12,10 @@ import pytest_asyncio
 from stoker.domain.errors import Retry
 from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.refs import GitRef
-from stoker.testing.manual_clock import ManualClock
 from stoker.webhooks.receiver.coalesce import Coalescer
 from stoker.webhooks.receiver.decide import Wish
 from stoker.webhooks.receiver.payloads import Caller
+from stoker_testkit.manual_clock import ManualClock
 
 PLANT = Identity(FrontDoor.STOKER, "site1", "plant")
 OTHER = Identity(FrontDoor.IGNITION_SYNC, "site1", "plant")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.testing.memory_peak import peak_of
 from stoker.webhooks.receiver.json_body import read_object
+from stoker_testkit.memory_peak import peak_of
 
 
 @pytest.mark.parametrize("piece", [b"{},", b"[],", b'{"":0},'])

@@ -12,8 +12,8 @@ import pytest_asyncio
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.testing.manual_clock import ManualClock
 from stoker.webhooks.receiver.keyring import Keyring
+from stoker_testkit.manual_clock import ManualClock
 
 KEY = SecretKey("hook", "hmac-key")
 PLACE = ("site1", KEY)

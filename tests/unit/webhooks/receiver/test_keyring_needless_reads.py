@@ -8,8 +8,8 @@ from contextlib import suppress
 from stoker.domain.errors import Retry
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.testing.manual_clock import ManualClock
 from stoker.webhooks.receiver.keyring import Keyring
+from stoker_testkit.manual_clock import ManualClock
 
 PLACE = ("site1", SecretKey("hook", "hmac-key"))
 

@@ -27,11 +27,11 @@ from stoker.domain.secrets import Secret
 from stoker.http_server import connections
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.telemetry.metrics import Metrics
-from stoker.testing.certificates import Authority
-from stoker.testing.wait_until import eventually_async
 from stoker.webhooks.receiver.caller_auth import Keys
 from stoker.webhooks.receiver.index import Index, Known
 from stoker.webhooks.receiver.receiver import Receiver, Settings
+from stoker_testkit.certificates import Authority
+from stoker_testkit.wait_until import eventually_async
 
 PLANT = "/webhook/site1/plant"
 HMAC, TOKEN = SecretKey("hook", "hmac-key"), SecretKey("hook", "token")

@@ -1,0 +1,102 @@
+"""A test gateway as a process, and what it reports to have loaded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from stoker_testkit.demo.output import say
+from stoker_testkit.processes import Process
+from stoker_testkit.wait_until import eventually
+
+PATIENCE_SECONDS = 30.0
+
+
+class Loaded(msgspec.Struct, frozen=True, rename="camel"):
+    """What the gateway shows of itself to tests: digests by resource, and how its scans go."""
+
+    projects: dict[str, dict[str, str]]
+    config: dict[str, str]
+    scans: int
+    scan_active: bool
+
+
+class GatewayProcess:
+    """One gateway over one data folder."""
+
+    def __init__(self, name: str, data_dir: Path) -> None:
+        self.name = name
+        self.data_dir = data_dir
+        self._log: Path
+        self._scans = 0
+
+    def start(self, key: Path, log: Path) -> Process:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        self._log = log
+        flags = ["--data-dir", str(self.data_dir), "--key-file", str(key), "--name", self.name]
+        flags += ["--port", "0"]
+        return Process.start(
+            self.name, [sys.executable, "-m", "stoker_testkit.gateway.simulated_gateway", *flags], log=log
+        )
+
+    def address(self) -> str:
+        """Its first line, as soon as it has printed it."""
+        return eventually(
+            lambda: self._log.read_text().partition("\n")[0],
+            PATIENCE_SECONDS,
+            lambda: f"gateway {self.name} says its address; its log: {self._log.read_text()[-2000:]}",
+        )
+
+    def port(self) -> int:
+        return urlsplit(self.address()).port or 0
+
+    def loaded(self) -> dict[str, str]:
+        """The digest of each resource that it has loaded."""
+        said = self._seen()
+        self._scans = said.scans
+        return {
+            **{
+                f"projects/{project}/{path}": digest
+                for project, resources in said.projects.items()
+                for path, digest in resources.items()
+            },
+            **{f"config/resources/{path}": digest for path, digest in said.config.items()},
+        }
+
+    def loaded_after_scan(self) -> dict[str, str]:
+        """The same once the scans that were asked for have ended."""
+
+        def ended() -> bool:
+            said = self._seen()
+            return said.scans >= self._scans + 2 and not said.scan_active
+
+        eventually(ended, PATIENCE_SECONDS, f"gateway {self.name} has scanned projects and configuration")
+        return self.loaded()
+
+    def projects(self) -> set[str]:
+        return set(self._seen().projects)
+
+    def _seen(self) -> Loaded:
+        return msgspec.json.decode(self._get("/testing/loaded"), type=Loaded)
+
+    def _get(self, path: str) -> bytes:
+        connection = HTTPConnection(urlsplit(self.address()).netloc, timeout=PATIENCE_SECONDS)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().read()
+        finally:
+            connection.close()
+
+
+def show_loaded(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Say which resources the gateway loaded, reloaded and unloaded."""
+    for path in sorted(before.keys() | after.keys()):
+        old, new = before.get(path), after.get(path)
+        if old != new:
+            did = "unloaded" if new is None else "loaded" if old is None else "reloaded"
+            say(f"the gateway {did} {path}", about=name)

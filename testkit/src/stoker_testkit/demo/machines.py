@@ -1,0 +1,119 @@
+"""A gateway on a machine of its own: a test gateway, and `stoker sync --watch` beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from stoker_testkit.demo.dashboards import Dashboard
+from stoker_testkit.demo.gateways import GatewayProcess
+from stoker_testkit.demo.output import program
+from stoker_testkit.processes import Process
+from stoker_testkit.repositories.sample_ignition_repository import mappings
+from stoker_testkit.wait_until import eventually
+
+PATIENCE_SECONDS = 90.0
+
+MANIFEST = """\
+apiVersion: stoker.io/v1alpha1
+kind: Stoker
+metadata: {name: line-1}
+spec:
+  git:
+    repo: "%(url)s"
+    ref: main
+    auth: {token: {secretRef: {name: git, key: token}}}
+  gateway:
+    port: %(port)s
+    tls: false
+    apiKeySecretRef: {name: gateway-key, key: apiKey}
+  drift: {mode: restore, interval: 3s}
+  deployment:
+    autoRollback: {enabled: true, triggers: [projectLoadError]}
+---
+apiVersion: stoker.io/v1alpha1
+kind: SyncProfile
+metadata: {name: %(name)s}
+spec:
+  mappings:
+"""
+
+
+class Machine:
+    """One gateway and who keeps it at its ref."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.gateway = GatewayProcess(name, folder / name)
+        self.dashboard: Dashboard | None = None
+        self._folder = folder
+        self._seen = 0
+        self._process: Process
+
+    @property
+    def command(self) -> list[str]:
+        """What keeps it, as one types it."""
+        words = ["stoker", "sync", "--watch", "-f", str(self._folder / f"{self.name}.yaml")]
+        words += ["--gateway-name", self.name, "--data-dir", str(self.gateway.data_dir)]
+        words += ["--secrets-dir", str(self._folder / "secrets"), "--interval", "1s"]
+        if self.dashboard is None:
+            return [*words, "--dashboard-address", "0"]
+        words += ["--dashboard-address", self.dashboard.address]
+        return [*words, "--dashboard-token-file", str(self._token_file)]
+
+    @property
+    def _token_file(self) -> Path:
+        return self._folder / "dashboard-token"
+
+    def open_dashboard(self) -> Dashboard:
+        """Have it serve one."""
+        self.dashboard = Dashboard.with_token_in(self._token_file)
+        return self.dashboard
+
+    def start(self, stage: ExitStack, url: str) -> None:
+        """Start `stoker sync --watch` on a gateway that runs."""
+        text = MANIFEST % {"url": url, "port": self.gateway.port(), "name": self.name}
+        for source, destination in mappings(self.name):
+            text += f"    - {{source: {source}, destination: {destination}}}\n"
+        (self._folder / f"{self.name}.yaml").write_text(text)
+        quiet = ["--health-address=0", "--metrics-address=0", "--log-format=json"]
+        quiet += [f"--cache-dir={self._folder / 'cache'}"]
+        environment = os.environ | {"TMPDIR": str(self._folder)}
+        self._process = stage.enter_context(
+            Process.start(
+                f"stoker sync of {self.name}",
+                [*program(), *self.command[1:], *quiet],
+                log=self._folder / f"{self.name}-sync.log",
+                env=environment,
+            )
+        )
+
+    def until(self, event: str, **wanted: object) -> dict[str, Any]:
+        """Wait until it logs this, after what was waited for before."""
+        return eventually(
+            lambda: self._said(event, wanted),
+            PATIENCE_SECONDS,
+            lambda: f"{self.name} logs {event} with {wanted}; it logged:\n{self._process.tail()}",
+            interval=0.05,
+        )
+
+    def _said(self, event: str, wanted: dict[str, object]) -> dict[str, Any]:
+        lines = self._process.log.read_text(errors="replace").splitlines()
+        for number, line in enumerate(lines[self._seen :], self._seen + 1):
+            said = _parsed(line)
+            if said.get("event") == event and all(said.get(name) == it for name, it in wanted.items()):
+                self._seen = number
+                return said
+        self._process.check()
+        return {}
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

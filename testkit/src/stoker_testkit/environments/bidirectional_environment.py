@@ -1,0 +1,192 @@
+"""The controller's side of the way back in one process: maps in a dict, real git, a forge in memory.
+
+What a pass does with what the acceptor finds is played here step by step, so that a test
+can stop between any two of them and go on as another leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stoker.controller.bidirectional.inbox_keys import parcels_in
+from stoker.controller.bidirectional.proposal import Carrier
+from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, RawChangeSet, Sender, Standing
+from stoker.controller.bidirectional.worker import Acceptor
+from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.clock import Clock
+from stoker.domain.errors import Stalled
+from stoker.domain.intent.files import Excludes, FilesIntent, Mapping
+from stoker.domain.intent.intent import FrontDoor, GatewayIntent, Identity
+from stoker.domain.intent.policies import Bidirectional, GatewayPolicies
+from stoker.domain.intent.source import Source
+from stoker.domain.intent.template_values import TemplateValues
+from stoker.domain.protocol import ChangesAnswer
+from stoker.domain.protocol.change_set_codec import chunk_key
+from stoker.domain.refs import CommitId, GitRef, RepoUrl
+from stoker.forges import Forge
+from stoker.git.auth.credentials import Access
+from stoker.git.process.runner import GitRunner
+from stoker.kube.watch.store import ObjectKey
+from stoker_testkit.forges.in_memory_forge import PlayedForge
+from stoker_testkit.repositories.bare_repository import Repository
+
+KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
+GATEWAY = "press"
+BRANCH = f"gateway-changes/plant/{GATEWAY}"
+FOLDER = "site"
+"""Of the repository; it is the gateway's whole data folder."""
+TASKS = "accept "
+
+
+class ProcessEnded(BaseException):
+    """Stands for the kernel's OOM killer: nothing of the process runs after it."""
+
+
+@dataclass
+class PlayedController:
+    """One resource with one gateway."""
+
+    repository: Repository
+    clock: Clock
+    policy: Bidirectional
+    folder: Path
+    forge: PlayedForge = field(init=False)
+    acceptor: Acceptor = field(init=False)
+    maps: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    attempts: dict[str, str] = field(default_factory=dict)
+    """By map: the annotation that says which change set is being decoded."""
+    process_ends_when_marked: bool = False
+    processes: int = 0
+    published: dict[str, ChangesAnswer] = field(default_factory=dict)
+    commit: CommitId | None = None
+    """What agents are told to be at."""
+    standings: dict[str, Standing] = field(default_factory=dict)
+    behind: frozenset[str] = frozenset()
+    """Gateways that wait for a gate."""
+    opened: int = 0
+    forge_error: Stalled | None = None
+
+    def __post_init__(self) -> None:
+        self.forge = PlayedForge(self.repository)
+        self._git = GitRunner(self.folder / "git")
+        self.acceptor = self._made()
+
+    @property
+    def source(self) -> Source:
+        return Source(RepoUrl(f"file://{self.repository.path}"), GitRef("main"))
+
+    @property
+    def files(self) -> FilesIntent:
+        return FilesIntent((Mapping(FOLDER, ""),), excludes=Excludes(("projects/secret/**",)))
+
+    @property
+    def values(self) -> TemplateValues:
+        return TemplateValues(gateway_name=GATEWAY, namespace="plant")
+
+    async def restart(self, *, forgetful: bool = False) -> None:
+        """Another leader, who knows what was published and, unless the status is lost, what stood there."""
+        await self.acceptor.close()
+        self.acceptor = self._made()
+        if forgetful:
+            self.standings = {}
+
+    async def read(self, key: ResourceKey, parcel: Parcel) -> RawChangeSet | None:
+        """As `stoker.controller.bidirectional.inbox.Reader`."""
+        try:
+            parts = tuple(self.maps[name][place] for name, place in parcel.chunks)
+        except KeyError:
+            return None
+        return RawChangeSet(parts, self.attempts.get(parcel.chunks[0][0], ""))
+
+    async def mark(self, key: ResourceKey, parcel: Parcel, attempt: str) -> None:
+        """As `stoker.controller.bidirectional.inbox.Reader`."""
+        self.attempts[parcel.chunks[0][0]] = attempt
+        if self.process_ends_when_marked and attempt:
+            self.process_ends_when_marked = False
+            raise ProcessEnded
+
+    def put(self, set_id: str, chunks: tuple[bytes, ...] | list[bytes]) -> None:
+        """As an agent does."""
+        for number, chunk in enumerate(chunks):
+            self.maps.setdefault(f"map-{number}", {})[chunk_key(GATEWAY, set_id, number)] = chunk
+
+    def look(self) -> Accepted:
+        """The first half of a pass."""
+        return self.acceptor.look(KEY, self.ask(), Accepted(self.published, self.standings))
+
+    def publish(self) -> None:
+        """Its second half: agents are told of the commit and of the answers at once."""
+        self.commit = self.repository.tip()
+        said = self.look()
+        self.published, self.standings = dict(said.answers), dict(said.standings)
+
+    def empty(self) -> None:
+        """And its last step."""
+        for parcel in self.acceptor.settled(KEY, self.published):
+            for name, place in parcel.chunks:
+                self.maps[name].pop(place, None)
+
+    async def rounds(self, count: int = 3) -> None:
+        """Passes that follow one another, each when the work is done that the one before began."""
+        for _ in range(count):
+            self.look()
+            await working()
+            self.publish()
+            self.empty()
+
+    def intent(self) -> GatewayIntent:
+        return GatewayIntent(
+            Identity(FrontDoor.STOKER, "plant", "line"),
+            GATEWAY,
+            self.source,
+            self.files,
+            self.values,
+            GatewayPolicies(bidirectional=self.policy),
+        )
+
+    def ask(self) -> Ask:
+        return Ask(
+            self.policy,
+            self.source,
+            self.commit or self.repository.tip(),
+            60.0,
+            senders={GATEWAY: Sender(GATEWAY, GATEWAY, GATEWAY, self.intent)},
+            parcels=parcels_in(self.maps),
+            behind=self.behind,
+        )
+
+    def _made(self) -> Acceptor:
+        self.processes += 1
+        carrier = Carrier(
+            self._git,
+            self.folder / "cache",
+            _anybody,
+            self._forge,
+            self,
+            self.clock,
+            opened=self._count,
+            process=f"process-{self.processes}",
+        )
+        ignored: Callable[[ResourceKey], None] = lambda key: None  # noqa: E731 - passes are played by hand
+        return Acceptor(carrier, self.clock, found=ignored, random=lambda: 0.0)
+
+    def _count(self, key: ResourceKey) -> None:
+        self.opened += 1
+
+    async def _forge(self, namespace: str, source: Source, policy: Bidirectional) -> Forge:
+        if self.forge_error is not None:
+            raise self.forge_error
+        return self.forge
+
+
+async def working() -> None:
+    """Until whatever was begun has ended."""
+    tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith(TASKS)]
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _anybody(namespace: str, source: Source) -> Access:
+    return Access()

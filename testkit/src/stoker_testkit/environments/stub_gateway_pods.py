@@ -1,0 +1,148 @@
+"""Gateways' pods that are objects and nothing more: a test plays their kubelet and their agent.
+
+The manifests are what the injector leaves; a report is applied as the real agent applies
+it, under its own field manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.agent.status.publisher import manager_for
+from stoker.api.to_intent.pod_facts import PodFacts, gateway_name, status_key
+from stoker.domain.intent.intent import FrontDoor
+from stoker.domain.protocol import (
+    GatewayReport,
+    Metadata,
+    StatusKeyMode,
+    SyncStatus,
+    labels_of,
+    metadata_map,
+    status_map,
+)
+from stoker_testkit.cluster.namespace_objects import PlainObjects, require
+
+AGENT = "stoker-agent"
+
+
+def gateway_pod(
+    name: str,
+    namespace: str,
+    resource: str,
+    *,
+    kind: FrontDoor = FrontDoor.STOKER,
+    gateway: str = "",
+    account: str = "default",
+    injected: bool = True,
+    profile: str = "",
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """A gateway's pod as the injector leaves it, or as it comes without one."""
+    said = {
+        "inject": "true",
+        "cr-name": resource,
+        "cr-kind": str(kind),
+        **({"gateway-name": gateway} if gateway else {}),
+        **({"sync-profile": profile} if profile else {"service-path": "services/site"}),
+        **(annotations or {}),
+    }
+    body: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": labels_of(kind, resource) if injected else {},
+            "annotations": {f"stoker.io/{key}": value for key, value in said.items()},
+        },
+        "spec": {
+            "serviceAccountName": account,
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "gateway", "image": "gateway"}],
+        },
+    }
+    if injected:
+        body["spec"]["initContainers"] = [{"name": AGENT, "image": "stoker", "restartPolicy": "Always"}]
+    return body
+
+
+def agent_is(ready: bool, *, started: bool = True) -> dict[str, Any]:
+    """The status of a pod, as far as its kubelet tells of the agent's container."""
+    agent = {
+        "name": AGENT,
+        "ready": ready,
+        "started": started,
+        "restartCount": 0,
+        "image": "stoker",
+        "imageID": "",
+    }
+    return {"status": {"phase": "Running" if ready else "Pending", "initContainerStatuses": [agent]}}
+
+
+def report_map(kind: FrontDoor, resource: str, namespace: str, name: str, key: str, text: str) -> Any:
+    """What an agent applies: its own key of a status map."""
+    meta = {"name": name, "namespace": namespace, "labels": labels_of(kind, resource)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
+
+
+@dataclass
+class PlayedPod:
+    """One gateway's pod."""
+
+    objects: PlainObjects
+    name: str
+    resource: str
+    kind: FrontDoor
+    gateway: str
+    labels: dict[str, str]
+
+    def is_ready(self, ready: bool, *, started: bool = True) -> None:
+        """What the kubelet says of the agent's container."""
+        path = f"{self.objects.path_of('Pod', self.name)}/status"
+        self.objects.patch(path, agent_is(ready, started=started))
+
+    def report(self, commit: str = "", status: SyncStatus = SyncStatus.SYNCED, **more: Any) -> None:
+        """What its agent applies: to the map and under the key that it was told to use."""
+        told = self._told()
+        by_pod = told is not None and told.status_key_mode is StatusKeyMode.POD
+        facts = PodFacts(
+            self.name, self.objects.namespace, self.labels, {"stoker.io/gateway-name": self.gateway}
+        )
+        key = status_key(self.name if by_pod else gateway_name(facts))
+        shard = told.status_shards.get(key, 0) if told is not None else 0
+        said: dict[str, Any] = {
+            "ref": str(told.ref) if told is not None and told.ref else "",
+            "commit": commit,
+            "synced_commit": commit if status is SyncStatus.SYNCED else "",
+            "synced_ref": str(told.ref) if told is not None and told.ref else "",
+            "files_changed": 3,
+            **more,
+        }
+        report = GatewayReport(
+            gateway=self.gateway,
+            pod_name=self.name,
+            namespace=self.objects.namespace,
+            sync_status=status,
+            **said,
+        )
+        self.apply(status_map(self.kind, self.resource, shard), key, report.json())
+
+    def apply(self, name: str, key: str, text: str) -> None:
+        """Write a key of a map, whatever it holds."""
+        body = report_map(self.kind, self.resource, self.objects.namespace, name, key, text)
+        manager = f"fieldManager={manager_for(self.name)}&force=true"
+        answer = self.objects.cluster.request(
+            "PATCH",
+            f"{self.objects.path_of('ConfigMap', name)}?{manager}",
+            body,
+            content_type="application/apply-patch+yaml",
+        )
+        require(answer, 200, 201)
+
+    def delete(self) -> None:
+        path = f"{self.objects.path_of('Pod', self.name)}?gracePeriodSeconds=0"
+        require(self.objects.cluster.request("DELETE", path), 200)
+
+    def _told(self) -> Metadata | None:
+        data = self.objects.get("ConfigMap", metadata_map(self.kind, self.resource)).get("data")
+        return None if data is None else Metadata.parse(data)

@@ -1,0 +1,90 @@
+"""An event loop in a thread of its own, for servers that tests of every kind can use.
+
+The git server and the fault proxies are asynchronous inside, but a test that
+runs `kubectl` or `git` blocks its own loop or has none; here the server goes on
+serving meanwhile, and its methods are plain calls from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import ParamSpec, Protocol, TypeVar
+
+from stoker_testkit.wait_until import NeverHappened, eventually_async
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+CALL_SECONDS = 30.0
+FAREWELL_SECONDS = 2.0
+
+SHUTDOWN_SECONDS = 0.1
+"""How long aiohttp may wait for requests under way when its server ends; to it, zero means for ever."""
+
+
+ACCEPT_TURNS = 10
+
+
+class HasFileno(Protocol):
+    """A socket, be it Python's or asyncio's wrapper of one."""
+
+    def fileno(self) -> int: ...
+
+
+async def stop_accepting(*listeners: HasFileno) -> None:
+    """Accept no more connections, and let those just accepted become known to their server.
+
+    To be awaited before the server is closed: one whose accepting is not finished by
+    then is nobody's, and Python leaves its socket open.
+    """
+    loop = asyncio.get_running_loop()
+    for listener in listeners:
+        loop.remove_reader(listener.fileno())
+    for _ in range(ACCEPT_TURNS):
+        await asyncio.sleep(0)
+
+
+class LoopThread:
+    """Runs coroutines for others until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
+        self._at_rest = len(self._selector.get_map())
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run it there and return its result here."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plain function there, so that it sees no state half changed."""
+
+        async def work() -> T:
+            return function(*args, **kwargs)
+
+        return self.run(work())
+
+    def stop(self) -> None:
+        """Cancel what still runs there, let connections close, and end the thread."""
+        self.run(self._finish())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CALL_SECONDS)
+        self._loop.close()
+
+    async def _finish(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            if not task.cancelling():  # a second time would break off its cleaning up
+                task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+        # Ending TLS takes a few turns after the connection was closed; a loop that is gone by then
+        # leaves the socket to the garbage collector, which complains.
+        with suppress(NeverHappened):
+            await eventually_async(lambda: len(self._selector.get_map()) <= self._at_rest, FAREWELL_SECONDS)

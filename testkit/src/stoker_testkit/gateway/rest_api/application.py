@@ -1,0 +1,29 @@
+"""All paths of the test gateway put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from stoker_testkit.gateway.rest_api.control_routes import Control
+from stoker_testkit.gateway.rest_api.inventory_routes import InventoryRoutes
+from stoker_testkit.gateway.rest_api.request_checks import Guard, html_errors
+from stoker_testkit.gateway.rest_api.request_log import GatewayRequest
+from stoker_testkit.gateway.rest_api.scan_routes import ScanRoutes
+from stoker_testkit.gateway.rest_api.session_routes import PeopleRoutes
+from stoker_testkit.gateway.runtime import GatewayMind
+from stoker_testkit.gateway.settings import Settings
+
+
+def application(mind: GatewayMind, settings: Settings, requests: Sequence[GatewayRequest]) -> web.Application:
+    """The web application over one mind; `requests` is the record that is shown to tests."""
+    app = web.Application(middlewares=[html_errors])
+    guard, inventory = Guard(mind, settings), InventoryRoutes(mind, settings)
+    for route in inventory.open_to_all():
+        app.router.add_route(route.method, route.path, route.handler)
+    for rules in (inventory, ScanRoutes(mind, settings), PeopleRoutes(mind, settings)):
+        for route in rules.routes():
+            app.router.add_route(route.method, route.path, guard.guarded(route))
+    Control(mind, settings, requests).add_to(app.router)
+    return app

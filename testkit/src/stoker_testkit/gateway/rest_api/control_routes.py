@@ -1,0 +1,180 @@
+"""The strings of the test gateway, for tests in other processes: `/testing/…`, which is not Ignition's.
+
+`GET /testing/loaded` shows what the last scans published. Everything else is a `POST`
+with a JSON object, or without a body, and answers with JSON; what cannot be done is a
+400 with a `message`. None of it needs a key, and none of it is on record.
+
+    open-designer   {"id", "user", "project", "address"?}       close-designer  {"id"}
+    open-session    {"id", "user", "project", "leaves_after"?}  close-session   {"id"}
+    state           {"state": "STARTING" | "RUNNING" | "FAULTED"}
+    settings        {"scan_lock": false, "version": "8.1.44", …}: those that are text, number or yes/no
+    scan            {"kind"}: for a reason of its own           saving          {"kind", "busy"}
+    scan-at-random  {"rate", "seed"?}: times a second, 0 ends it
+    restart         {"seconds"?}                                pending         {"tasks": ["…"]}
+    save            {"path", "text"} -> {"written"}: a Designer's save, queued behind a lock
+    stale           -> {"stale": ["projects/…"], "mishaps": [{"resource", "how", "files"}], "poisoned": […]}
+    requests        -> {"requests": [{"method", "path", "query", "key", "status"}]}
+    messages        -> {"messages": [{"session", "text"}]}: what Perspective users were shown
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+
+from aiohttp import web
+
+from stoker_testkit.gateway.rest_api.request_checks import body_of
+from stoker_testkit.gateway.rest_api.request_log import GatewayRequest
+from stoker_testkit.gateway.runtime import GatewayMind, State
+from stoker_testkit.gateway.scan_lock import Kind
+from stoker_testkit.gateway.sessions import Browser, Designer
+from stoker_testkit.gateway.settings import Settings
+
+PREFIX = "/testing/"
+
+Said = dict[str, object]
+
+
+class Control:
+    """One verb per method; what a verb does not understand is a ValueError."""
+
+    def __init__(self, mind: GatewayMind, settings: Settings, requests: Sequence[GatewayRequest]) -> None:
+        self._mind = mind
+        self._settings = settings
+        self._requests = requests
+        self._verbs: dict[str, Callable[[Said], Awaitable[Said | None]]] = {
+            "open-designer": self._open_designer,
+            "close-designer": self._close_designer,
+            "open-session": self._open_session,
+            "close-session": self._close_session,
+            "state": self._state,
+            "settings": self._change_settings,
+            "scan": self._scan,
+            "saving": self._saving,
+            "scan-at-random": self._scan_at_random,
+            "restart": self._restart,
+            "pending": self._pending,
+            "save": self._save,
+            "stale": self._stale,
+            "requests": self._asked,
+            "messages": self._messages,
+        }
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        router.add_get(f"{PREFIX}loaded", self._loaded)
+        router.add_post(f"{PREFIX}{{verb}}", self._do)
+
+    async def _do(self, request: web.Request) -> web.Response:
+        verb = self._verbs.get(request.match_info["verb"])
+        if verb is None:
+            raise web.HTTPNotFound
+        said = await body_of(request) if request.body_exists else {}
+        try:
+            if not isinstance(said, dict):
+                raise ValueError("a JSON object is expected")
+            answer = await verb(said)
+        except (ValueError, KeyError, TypeError) as error:
+            return web.json_response({"message": str(error)}, status=400)
+        return web.json_response(answer if answer is not None else {})
+
+    async def _loaded(self, _: web.Request) -> web.Response:
+        mind = self._mind
+        return web.json_response(
+            {
+                "projects": {
+                    name: {path: resource.digest for path, resource in project.resources.items()}
+                    for name, project in mind.projects.items()
+                },
+                "config": {path: resource.digest for path, resource in mind.config.items()},
+                "scans": mind.scans_done,
+                "scanActive": any(scanning.active for scanning in mind.kinds.values()),
+                "state": mind.state,
+                "faults": mind.faults,
+                "active": mind.active,
+                "stale": await mind.stale(),
+            }
+        )
+
+    async def _open_designer(self, said: Said) -> None:
+        self._mind.sessions.open_designer(Designer(**_texts(said)))
+
+    async def _close_designer(self, said: Said) -> None:
+        if not self._mind.sessions.end_designer(_text(said, "id")):
+            raise ValueError(f"no Designer has the id {said['id']!r}")
+
+    async def _open_session(self, said: Said) -> None:
+        after = said.pop("leaves_after", 0.2)
+        browser = Browser(**_texts(said), leaves_after=None if after is None else _number(after))
+        self._mind.sessions.open_browser(browser)
+
+    async def _close_session(self, said: Said) -> None:
+        if not self._mind.sessions.close_browser(_text(said, "id")):
+            raise ValueError(f"no session has the id {said['id']!r}")
+
+    async def _state(self, said: Said) -> None:
+        self._mind.state = State(_text(said, "state"))
+
+    async def _change_settings(self, said: Said) -> None:
+        for name, value in said.items():
+            old = getattr(self._settings, name, None)
+            if isinstance(old, StrEnum):
+                value = type(old)(str(value))  # noqa: PLW2901 - a word becomes what it stands for
+            elif isinstance(old, float) and isinstance(value, int):
+                value = float(value)  # noqa: PLW2901
+            if not isinstance(old, str | int | float) or type(value) is not type(old):
+                raise ValueError(f"no setting {name!r} takes {value!r}")
+            setattr(self._settings, name, value)
+
+    async def _scan(self, said: Said) -> None:
+        self._mind.ask_for_scan(Kind(_text(said, "kind")), releases=False)
+
+    async def _saving(self, said: Said) -> None:
+        self._mind.kinds[Kind(_text(said, "kind"))].saving = said["busy"] is True
+
+    async def _scan_at_random(self, said: Said) -> None:
+        seed = said.get("seed")
+        self._mind.scan_at_random(_number(said["rate"]), seed if isinstance(seed, int) else None)
+
+    async def _restart(self, said: Said) -> None:
+        self._mind.restart(_number(said.get("seconds", self._settings.restart_seconds)))
+
+    async def _pending(self, said: Said) -> None:
+        tasks = said["tasks"]
+        if not isinstance(tasks, list):
+            raise TypeError("tasks is a list")
+        self._mind.pending = [str(one) for one in tasks]
+
+    async def _save(self, said: Said) -> Said:
+        return {"written": self._mind.save(_text(said, "path"), _text(said, "text").encode())}
+
+    async def _stale(self, _: Said) -> Said:
+        return {
+            "stale": await self._mind.stale(),
+            "mishaps": [asdict(one) for one in self._mind.witness.mishaps],
+            "poisoned": self._mind.poisoned(),
+        }
+
+    async def _asked(self, _: Said) -> Said:
+        return {"requests": [asdict(one) for one in self._requests]}
+
+    async def _messages(self, _: Said) -> Said:
+        return {"messages": [asdict(one) for one in self._mind.sessions.messages]}
+
+
+def _text(said: Said, name: str) -> str:
+    found = said[name]
+    if not isinstance(found, str):
+        raise TypeError(f"{name} is a text")
+    return found
+
+
+def _texts(said: Said) -> dict[str, str]:
+    return {name: _text(said, name) for name in said}
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    return float(value)

@@ -1,0 +1,136 @@
+"""The test gateway's paths for those who are at work: Designers and Perspective sessions.
+
+The API of 8.3 lists Designers below `/data/api/v1` and Perspective sessions below the
+module's own prefix, with a slash at the end; it ends a session with the id and the words
+in the query, and has no way to write to somebody who may stay. The papers have one list
+of both kinds below `/data/api/v2`, in which `type` tells them apart, a list of design
+sessions, and a message to one session.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from stoker_testkit.gateway.rest_api.request_checks import (
+    API,
+    PAPERS,
+    Route,
+    body_of,
+    in_83,
+    in_papers,
+    items,
+)
+from stoker_testkit.gateway.runtime import GatewayMind
+from stoker_testkit.gateway.sessions import Browser, Designer
+from stoker_testkit.gateway.settings import Settings
+
+PERSPECTIVE = "/data/perspective/api/v1/sessions"
+
+
+class PeopleRoutes:
+    """Both generations of paths."""
+
+    def __init__(self, mind: GatewayMind, settings: Settings) -> None:
+        self._sessions = mind.sessions
+        self._settings = settings
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", f"{API}/designers", self._designers, in_83),
+            Route("GET", f"{API}/designer/{{id}}", self._designer, in_83),
+            Route("DELETE", f"{API}/designer/{{id}}", self._end_designer, in_83),
+            Route("GET", f"{PERSPECTIVE}/", self._browsers, in_83),
+            Route("DELETE", PERSPECTIVE, self._close_browsers, in_83),
+            Route("GET", f"{PAPERS}/design/sessions", self._design_sessions, in_papers),
+            Route("GET", f"{PAPERS}/sessions", self._all_sessions, in_papers),
+            Route("POST", f"{PAPERS}/sessions/{{id}}/message", self._message, in_papers, takes_body=True),
+            Route("DELETE", f"{PAPERS}/sessions/{{id}}", self._close_any, in_papers),
+        ]
+
+    async def _designers(self, request: web.Request) -> web.Response:
+        found = [self._described(one) for one in self._sessions.designers.values()]
+        return items(request, found, self._settings)
+
+    async def _designer(self, request: web.Request) -> web.Response:
+        found = self._sessions.designers.get(request.match_info["id"])
+        if found is None:
+            raise web.HTTPNotFound
+        return web.json_response(self._described(found))
+
+    async def _end_designer(self, request: web.Request) -> web.Response:
+        if not self._sessions.end_designer(request.match_info["id"]):
+            raise web.HTTPNotFound
+        return web.json_response({"success": True})
+
+    async def _browsers(self, request: web.Request) -> web.Response:
+        found = [self._shown(one) for one in self._sessions.browsers.values()]
+        return items(request, found, self._settings)
+
+    async def _close_browsers(self, request: web.Request) -> web.Response:
+        wanted = request.query.getall("sessionId", [])
+        if not wanted:
+            return web.json_response({"message": "sessionId is required"}, status=400)
+        text = request.query.get("message", "")
+        closed = [self._sessions.close_browser(one, text) for one in wanted]
+        return web.json_response({"terminated": sum(closed)})
+
+    async def _design_sessions(self, request: web.Request) -> web.Response:
+        found = [self._in_papers(one) for one in self._sessions.designers.values()]
+        return web.json_response({"sessions": found})
+
+    async def _all_sessions(self, request: web.Request) -> web.Response:
+        found = [self._in_papers(one) for one in self._sessions.designers.values()]
+        found += [self._in_papers(one) for one in self._sessions.browsers.values()]
+        return web.json_response({"sessions": found})
+
+    async def _message(self, request: web.Request) -> web.Response:
+        said = await body_of(request)
+        text = said.get("message") if isinstance(said, dict) else None
+        if not isinstance(text, str) or not text:
+            return web.json_response({"message": "message is required"}, status=400)
+        if not self._sessions.message(request.match_info["id"], text):
+            raise web.HTTPNotFound
+        return web.json_response({"success": True})
+
+    async def _close_any(self, request: web.Request) -> web.Response:
+        session = request.match_info["id"]
+        if not (self._sessions.close_browser(session) or self._sessions.end_designer(session)):
+            raise web.HTTPNotFound
+        return web.json_response({"success": True})
+
+    def _described(self, one: Designer) -> dict[str, object]:
+        return {
+            "id": one.id,
+            "user": one.user,
+            "project": one.project,
+            "address": one.address,
+            "uptime": self._sessions.uptime_ms(one.id),
+            "lastcomm": 120,
+            "timeout": 60_000,
+            "timezone": "Etc/UTC",
+            "memory": 268_435_456,
+        }
+
+    def _shown(self, one: Browser) -> dict[str, object]:
+        return {
+            "id": one.id,
+            "username": one.user,
+            "authorized": True,
+            "project": one.project,
+            "clientAddress": one.address,
+            "lastComm": 80,
+            "sessionScope": one.scope,
+            "activePages": 1,
+            "pageIds": ["page"],
+        }
+
+    def _in_papers(self, one: Designer | Browser) -> dict[str, object]:
+        """Under other names, as another generation would have them."""
+        return {
+            "sessionId": one.id,
+            "type": "designer" if isinstance(one, Designer) else "perspective",
+            "userName": one.user,
+            "projectName": one.project,
+            "clientAddress": one.address,
+            "uptime": self._sessions.uptime_ms(one.id),
+        }

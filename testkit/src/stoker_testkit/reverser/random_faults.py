@@ -1,0 +1,202 @@
+"""What goes wrong around two reversers while people work: networks, kills, standstills, in any order.
+
+Every mishap is drawn by chance and told, so that a run which fails can be read. None of
+them is the end: a replica that was killed is started again, perhaps to be killed, or to
+stand still for longer than its Leases live, at the next failpoint it comes to; a network
+that is silent speaks again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from stoker.domain import failpoints
+from stoker_testkit.faults.http_fault_proxy import Answered
+from stoker_testkit.faults.stream_faults import Direction, Fault, FaultKind
+from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
+from stoker_testkit.reverser.replicas import SIZE, Fleet
+
+LONGER_THAN_A_LEASE = 3.0
+FAILPOINTS = (*failpoints.REVERSING, *failpoints.WRITING, *failpoints.CACHE)
+WATCHES = r"watch=true"
+LISTS = r"limit="
+
+
+def status(code: int, reason: str) -> bytes:
+    said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return json.dumps(said).encode()
+
+
+class Storm:
+    """Draws mishaps, and keeps up to date who is standing still until when."""
+
+    def __init__(self, chance: random.Random, fleet: Fleet, git: FaultProxy) -> None:
+        self.told: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self._chance = chance
+        self._fleet = fleet
+        self._git = git
+        self._later: list[tuple[float, Callable[[], None]]] = []
+        self._pauses = fleet.pauses
+        self._began = time.monotonic()
+
+    def blow(self) -> None:
+        """One mishap."""
+        number = self._chance.randrange(SIZE)
+        mishap = self._chance.choices(
+            (
+                self._kill,
+                self._restart,
+                self._freeze,
+                self._reset,
+                self._expire,
+                self._break_the_list,
+                self._fall_silent,
+                self.cut_git,
+                self._ask_another,
+            ),
+            (6, 1, 2, 3, 3, 2, 2, 3, 3),
+        )[0]
+        self.counts[mishap.__name__.strip("_")] += 1
+        mishap(number)
+
+    def keep(self) -> None:
+        """What has to be done by now: start what has died, mend what was broken for a while."""
+        self._mend_what_is_due()
+        self._stand_still(LONGER_THAN_A_LEASE)
+        for number in range(SIZE):
+            if not self._fleet.lives(number):
+                self.counts["deaths"] += 1
+                self._start(number, again=self._chance.random() < 0.3)
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more from now on; who dies at a failpoint that is still armed is started."""
+        for _, mend in self._later:
+            mend()
+        self._later = []
+        self._git.lift()
+        for network in self._fleet.networks:
+            network.mend()
+        self.tell("calm")
+
+    def watch_over(self) -> None:
+        """Keep the fleet alive."""
+        self._mend_what_is_due()
+        self._stand_still(0.0)
+        for number in range(SIZE):
+            if not self._fleet.lives(number):
+                self.counts["deaths"] += 1
+                self._start(number)
+
+    def _mend_what_is_due(self) -> None:
+        now = time.monotonic()
+        due = [each for each in self._later if each[0] <= now]
+        self._later = [each for each in self._later if each[0] > now]
+        for _, mend in due:
+            mend()
+
+    def _stand_still(self, seconds: float) -> None:
+        """Who has come to its failpoint goes on after so long, as if nothing had been."""
+        for file, number in list(self._pauses.items()):
+            if file.exists():
+                del self._pauses[file]
+                self._fleet.ask(1 - number)
+                self.counts["pauses"] += 1
+                self.tell(f"replica {number} stands still at its failpoint for {seconds} s")
+                if seconds:
+                    self._after(seconds, partial(file.unlink, missing_ok=True))
+                else:
+                    file.unlink()
+
+    def _start(self, number: int, *, again: bool = False) -> None:
+        failures = []
+        if again:
+            failures = [f"{self._chance.choice(FAILPOINTS)}:{self._chance.choice((1, 1, 2, 3))}"]
+            if self._chance.random() < 0.4:
+                file = self._fleet.folder / f"pause-{self._fleet.starts}"
+                self._pauses[file] = number
+                failures[0] += f"=pause@{file}"
+        self._fleet.start(number, failures)
+        self.tell(f"replica {number} starts" + (f", to fail at {failures[0]}" if failures else ""))
+
+    def _kill(self, number: int) -> None:
+        """On the spot, and it comes back to die or to stand still at a failpoint."""
+        replica = self._fleet.replicas[number]
+        if replica is not None:
+            replica.kill()
+        self.tell(f"replica {number} is killed")
+        self._start(number, again=True)
+
+    def _restart(self, number: int) -> None:
+        replica = self._fleet.replicas[number]
+        if replica is not None:
+            willing = replica.stop()
+            self.tell(f"replica {number} is told to end" + ("" if willing else ", and killed after that"))
+        self._start(number)
+
+    def _freeze(self, number: int) -> None:
+        """It stands still, perhaps for longer than its Leases live, and goes on as if nothing had been."""
+        replica = self._fleet.replicas[number]
+        if replica is None:
+            return
+        seconds = self._chance.choice((0.3, 1.0, 2.5))
+        self._fleet.ask(1 - number)
+        replica.freeze()
+        self._after(seconds, replica.thaw)
+        self.tell(f"replica {number} stands still for {seconds} s")
+
+    def _reset(self, number: int) -> None:
+        self._fleet.networks[number].reset()
+        self.tell(f"connections of replica {number} are cut")
+
+    def _expire(self, number: int) -> None:
+        """What the replica has seen last is too old for the server."""
+        network = self._fleet.networks[number]
+        answer = Answered(410, status(410, "Expired"))
+        if self._chance.random() < 0.5:
+            answer = Answered(200, b'{"type":"ERROR","object":%s}\n' % status(410, "Expired"))
+        network.inner.arm(answer, WATCHES, times=self._chance.choice((1, 2, 4)))
+        network.go_through_answers()
+        self._after(0.6, network.mend)
+        self.tell(f"versions that replica {number} knows are expired")
+
+    def _break_the_list(self, number: int) -> None:
+        network = self._fleet.networks[number]
+        network.inner.arm(Answered(410, status(410, "Expired")), WATCHES, times=2)
+        network.inner.arm(Answered(500, status(500, "InternalError")), LISTS, times=2)
+        network.go_through_answers()
+        self._after(0.6, network.mend)
+        self.tell(f"lists of replica {number} fail after an expired version")
+
+    def _fall_silent(self, number: int) -> None:
+        """Nothing comes through, perhaps for longer than Leases live; git can still be reached."""
+        network = self._fleet.networks[number]
+        seconds = self._chance.choice((0.3, 2.5))
+        direction = self._chance.choice((Direction.TO_CLIENT, Direction.TO_SERVER))
+        stall = Fault(FaultKind.STALL, direction)
+        network.outer.inject(stall)
+        network.outer.arm(stall, None)
+        self._after(seconds, network.mend)
+        self.tell(f"the network of replica {number} is silent for {seconds} s, {direction}")
+
+    def cut_git(self, _: int = 0) -> None:
+        """A request to the git server breaks off somewhere; whether a push arrived then nobody knows."""
+        direction = self._chance.choice((Direction.TO_CLIENT, Direction.TO_SERVER))
+        after = self._chance.choice((0, 200, 1000, 3000))
+        self._git.arm(Fault(FaultKind.RESET, direction, after), self._chance.choice((1, 2)))
+        self.tell(f"a connection to git is cut {direction} after {after} bytes")
+
+    def _ask_another(self, number: int) -> None:
+        self._fleet.ask(number)
+        self.tell(f"replica {number} is asked about authors")
+
+    def _after(self, seconds: float, mend: Callable[[], None]) -> None:
+        self._later.append((time.monotonic() + seconds, mend))
+
+    def tell(self, what: str) -> None:
+        self.told.append(f"{time.monotonic() - self._began:.2f} s: {what}")

@@ -1,0 +1,15 @@
+"""`stoker testing`: the doubles that the product ships, started for people."""
+
+from __future__ import annotations
+
+import click
+
+from stoker_testkit.gateway.command import gateway_command
+
+
+@click.group("testing")
+def testing_group() -> None:
+    """Start something to test against."""
+
+
+testing_group.add_command(gateway_command)

@@ -1,0 +1,87 @@
+"""Waits for a condition, with a deadline.
+
+Used where a test would otherwise sleep and hope: the wait ends as soon as the
+condition holds, and a condition that never holds ends in an error that says
+what was waited for. Real time only; code that takes a `Clock` is tested with
+`stoker_testkit.manual_clock.ManualClock` and needs no waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, overload
+
+T = TypeVar("T")
+
+BUSY = 5.0
+"""How many times as long as on a quiet machine a wait may take. A deadline finds what never happens and
+measures nothing. Callers say what a quiet machine needs."""
+INTERVAL = 0.02
+"""Seconds between two looks: short enough not to be felt, long enough to leave the cores to others."""
+
+
+class NeverHappened(TimeoutError):
+    """The deadline passed and the condition had not held once."""
+
+
+def eventually(
+    condition: Callable[[], T],
+    timeout: float = 10.0,
+    message: str | Callable[[], str] = "the condition",
+    *,
+    interval: float = INTERVAL,
+) -> T:
+    """The first truthy value of `condition`; what it raises is passed on at once."""
+    timeout *= BUSY
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise _never(timeout, message)
+        time.sleep(interval)
+
+
+@overload
+async def eventually_async(
+    condition: Callable[[], Awaitable[T]],
+    timeout: float = ...,
+    message: str | Callable[[], str] = ...,
+    *,
+    interval: float = ...,
+) -> T: ...
+@overload
+async def eventually_async(
+    condition: Callable[[], T],
+    timeout: float = ...,
+    message: str | Callable[[], str] = ...,
+    *,
+    interval: float = ...,
+) -> T: ...
+async def eventually_async(
+    condition: Callable[[], T | Awaitable[T]],
+    timeout: float = 10.0,
+    message: str | Callable[[], str] = "the condition",
+    *,
+    interval: float = INTERVAL,
+) -> T:
+    """The same without holding up the event loop; the condition may be a coroutine function."""
+    timeout *= BUSY
+    deadline = time.monotonic() + timeout
+    while True:
+        outcome = condition()
+        value: T = await outcome if inspect.isawaitable(outcome) else outcome
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            raise _never(timeout, message)
+        await asyncio.sleep(interval)
+
+
+def _never(timeout: float, message: str | Callable[[], str]) -> NeverHappened:
+    said = message if isinstance(message, str) else message()
+    return NeverHappened(f"timed out after {timeout:g} s waiting for: {said}")

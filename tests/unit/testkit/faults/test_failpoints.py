@@ -1,0 +1,93 @@
+"""A command that ends, or meets a broken disk, at a named place."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stoker.domain import failpoints
+from stoker_testkit.faults.failpoints import Failure, arm
+from stoker_testkit.wait_until import eventually
+
+
+@pytest.fixture(autouse=True)
+def _disarmed() -> Iterator[None]:
+    yield
+    failpoints.listen(None)
+
+
+def test_nothing_happens_unless_somebody_listens() -> None:
+    failpoints.reached("rename.before")
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("rename.before", Failure("rename.before")),
+        ("rename.before:3", Failure("rename.before", 3)),
+        ("journal.append.after=eio", Failure("journal.append.after", 1, "eio")),
+        ("flush.before:2=pause@/x/y", Failure("flush.before", 2, "pause", Path("/x/y"))),
+    ],
+)
+def test_a_failure_is_written_in_one_word(text: str, failure: Failure) -> None:
+    assert Failure.parsed(text) == failure
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "nowhere", "rename.before:x", "rename.before=explode", "rename.before=pause", "rename.before=eio@x"],
+)
+def test_what_cannot_happen_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"NAME|failpoint|action"):
+        Failure.parsed(text)
+
+
+def test_a_disk_fails_from_that_turn_on() -> None:
+    arm(Failure("rename.before", 2, "enospc"))
+    failpoints.reached("rename.before")
+    failpoints.reached("rename.after")
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space") as failed:
+            failpoints.reached("rename.before")
+        assert failed.value.errno == errno.ENOSPC
+
+
+def test_a_pause_ends_when_its_file_is_removed(tmp_path: Path) -> None:
+    mark = tmp_path / "here"
+    arm(Failure("rename.before", 1, "pause", mark))
+    held = threading.Thread(target=failpoints.reached, args=("rename.before",))
+    held.start()
+    eventually(mark.exists, message="the pause")
+    assert held.is_alive()
+    mark.unlink()
+    held.join(10)
+    assert not held.is_alive()
+    failpoints.reached("rename.before")  # and only once
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    module = [sys.executable, "-m", "stoker_testkit.faults.failpoints", *arguments]
+    return subprocess.run(module, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_runs_as_it_always_does_until_then() -> None:
+    ran = command("rename.before=kill", "--", "--version")
+    assert (ran.returncode, ran.stdout.split()[0]) == (0, "stoker"), ran.stderr
+
+
+def test_a_failure_that_is_not_understood_is_said() -> None:
+    for wrong in (("nowhere", "--", "--version"), ("rename.before",)):
+        ran = command(*wrong)
+        assert ran.returncode == 1
+        assert "NAME[:N][=ACTION]" in ran.stderr
+
+
+def test_the_list_of_names_has_each_once() -> None:
+    assert len(set(failpoints.ALL)) == len(failpoints.ALL)
+    assert {name.rpartition(".")[2] for name in failpoints.ALL} == {"before", "after"}
