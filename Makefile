@@ -105,8 +105,8 @@ verify: docs                        ## Fail when a generated file is stale or th
 generate: .venv/ready               ## Write CRDs, chart files and reference pages
 	$(BIN)/python -m stoker.api.codegen.generate && $(BIN)/python scripts/chart-readme && $(BIN)/python scripts/log-reference
 
-build: .venv/ready                  ## The wheel, in dist/; the same source gives the same bytes
-	rm -f dist/*.whl && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/uv build --wheel --quiet && ls dist/*.whl
+build: .venv/ready                  ## The wheels of the product and of the testkit, in dist/; the same source gives the same bytes
+	rm -f dist/*.whl && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/uv build --wheel --all-packages --quiet && ls dist/*.whl
 
 image: build                        ## The container image as an OCI archive, in dist/; ARCH=arm64 for the other one
 	SOURCE_DATE_EPOCH=$(EPOCH) $(ASSEMBLER) image --wheel dist/stoker-*.whl $(if $(ARCH),--arch $(ARCH))
@@ -154,5 +154,5 @@ clean:                              ## Remove what was built here; caches outsid
 help:                               ## This list
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-.venv/ready: uv.lock pyproject.toml scripts/setup
+.venv/ready: uv.lock pyproject.toml testkit/pyproject.toml scripts/setup
 	@scripts/setup

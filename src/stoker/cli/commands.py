@@ -8,6 +8,7 @@ from typing import NamedTuple
 import click
 
 from stoker import __version__
+from stoker.domain.errors import Misconfigured
 
 
 class Verb(NamedTuple):
@@ -95,6 +96,9 @@ GROUPS = {
     },
 }
 
+TESTKIT = "stoker_testkit"
+"""The package of `demo` and `testing`: a distribution of its own, which the extra `demo` installs."""
+
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 
 
@@ -108,7 +112,13 @@ class Verbs(click.Group):
         verb = VERBS.get(cmd_name)
         if verb is None:
             return None
-        command = getattr(import_module(verb.module), verb.command)
+        try:
+            module = import_module(verb.module)
+        except ModuleNotFoundError as error:
+            if error.name != TESTKIT:
+                raise
+            return _needs_testkit(cmd_name, verb.summary)
+        command = getattr(module, verb.command)
         assert isinstance(command, click.Command)  # noqa: S101 - a wrong entry in VERBS is our own mistake
         return command
 
@@ -133,6 +143,21 @@ class Verbs(click.Group):
         for title, verbs in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
+
+
+def _needs_testkit(name: str, summary: str) -> click.Command:
+    """A command that takes any arguments and ends with what to install; a shell can still complete it."""
+
+    def refuse() -> None:
+        raise Misconfigured(
+            f"{name} needs the package stoker-testkit; install stoker with the extra 'demo' "
+            "(in a checkout: uv tool install '.[demo]')"
+        )
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(
+        name, callback=refuse, short_help=summary, add_help_option=False, context_settings=anything
+    )
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

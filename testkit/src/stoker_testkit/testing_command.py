@@ -1,4 +1,4 @@
-"""`stoker testing`: the doubles that the product ships, started for people."""
+"""`stoker testing`: doubles that people can start."""
 
 from __future__ import annotations
 

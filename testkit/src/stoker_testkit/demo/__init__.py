@@ -2,8 +2,8 @@
 
 Without a cluster: two gateways follow a Git repository; a push, a change by hand, a commit that
 a gateway cannot load. With `--cluster`: the whole operator on a real control plane, in both
-directions. Everything is real but the gateways, which are the test gateways that the product
-ships. The demo works in one temporary folder, and nothing is left running.
+directions. Everything is real but the gateways, which are the test gateways of this package.
+The demo works in one temporary folder, and nothing is left running.
 """
 
 from __future__ import annotations
