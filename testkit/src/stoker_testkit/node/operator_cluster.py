@@ -88,9 +88,10 @@ class NodeStage(Stage):
     @classmethod
     def open(cls, folder: Path, steps: Steps) -> NodeStage:
         with ExitStack() as failing:
-            archive = image_archives.product_archive()
+            product, gateway = image_archives.product_archive(), folder / "test-gateway.tar"
+            image_archives.write_test_gateway(gateway, product)
             with steps.step("starting the node, with our image on it"):
-                node = failing.enter_context(RealNode.start(folder, [archive]))
+                node = failing.enter_context(RealNode.start(folder, [product, gateway]))
             values = node_release.values(**REVERSER, **node_release.narrow_network(node))
             stage = cls(node, NodeRelease(node, values))
             with steps.step("helm install"):

@@ -32,10 +32,10 @@ class NodeSite(GatewaySite):
         return site
 
     def container(self) -> dict[str, Any]:
-        """The simulated gateway, from the product's own image."""
+        """The simulated gateway: the product's image with this package in it."""
         return {
             **super().container(),
-            "image": image_archives.PRODUCT,
+            "image": image_archives.TEST_GATEWAY,
             "imagePullPolicy": "Never",
             "args": ["testing", "gateway", "--port=8088", f"--data-dir={DATA}", "--key-file=/keys/apiKey"],
             "volumeMounts": [{"name": "data", "mountPath": DATA}, {"name": "keys", "mountPath": "/keys"}],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
 import json
 import shutil
 import sys
@@ -11,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.errors import Misconfigured
+from stoker_image.archives import Identity, write_archive
+from stoker_image.trees import Tree
+from stoker_image.wheels import PLACE
 from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.assets.go_build import Recipe
 from stoker_testkit.node import cni_network, image_archives, preflight, unshare
@@ -38,6 +44,29 @@ def test_the_pause_image_holds_one_program(tmp_path: Path, monkeypatch: pytest.M
             (only,) = layer.getmembers()
     assert (only.name, only.mode) == ("bin/busybox", 0o755)
     assert config["config"]["Entrypoint"][0] == "/bin/busybox"
+
+
+def test_the_test_gateway_is_the_products_image_with_the_testkit_in_a_layer_of_its_own(
+    tmp_path: Path,
+) -> None:
+    lowest = Tree()
+    lowest.file("usr/local/bin/stoker", "the product")
+    identity = Identity("0.1.0", "a commit", 0, "amd64")
+    write_archive(tmp_path / "product.tar", lowest.tar(0), identity)
+    image_archives.write_test_gateway(tmp_path / "gateway.tar", tmp_path / "product.tar")
+    with tarfile.open(tmp_path / "gateway.tar") as archive:
+        (manifest,) = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type]
+        config = json.load(archive.extractfile(manifest["Config"]))  # type: ignore[arg-type]
+        product, testkit = (archive.extractfile(name).read() for name in manifest["Layers"])  # type: ignore[union-attr]
+    assert manifest["RepoTags"] == [image_archives.TEST_GATEWAY]
+    assert config["config"]["Entrypoint"] == ["stoker"]
+    unpacked = [gzip.decompress(product), testkit]
+    digests = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in unpacked]
+    assert config["rootfs"]["diff_ids"] == digests
+    with tarfile.open(fileobj=io.BytesIO(testkit)) as layer:
+        names = layer.getnames()
+    assert f"{PLACE}/stoker_testkit/testing_command.py" in names
+    assert all(name.startswith(f"{PLACE}/stoker_testkit/") for name in names)
 
 
 def test_an_image_that_is_not_there_says_how_to_make_it(
