@@ -17,7 +17,7 @@ COPY packaging/image/uv.txt packaging/image/uv.txt
 RUN python3 -m venv /uv && /uv/bin/pip install --no-cache-dir --require-hashes -r packaging/image/uv.txt
 COPY pyproject.toml uv.lock ./
 COPY packaging packaging
-COPY dist/*.whl dist/
+COPY dist/stoker-*.whl dist/
 ARG TARGETARCH
 ARG SOURCE_DATE_EPOCH=315532800
 RUN PATH=/uv/bin:$PATH PYTHONPATH=packaging/image UV_PYTHON_DOWNLOADS=never SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH \

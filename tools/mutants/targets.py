@@ -63,8 +63,9 @@ def _reached(names: frozenset[str]) -> set[str]:
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name.startswith("stoker.") and name not in reached:
-            path = ROOT / "src" / name.replace(".", "/")
+        if name.startswith(("stoker.", "stoker_testkit.")) and name not in reached:
+            folder = ROOT / "src" if name.startswith("stoker.") else ROOT / "testkit" / "src"
+            path = folder / name.replace(".", "/")
             file = next(
                 (each for each in (path.with_suffix(".py"), path / "__init__.py") if each.exists()), None
             )

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from stoker import __version__
 from stoker_image.archives import ENVIRONMENT, LICENCE
+from stoker_image.assembling import find_uv
+from stoker_image.contents import EXTRAS
 from stoker_image.settling import USER
+from stoker_image.wheels import requirements
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
@@ -40,10 +44,26 @@ def test_every_part_that_is_shipped_names_the_licence() -> None:
     assert (ROOT / "LICENSE").read_text().split()[:4] == ["Apache", "License", "Version", "2.0,"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    testkit = tomllib.loads((ROOT / "testkit/pyproject.toml").read_text())["project"]
+    assert (testkit["license"], testkit["license-files"]) == ("Apache-2.0", ["LICENSE"])
     chart = yaml.safe_load((ROOT / "charts/stoker/Chart.yaml").read_text())
     assert chart["annotations"]["artifacthub.io/license"] == "Apache-2.0"
     assert 'org.opencontainers.image.licenses="Apache-2.0"' in DOCKERFILE
     assert LICENCE == "Apache-2.0"
+
+
+def test_the_testkit_has_the_version_of_the_product_and_asks_for_it() -> None:
+    """It uses modules of the product that are no public interface."""
+    testkit = tomllib.loads((ROOT / "testkit/pyproject.toml").read_text())["project"]
+    assert testkit["version"] == __version__
+    assert testkit["dependencies"] == [f"stoker=={__version__}"]
+
+
+def test_the_image_has_no_testkit() -> None:
+    assert "demo" not in EXTRAS
+    locked = requirements(ROOT, find_uv())
+    assert "\naiohttp==" in locked
+    assert "testkit" not in locked
 
 
 def test_nothing_is_run_or_installed_in_the_last_stage() -> None:
