@@ -12,7 +12,7 @@ from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.fs.data_folder import DataFolder, open_regular
-from stoker.fs.dir_walk import Descent
+from stoker.fs.folder_cursor import Descent
 from stoker.fs.stat_stamp import stamp
 from stoker.snapshots.folder_storage import FolderStorage
 from stoker.snapshots.repository import Snapshots

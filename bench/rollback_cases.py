@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from harness import cpu_seconds
-from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import Tended
 from stoker.agent.rollback.restore import restored
 from stoker.agent.rollback.setup import make
 from stoker.agent.sync.jobs import SyncJob, Wish

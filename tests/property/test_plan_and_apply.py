@@ -26,10 +26,10 @@ from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import Plan
 from stoker.engine.plan.planner import plan
 from stoker.fs.apply_plan import Applied, apply
-from stoker.fs.cancel import Stopped
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
+from stoker.fs.stop_check import Stopped
 
 MANAGED = "projects/P"
 OUTSIDE = {"outside": b"o", "projects/other/x": b"o", "projects/P2/x": b"o", ".uuid": b"o", "db/x": b"o"}

@@ -17,7 +17,7 @@ PACKAGES = (
     "domain/deletion_guard",
     "fs",
     "reverser/manifest",
-    "reverser/writer/prune",
+    "reverser/writer/orphans",
     "reverser/writer/ownership_marker",
     "reverser/writer/outbox",
     "reverser/writer/loop_detector",

@@ -28,10 +28,10 @@ from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent
 from stoker.api.to_intent.annotation_values import object_name
 from stoker.api.to_intent.pod_facts import Key, gateway_name, status_key
 from stoker.domain.errors import Wait
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger, takes_approval
 from stoker.domain.intent.intent import GatewayIntent, Notice, ResourceIntent
 from stoker.domain.intent.policies import DriftMode, GatewayAccess, GatewayPolicies
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import AuthKind, Source
 from stoker.domain.protocol import ChangesAnswer, Metadata, Mode, RollbackRequest, StatusKeyMode, Target
 from stoker.domain.reasons import Reason

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from stoker.api.spec.status import SyncStatus
-from stoker.api.to_intent.requests import NUDGED_AT, REQUESTED_AT, TRACEPARENT
+from stoker.api.to_intent.annotation_requests import NUDGED_AT, REQUESTED_AT, TRACEPARENT
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.protocol import Metadata
 from stoker.domain.reasons import ConditionType

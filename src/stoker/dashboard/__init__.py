@@ -5,7 +5,7 @@
     interfaces     what a backend must implement              view_models     the values of the API
     sessions       who is signed in                           sse             server-sent events
     static_files   the page itself                            server_tls      TLS from a folder
-    change_log     what changed since a version that a page has seen
+    versioned_store  what changed since a version that a page has seen
     metrics        the dashboard's own metrics
 
     standalone     the backend of `stoker sync --watch`

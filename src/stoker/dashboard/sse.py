@@ -17,7 +17,7 @@ import asyncio
 
 from aiohttp import web
 
-from stoker.dashboard.broadcast import Shared, event
+from stoker.dashboard.event_cache import Shared, event
 from stoker.dashboard.interfaces import Refused, Scene, Sight
 from stoker.dashboard.request_checks import NO_STORE
 from stoker.dashboard.sessions import SIGHT_SECONDS, Session, Sessions

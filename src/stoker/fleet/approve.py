@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.spec.status import ApprovalRequest, GatewayStatus, SyncStatus
-from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.domain.clock import Clock, SystemClock, parse_rfc3339, rfc3339_micro
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason

@@ -22,13 +22,13 @@ from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import record
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Plan
-from stoker.fs.cancel import Stop, Stopped, never
 from stoker.fs.data_folder import DataFolder, why
 from stoker.fs.file_rules import FileRules
 from stoker.fs.ledger_store import Book
 from stoker.fs.live_files import Hands
 from stoker.fs.staging import SYNC_EACH, BlobReader, Progress, Staged, discard, staging
 from stoker.fs.stat_stamp import unseen
+from stoker.fs.stop_check import Stop, Stopped, never
 
 __all__ = ["SYNC_EACH", "Applied", "BlobReader", "FileRules", "Progress", "Stopped", "apply"]
 

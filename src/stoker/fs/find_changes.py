@@ -20,11 +20,11 @@ from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import SHIELD
 from stoker.engine.plan.ledger import STAT, Ledger
 from stoker.engine.plan.live import Live, LiveEntry, LiveKind
-from stoker.fs.cancel import Stop, go_on, never
 from stoker.fs.clean_folders import Visit, Visits
 from stoker.fs.data_folder import ENTER, DataFolder, why
-from stoker.fs.dir_walk import Descent
+from stoker.fs.folder_cursor import Descent
 from stoker.fs.hash_file import looked_at
+from stoker.fs.stop_check import Stop, go_on, never
 
 _FORMAT, _REGULAR = 0o170000, 0o100000
 _FOLDER = LiveEntry(LiveKind.FOLDER)

@@ -17,12 +17,12 @@ from stoker.domain.failpoints import reached
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import STAT, record, stat_of
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Delete, SetMode
-from stoker.fs.cancel import Stop, go_on
 from stoker.fs.data_folder import DataFolder, enter, prune, publish, remove, set_mode, sync_volume, why
-from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
+from stoker.fs.folder_cursor import Descent
 from stoker.fs.staging import HELD_BACK, SYNC_EACH, Progress, Staged
 from stoker.fs.stat_stamp import let_rest, settled, stamp, unseen
+from stoker.fs.stop_check import Stop, go_on
 
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 

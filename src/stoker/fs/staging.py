@@ -26,11 +26,11 @@ from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import STAGING
 from stoker.engine.plan.ledger import record
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, Write
-from stoker.fs.cancel import Stop, go_on
 from stoker.fs.data_folder import CREATE, PRIVATE_MODE, DataFolder, enter, sync_volume, why, write_all
-from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
+from stoker.fs.folder_cursor import Descent
 from stoker.fs.stat_stamp import stamp
+from stoker.fs.stop_check import Stop, go_on
 
 # Up to this many files each is made durable by itself; beyond, one call for the volume is far cheaper.
 SYNC_EACH = 64

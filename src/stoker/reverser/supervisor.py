@@ -24,12 +24,12 @@ from stoker.reverser.metrics import Meter
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.selection import Selection, select
 from stoker.reverser.settings import NAME, Seams, Settings
-from stoker.reverser.status.facts import Truths
+from stoker.reverser.status.status_facts import Truths
 from stoker.reverser.status.status_writer import Reporter
 from stoker.reverser.watch.config_watch import Stating
 from stoker.reverser.watch.discovery import Survey
 from stoker.reverser.watch.ingest import Around
-from stoker.reverser.watch.source import Turns
+from stoker.reverser.watch.throttled_source import Turns
 from stoker.reverser.watch.watch_set import Watches
 from stoker.reverser.writer.commit_message import Origin
 from stoker.reverser.writer.context import Tools

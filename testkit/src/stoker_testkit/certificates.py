@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from stoker.domain.errors import InvalidValue
-from stoker.http_server.tls.issue import general_name, key_usage
+from stoker.http_server.tls.certificate_authority import general_name, key_usage
 
 LOCAL_NAMES = ("127.0.0.1", "localhost")
 VALID_FOR = timedelta(days=365)

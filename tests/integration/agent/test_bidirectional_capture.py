@@ -34,10 +34,10 @@ from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Retry
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import Excludes, FieldTemplate, FilesIntent, Mapping, Transforms
 from stoker.domain.intent.intent import FrontDoor
 from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.protocol import CHANGE_MAPS, Action, ChangesAnswer, ChangeSet, ChangesResult, OwnChanges

@@ -16,6 +16,7 @@ from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.git_objects import Held, Note
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import (
     DeletionPolicy,
     Excludes,
@@ -26,7 +27,6 @@ from stoker.domain.intent.files import (
     Orphans,
     Transforms,
 )
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import Tended
 from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.hooks import Change
 from stoker.agent.sync.jobs import SyncJob, Wish

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import Tended
 from stoker.agent.rollback.rollback import Undoing
 from stoker.agent.rollback.setup import make
 from stoker.agent.rollback.state import HAND, Notes, Quarantine
@@ -25,12 +25,12 @@ from stoker.agent.sync.outcomes import Result
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain import failpoints
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.intent.files import DeletionPolicy, FilesIntent, Orphans
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.intent import FrontDoor, Identity
 from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, Snapshots, SnapshotScope
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason

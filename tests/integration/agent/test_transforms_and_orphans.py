@@ -11,6 +11,7 @@ from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import InvalidValue, Stalled
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import (
     DeletionPolicy,
     FieldTemplate,
@@ -22,7 +23,6 @@ from stoker.domain.intent.files import (
     Transforms,
     WhenMissing,
 )
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stoker.dashboard.cluster.actions import ClusterHands
-from stoker.dashboard.cluster.token_check import ClusterGate
+from stoker.dashboard.cluster.authenticator import ClusterGate
 from stoker.dashboard.cluster.view import ClusterScene
 from stoker.dashboard.interfaces import GatewayKey, Refused, Sight, Visitor
 from stoker.dashboard.view_models import Action, Order, ResourceNow

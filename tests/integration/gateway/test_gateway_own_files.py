@@ -12,8 +12,8 @@ from stoker.agent.sync.folder import Keeper, verify
 from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.domain.git_objects import FileVersion, blob_of
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import DeletionPolicy, Excludes, FilesIntent, Mapping, Orphans
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl

@@ -17,17 +17,17 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import Tended
 from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.jobs import SyncJob, Wish
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import Result
 from stoker.cli.exit_codes import Exit
 from stoker.domain.errors import Retry
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.files import Mapping as FileMapping
 from stoker.domain.intent.policies import IgnitionPolicy, PerspectivePolicy, TagInheritance
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import GitRef, RepoUrl

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stoker.http_server.tls.ca_bundle import MUTATING, Target
-from stoker.http_server.tls.issue import Material
+from stoker.http_server.tls.certificate_authority import Material
 from stoker.http_server.tls.rotation import Terms
 from stoker.http_server.tls.setup import SelfMade
 from stoker.kube.client.client import Client

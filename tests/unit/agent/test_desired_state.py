@@ -16,9 +16,9 @@ from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import PodFacts, settle
 from stoker.domain.errors import InvalidValue, StokerError, Wait
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.intent.policies import DriftMode
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.protocol import Metadata, Mode, RollbackRequest, StatusKeyMode, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl

@@ -28,11 +28,11 @@ from stoker.engine.plan.ledger import STAT, Ledger, record, version_of
 from stoker.engine.plan.plan import Delete, Facts, Plan, SetMode, Write
 from stoker.fs import stat_stamp
 from stoker.fs.apply_plan import SYNC_EACH, Applied, FileRules, Stopped, apply
-from stoker.fs.cancel import never
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.ledger_store import JOURNAL, MANIFEST, Book
 from stoker.fs.stat_stamp import stamp, unseen
+from stoker.fs.stop_check import never
 from stoker_testkit.open_files import open_below
 
 

@@ -13,11 +13,11 @@ from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.engine.plan.ledger import Ledger, record
 from stoker.engine.plan.live import Live
 from stoker.fs import clean_folders, stat_stamp
-from stoker.fs.cancel import Stop, Stopped, never
 from stoker.fs.clean_folders import Visits
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import FINE, stamp
+from stoker.fs.stop_check import Stop, Stopped, never
 
 SECOND = 1_000_000_000
 LONG_AGO = 1_600_000_000_123_456_789

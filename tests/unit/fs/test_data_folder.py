@@ -28,8 +28,8 @@ from stoker.fs.data_folder import (
     why,
     write_all,
 )
-from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
+from stoker.fs.folder_cursor import Descent
 from stoker.fs.staging import staging
 from stoker_testkit.open_files import open_below
 

@@ -21,10 +21,10 @@ from stoker.engine.layout.protected_paths import SHIELD
 from stoker.engine.plan.ledger import UNSEEN, Ledger, record
 from stoker.engine.plan.live import Live
 from stoker.fs import find_changes
-from stoker.fs.cancel import Stopped
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan
 from stoker.fs.stat_stamp import COARSE, stamp
+from stoker.fs.stop_check import Stopped
 
 
 def scanned(

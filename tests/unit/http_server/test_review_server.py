@@ -14,8 +14,8 @@ import pytest
 
 from stoker.domain.errors import InvalidValue, Retry
 from stoker.http_server.review_server import Limits, ReviewServer
+from stoker.http_server.tls.certificate_authority import new_material
 from stoker.http_server.tls.context import Presented
-from stoker.http_server.tls.issue import new_material
 from stoker_testkit.wait_until import eventually_async
 
 MATERIAL = new_material(("127.0.0.1",), datetime.now(UTC), timedelta(days=2), timedelta(days=1))

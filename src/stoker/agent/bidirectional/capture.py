@@ -32,8 +32,8 @@ from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.deletion_guard import digest_of
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.git_objects import FileVersion, Held, Note
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.policies import Bidirectional
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.protocol import ChangesAnswer, ChangeSet, OwnChanges
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId

@@ -19,11 +19,11 @@ from stoker.domain.paths import RelPath
 from stoker.engine.layout.reverse_map import Allowed, own_changes
 from stoker.engine.plan.ledger import STAT, Ledger, record
 from stoker.engine.plan.live import Live, LiveKind
-from stoker.fs.cancel import Stop
 from stoker.fs.clean_folders import Visits
 from stoker.fs.data_folder import DataFolder
 from stoker.fs.exec_bit_support import keeps_modes
 from stoker.fs.find_changes import scan
+from stoker.fs.stop_check import Stop
 from stoker.fs.watch.paths import Noticed
 
 UNREAD = FileVersion(str.__new__(BlobId, "unread"))

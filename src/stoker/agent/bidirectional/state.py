@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stoker.domain.intent.requests import PlanApproval
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.protocol import ChangesAnswer, ChangesResult
 from stoker.engine.layout.protected_paths import STATE
 from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all

@@ -32,8 +32,8 @@ from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.threads import in_thread
 from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
 from stoker.domain.git_objects import Held, Note
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import DeletionPolicy, Excludes, Orphans
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
@@ -47,10 +47,10 @@ from stoker.engine.plan.live import Live
 from stoker.engine.plan.plan import Facts, Plan
 from stoker.engine.plan.planner import plan as plan_for
 from stoker.fs.apply_plan import Applied, FileRules
-from stoker.fs.cancel import Stop, go_on
 from stoker.fs.data_folder import DataFolder, open_regular
 from stoker.fs.find_changes import scan
 from stoker.fs.ledger_store import Book, locked
+from stoker.fs.stop_check import Stop, go_on
 from stoker.snapshots.repository import Snapshots
 from stoker.snapshots.types import KeptFile, Manifest, Origin, corrupt
 from stoker.telemetry.logs import get_logger

@@ -31,9 +31,9 @@ from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.failpoints import reached
 from stoker.domain.git_objects import Note
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.intent.policies import Snapshots as Policy
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.snapshots.repository import Snapshots

@@ -20,10 +20,10 @@ from stoker.domain.reasons import Reason
 from stoker.engine.layout.protected_paths import SHIELD
 from stoker.engine.match.globs import Batch
 from stoker.engine.plan.ledger import Ledger, version_of
-from stoker.fs.cancel import Stop, go_on
 from stoker.fs.data_folder import ENTER, DataFolder, why
-from stoker.fs.dir_walk import Descent
+from stoker.fs.folder_cursor import Descent
 from stoker.fs.stat_stamp import stamp
+from stoker.fs.stop_check import Stop, go_on
 from stoker.snapshots.types import Found
 
 Doubt = Callable[[str], bool]

@@ -32,9 +32,9 @@ from stoker.domain.intent.policies import SnapshotScope
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
 from stoker.fs.apply_plan import Applied
-from stoker.fs.cancel import go_on
 from stoker.fs.data_folder import DataFolder, open_regular
-from stoker.fs.dir_walk import Descent
+from stoker.fs.folder_cursor import Descent
+from stoker.fs.stop_check import go_on
 from stoker.snapshots.repository import Snapshots
 from stoker.snapshots.types import Origin, Snapshot
 from stoker.telemetry.logs import get_logger

@@ -22,7 +22,7 @@ from stoker.agent.desired_state import Address, Direction, address_for, direct, 
 from stoker.agent.gates.setup import gates_for
 from stoker.agent.identity import AgentIdentity, Places, check_pod
 from stoker.agent.loop.change_log_lines import Chronicle
-from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import Tended
 from stoker.agent.loop.loop import Assignment, Keeping
 from stoker.agent.rollback.sidecar_setup import undoing_for
 from stoker.agent.sidecar.gateway import NOT_ASKED, attendant_for, files_only_for, gateway_stamp
@@ -32,8 +32,8 @@ from stoker.agent.sidecar.metadata_order import MetadataOrder
 from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
 from stoker.agent.sidecar.podinfo import PodInfo, Stamp
 from stoker.agent.sidecar.primary_watch import Pairing
+from stoker.agent.sidecar.sidecar_sync import Turn
 from stoker.agent.sidecar.startup import Startup
-from stoker.agent.sidecar.sync_turn import Turn
 from stoker.agent.status.publisher import Publisher
 from stoker.agent.status.status_report import Board
 from stoker.agent.sync.credentials import access_reader, keys_reader
@@ -48,7 +48,7 @@ from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.protocol import Metadata, check_signature, is_terminating
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import Drift
-from stoker.fs.writer import WriterClaim
+from stoker.fs.writer_claim import WriterClaim
 
 if TYPE_CHECKING:
     from stoker.agent.audit.audit_export import Export

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.sync.outcomes import Waiting
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import BinaryPolicy, FilesIntent
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.refs import CommitId

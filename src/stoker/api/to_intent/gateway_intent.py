@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.spec.content import Normalize
 from stoker.api.to_intent.annotations import PodSettings, settings_of
-from stoker.api.to_intent.contents import Content, content_for, refuse_root_mapping
 from stoker.api.to_intent.delivery import approval_of
+from stoker.api.to_intent.gateway_content import Content, content_for, refuse_root_mapping
 from stoker.api.to_intent.pod_facts import Key, PodFacts
 from stoker.api.to_intent.policies import access_notices, deletion_of, policies_for, policies_of
 from stoker.api.to_intent.source import source_of
 from stoker.api.to_intent.types import Door, Surroundings
 from stoker.domain.clock import rfc3339_micro
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import (
     Excludes,
     FieldTemplate,
@@ -24,7 +25,6 @@ from stoker.domain.intent.files import (
 )
 from stoker.domain.intent.intent import GatewayIntent, Notice
 from stoker.domain.intent.policies import IgnitionPolicy
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason

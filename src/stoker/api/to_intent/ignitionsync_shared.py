@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncSpec
 from stoker.api.spec.content import AdditionalFile, Shared
-from stoker.api.to_intent.contents import CORE
+from stoker.api.to_intent.gateway_content import CORE
 from stoker.domain.intent.files import Mapping, MappingKind, Orphans, WhenMissing
 
 EXTERNAL = "config/resources/external"

@@ -10,9 +10,9 @@ from stoker.api.kinds.resource import Resource
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.meta import ObjectMeta
-from stoker.api.to_intent.requests import requests_of
+from stoker.api.to_intent.annotation_requests import requests_of
+from stoker.domain.intent.annotation_requests import Requests
 from stoker.domain.intent.intent import FrontDoor, Identity, Notice
-from stoker.domain.intent.requests import Requests
 
 R = TypeVar("R", bound=Resource)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from stoker.api.to_intent.annotation_requests import REQUESTED_REF
 from stoker.api.to_intent.pod_facts import Key
-from stoker.api.to_intent.requests import REQUESTED_REF
 from stoker.api.to_intent.tree_merge import Tree, found
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.intent import Notice

@@ -11,7 +11,7 @@ from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.api_key import KeyReader
 from stoker.ignition.client.gateway import Gateway
 from stoker.ignition.sync.gateway_hook import Attending, AttendOptions
-from stoker.ignition.sync.scan_and_lock import Answered
+from stoker.ignition.sync.scans import Answered
 
 
 def attendant_for(order: Order, answered: Answered | None = None) -> Attending | None:

@@ -17,8 +17,8 @@ from stoker.cli.common.options import API_KEY, Given
 from stoker.cli.sync.job import job_from, mappings_of
 from stoker.cli.sync.secret_files import SecretFiles
 from stoker.domain.errors import InvalidValue, Misconfigured
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import FilesIntent
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import AuthKind, GitAuth, SecretKey, SignatureMode, SignaturePolicy, Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason

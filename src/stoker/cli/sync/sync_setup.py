@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from stoker.agent.gates.maintenance_window import waiting_for_window
-from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import Tended
 from stoker.agent.sync.folder import Keeper
 from stoker.agent.sync.gateway_ref import Gateway
 from stoker.agent.sync.jobs import Wish
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stoker.engine.plan.drift import Drift
     from stoker.engine.plan.ledger import Ledger
     from stoker.engine.source_protocol import SourceReader
-    from stoker.fs.writer import WriterClaim
+    from stoker.fs.writer_claim import WriterClaim
     from stoker.ignition.sync.files_only import FilesOnly
     from stoker.ignition.sync.gateway_hook import Attending, GatewayOutcome
     from stoker.snapshots.types import Snapshot
@@ -209,7 +209,7 @@ class Kept:
 
 def writing(order: Order, command: str) -> WriterClaim:
     """The claim of this process on the data folder; raises where another process holds it."""
-    from stoker.fs.writer import WriterClaim  # noqa: PLC0415 - a plan writes nothing
+    from stoker.fs.writer_claim import WriterClaim  # noqa: PLC0415 - a plan writes nothing
 
     return WriterClaim.taken(order.job.data_dir, command, str(order.job.source.ref))
 

@@ -38,7 +38,7 @@ from stoker.dashboard.standalone.token_check import LocalGate, OwnToken, long_en
 from stoker.dashboard.standalone.view import Subject
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
-from stoker.domain.intent.requests import PlanApproval
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE

@@ -20,7 +20,7 @@ from stoker.domain.errors import StokerError
 from stoker.domain.intent.delivery import Polling
 from stoker.domain.intent.policies import Drift, DriftMode
 from stoker.domain.secrets import Secret
-from stoker.fs.writer import WriterClaim
+from stoker.fs.writer_claim import WriterClaim
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -7,7 +7,7 @@ names nothing hears of every Warning, and of a pause.
 
 from __future__ import annotations
 
-from stoker.controller.alerting.alarms import Alarm, Severity
+from stoker.controller.alerting.alerts import Alarm, Severity
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason

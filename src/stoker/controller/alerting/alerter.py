@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from stoker.api.spec.status import SyncStatus
-from stoker.controller.alerting.alarms import Alarm, Incident, alarms_of, present, presumed_open
 from stoker.controller.alerting.alert_filter import hears_of_the_end, wants
+from stoker.controller.alerting.alerts import Alarm, Incident, alarms_of, present, presumed_open
 from stoker.controller.alerting.queue import Letter, Outbox, Slot
 from stoker.controller.alerting.send import Sender, called
 from stoker.controller.cache.objects import ResourceKey, ref_to

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.controller.alerting.alarms import Alarm, Severity
+from stoker.controller.alerting.alerts import Alarm, Severity
 from stoker.domain.clock import rfc3339
 from stoker.domain.intent.delivery import AlertKind
 from stoker.domain.secrets import Secret

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stoker.controller.alerting.alarms import Alarm, Incident
+from stoker.controller.alerting.alerts import Alarm, Incident
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.intent.delivery import AlertTarget
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stoker.controller.alerting.alarms import Alarm
+from stoker.controller.alerting.alerts import Alarm
 from stoker.controller.alerting.formats import body_for
 from stoker.controller.cache.secrets import SecretReader
 from stoker.domain.errors import Retry, Stalled, StokerError

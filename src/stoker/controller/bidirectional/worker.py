@@ -24,7 +24,7 @@ from stoker.controller.bidirectional.proposal import Carrier
 from stoker.controller.bidirectional.state import Desk, Rest, differs, followed, held, is_unfit, rest, waiting
 from stoker.controller.bidirectional.types import Accepted, Ask, Parcel, Standing
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.host_limits import Turns
+from stoker.controller.priority_semaphore import Turns
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.protocol import ChangesAnswer

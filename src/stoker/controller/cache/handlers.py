@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
+from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.api.to_intent.pod_facts import Key
-from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.controller.cache.informers import Observed, listen
 from stoker.controller.cache.objects import (
     SYNCED_KINDS,

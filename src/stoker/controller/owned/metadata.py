@@ -19,7 +19,13 @@ from stoker.api.agent_spec import AgentSpec, encode
 from stoker.api.kinds.resource import Resource as Model
 from stoker.api.meta import SecretKeyRef
 from stoker.api.spec.git import GitAuth, TokenAuth
-from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF, RELEASED
+from stoker.api.to_intent.annotation_requests import (
+    APPROVED_AT,
+    APPROVED_BY,
+    APPROVED_PLAN,
+    APPROVED_REF,
+    RELEASED,
+)
 from stoker.controller.cache.gateways import Fleet
 from stoker.controller.rollout import Release
 from stoker.controller.spec.load import Understood

@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from stoker.controller.host_limits import Turns
+from stoker.controller.priority_semaphore import Turns
 from stoker.controller.ref_resolution.shared_lookup import Found, Looks, Wanted
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError

@@ -12,7 +12,7 @@ continues where the last one stopped.
 
 from stoker.controller.rollout.decide import release
 from stoker.controller.rollout.dependency_order import all_before, why_waiting
-from stoker.controller.rollout.situation import Checked, CheckUp, Held, Release, Situation
+from stoker.controller.rollout.inputs import Checked, CheckUp, Held, Release, Situation
 
 __all__ = [
     "CheckUp",

@@ -30,9 +30,9 @@ import msgspec
 from stoker.api.spec.status import ApprovalRequest
 from stoker.api.spec.status import SyncStatus as Status
 from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.situation import Situation
+from stoker.controller.rollout.inputs import Situation
 from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
-from stoker.domain.intent.requests import APPROVAL_AHEAD, GivenApproval
+from stoker.domain.intent.annotation_requests import APPROVAL_AHEAD, GivenApproval
 from stoker.domain.reasons import ConditionType
 from stoker.kube.runtime.conditions import find
 

@@ -16,7 +16,7 @@ from stoker.controller.rollout import stages as rollout_stages
 from stoker.controller.rollout.approval import Agreement, agree, remembering
 from stoker.controller.rollout.dependency_order import Order, needs
 from stoker.controller.rollout.gateways import Member, bound_to_plan, members_of, orders_for_the_absent
-from stoker.controller.rollout.situation import Held, Release, Situation
+from stoker.controller.rollout.inputs import Held, Release, Situation
 from stoker.controller.rollout.stages import Plan, Walk
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.delivery import Stage

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from stoker.controller.cache.gateways import Neighbour
 from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.situation import Situation
+from stoker.controller.rollout.inputs import Situation
 from stoker.domain.cycles import cycle_from
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.delivery import OrderEntry

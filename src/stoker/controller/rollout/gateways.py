@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from stoker.controller.cache.gateways import Gateway
 from stoker.controller.cache.pods import AgentState
-from stoker.controller.rollout.situation import Situation
+from stoker.controller.rollout.inputs import Situation
 from stoker.domain.errors import InvalidValue
 from stoker.domain.protocol import Metadata, Mode, PendingPlan, Target, is_digest
 from stoker.domain.refs import CommitId

@@ -15,7 +15,7 @@ import msgspec
 from stoker.api.spec.status import ReleaseProgress, StageProgress
 from stoker.controller.rollout import sync_concurrency
 from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.situation import Situation
+from stoker.controller.rollout.inputs import Situation
 from stoker.controller.rollout.stages import Plan, Walk
 from stoker.domain.clock import parse_rfc3339, rfc3339
 

@@ -26,7 +26,7 @@ import msgspec
 from stoker.api.spec.status import StageProgress
 from stoker.controller.rollout.gateway_hosts import is_one_of
 from stoker.controller.rollout.gateways import Member
-from stoker.controller.rollout.situation import CheckUp, Situation
+from stoker.controller.rollout.inputs import CheckUp, Situation
 from stoker.domain.clock import parse_rfc3339, rfc3339
 from stoker.domain.intent.delivery import Stage, Strategy
 from stoker.domain.reasons import Reason

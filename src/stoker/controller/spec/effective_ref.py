@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stoker.api.spec.status import RequestedRef
-from stoker.api.to_intent.requests import (
+from stoker.api.to_intent.annotation_requests import (
     DASHBOARD,
     NUDGED_AT,
     NUDGED_SOURCE,
@@ -23,7 +23,7 @@ from stoker.api.to_intent.requests import (
     REQUESTED_SOURCE,
 )
 from stoker.domain.clock import rfc3339_micro
-from stoker.domain.intent.requests import RefRequest
+from stoker.domain.intent.annotation_requests import RefRequest
 from stoker.domain.refs import GitRef
 
 _REQUEST = (REQUESTED_REF, REQUESTED_AT, REQUESTED_BY, REQUESTED_SOURCE)

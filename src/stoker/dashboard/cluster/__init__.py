@@ -9,7 +9,7 @@
     watches, view         lists and watches, and the view built from them
     permissions           what a visitor may see and do
     access_review         SubjectAccessReview for a visitor
-    token_check           who a visitor is, by TokenReview
+    authenticator         who a visitor is, by TokenReview
     actions               what is done, with the visitor's own token
     server                all of that as part of a process
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from stoker.dashboard.cluster.actions import ClusterHands
+from stoker.dashboard.cluster.authenticator import ClusterGate
 from stoker.dashboard.cluster.kinds import ALL, WITH_RULES
-from stoker.dashboard.cluster.token_check import ClusterGate
 from stoker.dashboard.cluster.view import ClusterScene
 from stoker.dashboard.keep_serving import kept_open
 from stoker.dashboard.metrics import Meter

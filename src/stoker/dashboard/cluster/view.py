@@ -5,7 +5,7 @@ Every replica has one, whether it leads or not: it lists and watches by itself
 not shown, and the log says so once. One that was shown and cannot be read for a minute is not shown
 as it was: pages show the rest and say what is missing, and where nothing can be read nobody gets a
 picture. What a visitor may not see never leaves here; whether they may is asked by
-`stoker.dashboard.cluster.token_check`.
+`stoker.dashboard.cluster.authenticator`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stoker.dashboard.change_log import Versions
 from stoker.dashboard.cluster.destinations import (
     ConfigKey,
     SeenConfig,
@@ -45,6 +44,7 @@ from stoker.dashboard.cluster.rules import DestinationKey, RuleBook, SeenRule, s
 from stoker.dashboard.cluster.staleness import Blind, blind_to
 from stoker.dashboard.cluster.watches import Watches
 from stoker.dashboard.interfaces import CLUSTER, GatewayKey, Sight
+from stoker.dashboard.versioned_store import Versions
 from stoker.dashboard.view_models import Changes, DestinationNow, GatewayPast, Picture, ResourceNow, Stop
 from stoker.domain.clock import Clock, SystemClock, rfc3339
 from stoker.kube.client.client import Client

@@ -16,9 +16,9 @@ import msgspec
 
 from stoker.agent.rollback.state import Pin, Quarantine
 from stoker.agent.status.fields import pending_plan
-from stoker.dashboard.change_log import Versions
 from stoker.dashboard.interfaces import STANDALONE, GatewayKey, Sight
 from stoker.dashboard.standalone.pending_actions import Desk
+from stoker.dashboard.versioned_store import Versions
 from stoker.dashboard.view_models import (
     Action,
     Approval,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from stoker.domain.intent.annotation_requests import PlanApproval, Requests
 from stoker.domain.intent.delivery import (
     AgentPod,
     AlertTarget,
@@ -17,7 +18,6 @@ from stoker.domain.intent.delivery import (
 )
 from stoker.domain.intent.files import FilesIntent
 from stoker.domain.intent.policies import GatewayPolicies, Rollback
-from stoker.domain.intent.requests import PlanApproval, Requests
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from stoker.domain.errors import Stalled
-from stoker.domain.intent.requests import PlanApproval
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import Plan

@@ -18,7 +18,7 @@ from stoker.domain.refs import CommitId, GitRef
 from stoker.engine.artifact_source import ArtifactOrigin
 from stoker.git.errors import GitFailed
 from stoker.git.mirror.artifact_import import ImportedObjects, Importer, commit_of
-from stoker.git.mirror.held import KeptMirror
+from stoker.git.mirror.cached_source import KeptMirror
 from stoker.git.mirror.mirror import Fills, Mirror
 from stoker.git.mirror.objects import Objects
 from stoker.git.remote.fetch import Limits

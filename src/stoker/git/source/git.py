@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.refs import CommitId, GitRef
-from stoker.git.mirror.held import KeptMirror
+from stoker.git.mirror.cached_source import KeptMirror
 from stoker.git.mirror.mirror import Mirror
 from stoker.git.mirror.reader import Rule
 from stoker.git.remote.fetch import Limits

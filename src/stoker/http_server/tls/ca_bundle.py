@@ -19,7 +19,7 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
-from stoker.http_server.tls.issue import certificates_in
+from stoker.http_server.tls.certificate_authority import certificates_in
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.objects import Header

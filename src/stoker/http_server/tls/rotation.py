@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from stoker.http_server.tls.issue import (
+from stoker.http_server.tls.certificate_authority import (
     Made,
     Material,
     new_material,

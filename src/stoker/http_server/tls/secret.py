@@ -18,7 +18,7 @@ import msgspec
 
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
-from stoker.http_server.tls.issue import Material, new_material
+from stoker.http_server.tls.certificate_authority import Material, new_material
 from stoker.http_server.tls.rotation import Step, Terms, decide, taken
 from stoker.kube.client.client import Client
 from stoker.kube.client.deadlines import deadline

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from stoker.domain.clock import Clock
 from stoker.http_server.tls.ca_bundle import Target, Trusting
+from stoker.http_server.tls.certificate_authority import Material
 from stoker.http_server.tls.context import Presented
 from stoker.http_server.tls.files import CertificateFiles, Told
-from stoker.http_server.tls.issue import Material
 from stoker.http_server.tls.rotation import Terms
 from stoker.http_server.tls.secret import CertificateKeeper
 from stoker.kube.client.client import Client

@@ -16,7 +16,7 @@ from stoker.ignition.client.gateway import Gateway, sentence
 from stoker.ignition.sync.pending_work import Debt, ScanDebt
 from stoker.ignition.sync.readiness import Patience, Readiness
 from stoker.ignition.sync.restart import Restarting
-from stoker.ignition.sync.scan_and_lock import Scanner
+from stoker.ignition.sync.scans import Scanner
 from stoker.ignition.sync.verify import Failure, Failures, ReadBack, Verifying
 from stoker.telemetry import tracing
 

@@ -47,7 +47,7 @@ from stoker.ignition.sync.pending_work import Debt, ScanDebt
 from stoker.ignition.sync.perspective import Disturbed, Perspective
 from stoker.ignition.sync.readiness import GRACE_SECONDS, Patience, Readiness
 from stoker.ignition.sync.restart import Restarting
-from stoker.ignition.sync.scan_and_lock import HELD, Answered, Scanner, hold_seconds
+from stoker.ignition.sync.scans import HELD, Answered, Scanner, hold_seconds
 from stoker.ignition.sync.state_files import Marks
 from stoker.ignition.sync.verify import Failures, Verifying
 

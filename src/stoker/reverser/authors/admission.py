@@ -3,7 +3,7 @@
 First in the way of an author, before `stoker.reverser.authors.attribution`. The answer is made from
 the head of the review and is on its way before anything else is looked at; what was
 asked, and by whom, is read afterwards, remembered here and handed to the other replicas
-(`stoker.reverser.authors.replicas`). What waits to be read is bounded: beyond that a review leaves
+(`stoker.reverser.authors.fact_exchange`). What waits to be read is bounded: beyond that a review leaves
 a doubt, which makes an author unknown and never a wrong one.
 
 Only the object that a fact names is decoded, one at a time, and only if its memory is bounded

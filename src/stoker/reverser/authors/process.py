@@ -23,8 +23,8 @@ from stoker.kube.leader.lease import unique_identity
 from stoker.kube.runtime.process import Part
 from stoker.reverser.authors.admission import PATH, AuthorIntake
 from stoker.reverser.authors.attribution import Authors
+from stoker.reverser.authors.fact_exchange import MAX_BODY, PORT, Peers, resolving
 from stoker.reverser.authors.replica_link import PATH as FACTS
-from stoker.reverser.authors.replicas import MAX_BODY, PORT, Peers, resolving
 from stoker.reverser.authors.webhook_registration import Capturing
 from stoker.reverser.selection.selection import Selection
 from stoker.telemetry.metrics import Metrics, Reading

@@ -1,6 +1,6 @@
 """The way from one replica to another: a queue with a bound, sent in batches.
 
-`stoker.reverser.authors.replicas` has one for each of the others. What is in flight is one batch;
+`stoker.reverser.authors.fact_exchange` has one for each of the others. What is in flight is one batch;
 what comes meanwhile goes with the next, so a quiet link sends at once and a busy one
 seldom. A batch that did not arrive is put back and tried again; where too much waits
 the oldest goes first, and what is too old to be asked about goes in any case.

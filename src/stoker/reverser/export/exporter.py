@@ -44,8 +44,8 @@ from stoker.reverser.selection.rules import DestinationRef, Operation
 from stoker.reverser.selection.selection import Watched
 from stoker.reverser.writer.batch import Change, Planned
 from stoker.reverser.writer.commit_message import Origin, message_of
+from stoker.reverser.writer.orphans import Orphan, sweep
 from stoker.reverser.writer.ownership_marker import cluster_of, marker_path
-from stoker.reverser.writer.prune import Orphan, sweep
 
 if TYPE_CHECKING:
     from stoker.reverser.encryption.sealer import SopsSealer

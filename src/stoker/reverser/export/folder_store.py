@@ -20,7 +20,7 @@ from stoker.domain.errors import Misconfigured, Retry, Stalled
 from stoker.domain.git_objects import BlobHash, shown
 from stoker.domain.reasons import Reason
 from stoker.fs.data_folder import CREATE, DataFolder, enter, prune, publish, remove, sync_volume, write_all
-from stoker.fs.dir_walk import Descent
+from stoker.fs.folder_cursor import Descent
 from stoker.reverser.export.types import Finished, Unwritable
 
 _HALF_WRITTEN = re.compile(r"\.stoker-[0-9a-f]{16}\.tmp")

@@ -10,7 +10,7 @@ list of its own from a watch that is running (`seed`): of what that shows only o
 count that the watch shows in the same version, all others have come or will come by
 themselves. When a list has been read to its end the outboxes it fed are told so.
 
-How fast anything is read is decided in `stoker.reverser.watch.source`.
+How fast anything is read is decided in `stoker.reverser.watch.throttled_source`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stoker.reverser.manifest.path import ObjectKey
 from stoker.reverser.selection.rules import DestinationRef
 from stoker.reverser.selection.selection import Watched
 from stoker.reverser.watch.ingest import Around, Noticer, Seen
-from stoker.reverser.watch.source import Source, Turns
+from stoker.reverser.watch.throttled_source import Source, Turns
 from stoker.reverser.writer.outbox import Outbox
 from stoker.telemetry.logs import get_logger
 

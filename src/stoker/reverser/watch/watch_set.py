@@ -17,7 +17,7 @@ from stoker.reverser.selection.rules import DestinationRef, Rule
 from stoker.reverser.selection.selection import Watched
 from stoker.reverser.watch.ingest import Around
 from stoker.reverser.watch.object_watch import Watch
-from stoker.reverser.watch.source import Turns
+from stoker.reverser.watch.throttled_source import Turns
 from stoker.reverser.writer.outbox import Outbox
 from stoker.telemetry.logs import get_logger
 

@@ -21,9 +21,9 @@ from stoker.reverser.manifest.path import placed
 from stoker.reverser.manifest.secret_policy import SecretPolicy
 from stoker.reverser.writer.batch import Change
 from stoker.reverser.writer.context import SLOW_BACKOFF, Tools
+from stoker.reverser.writer.orphans import Orphan, sweep
 from stoker.reverser.writer.outbox import Outbox
 from stoker.reverser.writer.ownership_marker import Standing, judged, marker_path
-from stoker.reverser.writer.prune import Orphan, sweep
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from stoker.api.to_intent.requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.domain.intent.annotation_requests import APPROVAL_AHEAD
 from stoker.domain.intent.delivery import Approval
-from stoker.domain.intent.requests import APPROVAL_AHEAD
 
 _PARTS = (APPROVED_BY, APPROVED_AT, APPROVED_REF, APPROVED_PLAN)
 

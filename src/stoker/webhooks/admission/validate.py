@@ -26,7 +26,7 @@ from stoker.api.manifests.codec import decode
 from stoker.api.manifests.validate import broken_rules
 from stoker.api.registry import Kind, kind_for
 from stoker.api.to_intent import intent_for, settle
-from stoker.api.to_intent.contents import maps_root, refuse_root_mapping
+from stoker.api.to_intent.gateway_content import maps_root, refuse_root_mapping
 from stoker.domain.clock import SystemClock
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue, Stalled

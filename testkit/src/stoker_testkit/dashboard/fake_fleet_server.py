@@ -17,9 +17,9 @@ from typing import Self
 
 import msgspec
 
-from stoker.dashboard.change_log import Versions
 from stoker.dashboard.interfaces import CLUSTER, GatewayKey, Refused, Sight, Visitor
 from stoker.dashboard.server import Dashboard, Settings
+from stoker.dashboard.versioned_store import Versions
 from stoker.dashboard.view_models import (
     Action,
     Changes,

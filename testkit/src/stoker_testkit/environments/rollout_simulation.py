@@ -18,9 +18,9 @@ from stoker.controller.cache.pods import AgentState, SeenPod
 from stoker.controller.rollout import Checked, Release, Situation, release
 from stoker.controller.rollout.approval import ahead
 from stoker.controller.status.gateway_conditions import pending
+from stoker.domain.intent.annotation_requests import GivenApproval, Requests
 from stoker.domain.intent.delivery import Approval, Deployment, RateLimit, takes_approval
 from stoker.domain.intent.policies import GatewayAccess
-from stoker.domain.intent.requests import GivenApproval, Requests
 from stoker.domain.protocol import GatewayReport, Metadata, Mode, PendingPlan, SyncStatus, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef

@@ -19,7 +19,7 @@ from typing import Any
 
 from stoker.domain.intent.policies import SnapshotScope
 from stoker.fs.data_folder import open_regular
-from stoker.fs.dir_walk import Descent
+from stoker.fs.folder_cursor import Descent
 from stoker.snapshots.folder_storage import FolderStorage
 from stoker.snapshots.repository import Snapshots
 from stoker.snapshots.storage import Storage

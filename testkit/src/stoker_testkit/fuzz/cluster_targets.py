@@ -23,7 +23,7 @@ from stoker.kube.client.objects import Header
 from stoker.kube.watch.watch_events import read_error, read_line
 from stoker.reverser.authors.admission import AuthorIntake, fact_in
 from stoker.reverser.authors.attribution import Authors
-from stoker.reverser.authors.replicas import read_batch
+from stoker.reverser.authors.fact_exchange import read_batch
 from stoker.webhooks.admission.crd_conversion import converted
 from stoker.webhooks.admission.pod_model import read_pod
 from stoker.webhooks.admission.reviews import read_admission, read_conversion

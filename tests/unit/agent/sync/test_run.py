@@ -19,8 +19,8 @@ from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.git_objects import Held, Note
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import DeletionPolicy, FilePatch, FilesIntent, Mapping, Orphans, Transforms
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.intent.source import Source
 from stoker.domain.intent.template_values import TemplateValues
 from stoker.domain.reasons import Reason

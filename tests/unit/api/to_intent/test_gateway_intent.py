@@ -12,10 +12,10 @@ from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent import PodFacts, Settled, Surroundings, gateway_intent_for, intent_for, settle
 from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import FieldTemplate, ProviderName
 from stoker.domain.intent.intent import GatewayIntent
 from stoker.domain.intent.policies import RedundancyRole
-from stoker.domain.intent.requests import PlanApproval
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 

@@ -10,8 +10,8 @@ import pytest
 
 from stoker.api.spec.status import ApprovalRequest
 from stoker.controller.rollout.approval import digest_of, is_for_something_else
+from stoker.domain.intent.annotation_requests import GivenApproval
 from stoker.domain.intent.delivery import Approval, Deployment, Stage, Strategy
-from stoker.domain.intent.requests import GivenApproval
 from stoker.domain.protocol import GatewayReport, Mode, SyncStatus, Target
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef

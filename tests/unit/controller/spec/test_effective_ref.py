@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from stoker.api.spec.status import RequestedRef
-from stoker.api.to_intent.requests import requests_of
+from stoker.api.to_intent.annotation_requests import requests_of
 from stoker.controller.spec.effective_ref import (
     Effective,
     asked_by,
@@ -16,7 +16,7 @@ from stoker.controller.spec.effective_ref import (
     why_followed,
     without_request,
 )
-from stoker.domain.intent.requests import RefRequest
+from stoker.domain.intent.annotation_requests import RefRequest
 from stoker.domain.refs import GitRef
 from stoker.webhooks.receiver.decide import Wish
 from stoker.webhooks.receiver.payloads import Caller

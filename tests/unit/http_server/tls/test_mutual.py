@@ -13,9 +13,9 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.http_server.review_server import ReviewServer
+from stoker.http_server.tls.certificate_authority import Material, new_material, reissued, with_new_authority
 from stoker.http_server.tls.context import Presented
 from stoker.http_server.tls.files import CertificateFiles
-from stoker.http_server.tls.issue import Material, new_material, reissued, with_new_authority
 from stoker.http_server.tls.mutual import Mutual
 from stoker_testkit.wait_until import eventually_async
 

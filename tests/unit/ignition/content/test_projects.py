@@ -11,7 +11,7 @@ from stoker.domain.git_objects import FileVersion, blob_of
 from stoker.domain.paths import RelPath
 from stoker.engine.plan.plan import Delete, Plan, SetMode, Write
 from stoker.ignition.content.projects import Touched, is_module, tag_provider_folders, with_heirs
-from stoker.ignition.sync.scan_and_lock import LONGEST_HOLD, hold_seconds
+from stoker.ignition.sync.scans import LONGEST_HOLD, hold_seconds
 
 VERSION = FileVersion(blob_of(b"x"))
 PROVIDER = "config/resources/core/ignition/tag-provider"

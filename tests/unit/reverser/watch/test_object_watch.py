@@ -25,7 +25,7 @@ from stoker.reverser.selection.rules import DestinationRef, Named, Rule, RuleRef
 from stoker.reverser.selection.selection import Watched, select
 from stoker.reverser.watch.ingest import Around
 from stoker.reverser.watch.object_watch import Watch
-from stoker.reverser.watch.source import Turns
+from stoker.reverser.watch.throttled_source import Turns
 from stoker.reverser.writer.outbox import Outbox
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.wait_until import eventually_async

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.api.to_intent.requests import requests_of
+from stoker.api.to_intent.annotation_requests import requests_of
+from stoker.domain.intent.annotation_requests import RefRequest, Requests
 from stoker.domain.intent.intent import FrontDoor, Identity
-from stoker.domain.intent.requests import RefRequest, Requests
 from stoker.domain.refs import GitRef
 from stoker.webhooks.receiver.decide import Wish, decide
 from stoker.webhooks.receiver.index import Known

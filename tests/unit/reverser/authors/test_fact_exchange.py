@@ -19,9 +19,10 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.domain.git_objects import blob_of
 from stoker.http_server.review_server import ReviewServer
-from stoker.http_server.tls.issue import Material, new_material
+from stoker.http_server.tls.certificate_authority import Material, new_material
 from stoker.http_server.tls.mutual import Mutual
 from stoker.reverser.authors.attribution import Authors, Observed
+from stoker.reverser.authors.fact_exchange import Peers, resolving
 from stoker.reverser.authors.facts import Fact, Replicas, User
 from stoker.reverser.authors.replica_link import (
     BATCH,
@@ -32,7 +33,6 @@ from stoker.reverser.authors.replica_link import (
     Peer,
     Waiting,
 )
-from stoker.reverser.authors.replicas import Peers, resolving
 from stoker.reverser.selection.preset import GroupResource
 from stoker.reverser.selection.rules import Operation
 from stoker.telemetry.metrics import Metrics

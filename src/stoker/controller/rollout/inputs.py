@@ -11,9 +11,9 @@ from stoker.api.spec.status import ApprovalRequest, ReleaseProgress
 from stoker.api.spec.status import SyncStatus as Status
 from stoker.controller.cache.gateways import Fleet, Neighbour
 from stoker.domain.errors import Stalled
+from stoker.domain.intent.annotation_requests import Requests
 from stoker.domain.intent.delivery import Approval, Deployment, RateLimit, takes_approval
 from stoker.domain.intent.policies import GatewayAccess
-from stoker.domain.intent.requests import Requests
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.protocol import Metadata, Target
 from stoker.domain.reasons import Reason

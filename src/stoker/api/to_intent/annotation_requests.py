@@ -14,8 +14,8 @@ from stoker.api.to_intent import annotation_values as values
 from stoker.api.to_intent.pod_facts import Annotation
 from stoker.domain.clock import parse_rfc3339
 from stoker.domain.errors import InvalidValue
+from stoker.domain.intent.annotation_requests import GivenApproval, RefRequest, Requests
 from stoker.domain.intent.intent import Notice
-from stoker.domain.intent.requests import GivenApproval, RefRequest, Requests
 
 T = TypeVar("T")
 

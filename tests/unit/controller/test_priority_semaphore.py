@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stoker.controller.host_limits import Turns
+from stoker.controller.priority_semaphore import Turns
 
 
 class Crowd:

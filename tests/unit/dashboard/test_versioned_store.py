@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stoker.dashboard.change_log import Since, Versions
+from stoker.dashboard.versioned_store import Since, Versions
 
 
 def test_only_what_changed_since_is_told_in_its_order() -> None:

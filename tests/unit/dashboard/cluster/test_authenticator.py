@@ -11,9 +11,14 @@ import pytest
 from aiohttp import web
 
 from stoker.dashboard.cluster.access_review import LONGEST_TOKEN
+from stoker.dashboard.cluster.authenticator import (
+    KNOWN_SECONDS,
+    QUESTIONS_A_SECOND,
+    SOON_SECONDS,
+    ClusterGate,
+)
 from stoker.dashboard.cluster.kinds import ACTED_ON, ALL, PAUSE_MAP
 from stoker.dashboard.cluster.permissions import buttons, sees
-from stoker.dashboard.cluster.token_check import KNOWN_SECONDS, QUESTIONS_A_SECOND, SOON_SECONDS, ClusterGate
 from stoker.dashboard.interfaces import Refused, Visitor
 from stoker.domain.errors import Retry
 from stoker.domain.secrets import Secret
@@ -210,7 +215,7 @@ async def test_a_question_without_an_answer_is_asked_again_and_keeps_nobody_else
 async def test_it_remembers_so_many_people_and_no_more(
     gate: ClusterGate, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.dashboard.cluster.token_check.MOST_KNOWN", 2)
+    monkeypatch.setattr("stoker.dashboard.cluster.authenticator.MOST_KNOWN", 2)
     for name in ("ann", "bob", "eve"):
         await look(gate, f"{name}.a")
     assert gate.known(Secret("ann.a")) is None

@@ -9,7 +9,7 @@ from stoker.kube.client.served_kinds import Catalog, Served, Unavailable, prefer
 from stoker.reverser.manifest.path import ObjectKey, place
 from stoker.reverser.selection.rules import DestinationRef, Named, Operation, Rule, RuleRef
 from stoker.reverser.selection.selection import Selection, Watched, select
-from stoker.reverser.writer.prune import Sweep, sweep
+from stoker.reverser.writer.orphans import Sweep, sweep
 
 TO = DestinationRef("system", "prod")
 BASE = "clusters/prod"

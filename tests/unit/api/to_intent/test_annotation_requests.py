@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.api.to_intent.requests import requests_of
-from stoker.domain.intent.requests import GivenApproval, RefRequest, Requests
+from stoker.api.to_intent.annotation_requests import requests_of
+from stoker.domain.intent.annotation_requests import GivenApproval, RefRequest, Requests
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
 

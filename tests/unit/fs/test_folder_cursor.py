@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stoker.fs.data_folder import DataFolder
-from stoker.fs.dir_walk import Descent
 from stoker.fs.file_rules import FileRules
+from stoker.fs.folder_cursor import Descent
 from stoker_testkit.open_files import open_below
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.secrets import Secret
+from stoker.http_server.tls.certificate_authority import Material, new_material, reissued, with_new_authority
 from stoker.http_server.tls.context import Presented
-from stoker.http_server.tls.issue import Material, new_material, reissued, with_new_authority
 from stoker.http_server.tls.rotation import Step, Terms, decide, taken
 from stoker_testkit.certificates import Authority
 

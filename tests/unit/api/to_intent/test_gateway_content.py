@@ -10,7 +10,7 @@ import pytest
 from stoker.api.defaults import with_defaults
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent.annotations import PodSettings
-from stoker.api.to_intent.contents import Content, content_for
+from stoker.api.to_intent.gateway_content import Content, content_for
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.files import FilePatch, Mapping, MappingKind, WhenMissing
 from stoker.domain.reasons import Reason

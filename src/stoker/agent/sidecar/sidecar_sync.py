@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stoker.agent.audit.audit_log import MANUAL, POLLING, Audit
 from stoker.agent.desired_state import Direction
-from stoker.agent.loop.folder_and_gateway_sync import Tended
+from stoker.agent.loop.gateway_sync import Tended
 from stoker.agent.sidecar.memory_release import LARGE, Trimmer
 from stoker.agent.sidecar.startup import Startup
 from stoker.agent.status.status_report import Board
